@@ -1,7 +1,7 @@
-//! The version that the program tells: with the commit it is built from, where that is known.
+//! The program's version: with the commit it is built from, where that is known.
 //!
-//! OKEANOS_COMMIT says it where there is no git (a tarball, a package). Debug builds leave it out:
-//! they would be built anew after each commit.
+//! OKEANOS_COMMIT gives it where there is no git (a tarball, a package). Debug builds leave it out:
+//! they would be rebuilt after each commit.
 
 use std::process::Command;
 

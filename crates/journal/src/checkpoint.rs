@@ -1,13 +1,14 @@
-//! Which committed transactions still need which home blocks, and how far the log tail may move.
+//! Tracks which committed transactions still need which home blocks, and how far the log tail may
+//! move.
 //!
-//! A transaction is needed while replaying it would bring home something that is not there yet.
+//! A transaction is needed while replaying it would write something that is not home yet.
 //! Invariants:
-//! 1. A whole-block record supersedes all older records of its block: those transactions need it no
-//!    more. A fragment supersedes nothing.
+//! 1. A whole-block record supersedes all older records of its block, so those transactions no
+//!    longer need the block. A fragment supersedes nothing.
 //! 2. A block counts as home only up to the transaction whose content was written.
 //! 3. The tail is the oldest needed transaction; it never moves back, and never past a needed one.
 //!
-//! Where a transaction lies in the log is the log's business (`LogSpace::start_of`).
+//! The log itself knows where each transaction lies (`LogSpace::start_of`).
 
 use crate::transaction::{CommittedTransaction, Coverage, LockedTransaction};
 use std::collections::{BTreeSet, VecDeque};
@@ -17,9 +18,9 @@ use units::{BlockMap, HomeBlock, TransactionId};
 #[derive(Debug)]
 pub struct Checkpoint {
     entries: VecDeque<Entry>,
-    /// Blocks whose newest records are not known to be home. For look-ups only.
+    /// Blocks whose newest records are not known to be home. Used for look-ups only.
     needs: BlockMap<Need>,
-    /// The transaction that will commit next.
+    /// The transaction that commits next.
     next: TransactionId,
     /// Log blocks of all transactions so far.
     logged: u64,
@@ -29,11 +30,11 @@ pub struct Checkpoint {
 struct Entry {
     id: TransactionId,
     log_blocks: u32,
-    /// Log blocks of all transactions before it.
+    /// Log blocks of all transactions before this one.
     logged_before: u64,
-    /// Blocks whose oldest needed record is here.
+    /// Number of blocks whose oldest needed record is in this transaction.
     needed: usize,
-    /// Blocks that were once counted in `needed`; those that still are say so in `needs`.
+    /// Blocks that were once counted in `needed`; `needs` has those that still are.
     candidates: Vec<HomeBlock>,
 }
 
@@ -45,12 +46,12 @@ struct Need {
 }
 
 impl Checkpoint {
-    /// `next`: the transaction that will commit first.
+    /// Creates an empty checkpoint state. `next`: the transaction that will commit first.
     pub fn new(next: TransactionId) -> Checkpoint {
         Checkpoint { entries: VecDeque::new(), needs: BlockMap::default(), next, logged: 0 }
     }
 
-    /// `transaction` is durable in the log. Transactions come in order, without gaps.
+    /// Adds `transaction`, which is durable in the log. Transactions come in order, without gaps.
     pub fn committed(&mut self, transaction: &CommittedTransaction) {
         assert_eq!(transaction.id, self.next, "transactions commit in order");
         let id = transaction.id;
@@ -83,8 +84,8 @@ impl Checkpoint {
         }
     }
 
-    /// The content of `block` with all updates up to `as_of` has been written home (a barrier is
-    /// still due).
+    /// Records that the content of `block` with all updates up to `as_of` has been written home.
+    /// The barrier is still to come.
     pub fn home_written(&mut self, block: HomeBlock, as_of: TransactionId) {
         self.release_up_to(block, as_of);
         self.drop_unneeded();
@@ -97,20 +98,21 @@ impl Checkpoint {
         }
         self.release(block);
         if need.newest.is_after(as_of) {
-            // Some record after `as_of` is needed still; which is the first was not kept, so: the
-            // next one.
+            // Some record after `as_of` is still needed. The first such was not kept, so assume the
+            // next.
             self.require(block, Need { oldest: as_of.next(), newest: need.newest });
         }
     }
 
-    /// Replay of `block` from transactions up to `by` is no longer needed: `by` revoked it and is
-    /// committed. (`committed` does this by itself for the revokes of a transaction.)
+    /// Records that `by` revoked `block` and is committed, so replay of the block from transactions
+    /// up to `by` is no longer needed. (`committed` does this itself for the revokes of a
+    /// transaction.)
     pub fn forgotten(&mut self, block: HomeBlock, by: TransactionId) {
         self.home_written(block, by);
     }
 
-    /// The oldest transaction that replay still needs; the next one to commit when nothing is
-    /// needed. True on disk only after [`crate::plan_tail_update`] has been carried out.
+    /// Returns the oldest transaction that replay still needs, or the next one to commit when
+    /// nothing is needed. True on disk only after [`crate::plan_tail_update`] has been carried out.
     pub fn tail(&self) -> TransactionId {
         self.entries
             .back()
@@ -119,18 +121,19 @@ impl Checkpoint {
             .map_or(self.next, |entry| entry.id)
     }
 
-    /// No transaction needs replay.
+    /// Whether no transaction needs replay.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Log blocks taken by transactions at or after the tail.
+    /// Returns the number of log blocks of transactions at or after the tail.
     pub fn blocks_needed(&self) -> u32 {
         self.entries.iter().map(|entry| entry.log_blocks).sum()
     }
 
-    /// Home blocks to write so that at least `log_blocks` log blocks can be freed: those the oldest
-    /// transactions need, sorted by address, each once. At most `max`; call again for more.
+    /// Returns the home blocks to write so that at least `log_blocks` log blocks can be freed:
+    /// those the oldest transactions need, sorted by address, each once. At most `max`; call again
+    /// for more.
     pub fn blocks_to_write(&self, log_blocks: u32, max: usize) -> Vec<HomeBlock> {
         let (mut freed, mut blocks) = (0, BTreeSet::new());
         for entry in &self.entries {
@@ -144,19 +147,20 @@ impl Checkpoint {
         blocks.into_iter().collect()
     }
 
-    /// Every block that any transaction still needs, sorted.
+    /// Returns every block that any transaction still needs, sorted.
     pub fn all_blocks(&self) -> Vec<HomeBlock> {
         let mut blocks: Vec<HomeBlock> = self.needs.keys().copied().collect();
         blocks.sort_unstable();
         blocks
     }
 
-    /// The oldest transaction that replay of `block` must begin with, if home lacks anything of it.
+    /// Returns the oldest transaction that replay of `block` must begin with, if home lacks any of
+    /// it.
     pub fn oldest(&self, block: HomeBlock) -> Option<TransactionId> {
         self.needs.get(&block).map(|need| need.oldest)
     }
 
-    /// The newest transaction that holds a record of `block` which is not known to be home.
+    /// Returns the newest transaction that holds a record of `block` not known to be home.
     pub fn newest(&self, block: HomeBlock) -> Option<TransactionId> {
         self.needs.get(&block).map(|need| need.newest)
     }
@@ -170,9 +174,9 @@ impl Checkpoint {
         since > u64::from(capacity) * 3 / KEPT_OLDEST_QUARTER
     }
 
-    /// Metadata blocks of `transaction` that hold up the tail of a log of `capacity` blocks are
-    /// logged whole. Blocks that change all the time would else keep the tail where it is, as each
-    /// fragment needs all that were before.
+    /// Marks metadata blocks of `transaction` that hold up the tail of a log of `capacity` blocks
+    /// to be logged whole. Otherwise constantly changing blocks would pin the tail, as each
+    /// fragment needs all earlier ones.
     pub fn log_hot_blocks_whole(&self, transaction: &mut LockedTransaction, capacity: u32) {
         let never = units::fault!("hot-blocks-as-fragments");
         transaction.log_whole(|block| !never && self.holds_up_tail(block, capacity));
@@ -206,7 +210,8 @@ impl Checkpoint {
         self.entry(need.oldest).needed -= 1;
     }
 
-    /// Only from the front: transactions behind a needed one stay in the log anyway.
+    /// Drops unneeded transactions from the front only: those behind a needed one stay in the log
+    /// anyway.
     fn drop_unneeded(&mut self) {
         while self.entries.front().is_some_and(|entry| entry.needed == 0) {
             self.entries.pop_front();

@@ -1,9 +1,9 @@
-//! From a locked transaction to everything that must be written for it, in order and with reasons.
+//! Plans everything that must be written for a locked transaction, in order and with reasons.
 //!
 //! In two: home data and log blocks; `DataBeforeCommit`, `LogBeforeCommit`; commit block;
 //! `CommitBeforeReply`. Sealed: home data; `DataBeforeCommit`; all log blocks at once;
-//! `CommitBeforeReply`: they carry a checksum of all, so a torn write commits nothing. Which of the
-//! two is the record format's choice.
+//! `CommitBeforeReply`: they carry a checksum over all of them, so a torn write commits nothing.
+//! The record format chooses between the two.
 
 use crate::log_space::{LogFull, LogRuns, LogSlot, LogSpace};
 use crate::plan::{Address, Barrier, BlockKind, Plan, Step, blocks_in};
@@ -16,22 +16,22 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{HomeBlock, TransactionId};
 
-/// Longest write of home data, in bytes: long enough for any disk to stream, short enough to let
-/// others in.
+/// Longest write of home data, in bytes: long enough for any disk to stream, short enough not to
+/// delay other requests.
 const HOME_RUN_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
 pub struct CommitPlan {
     pub transaction: TransactionId,
-    /// Its log blocks are slots until [`CommitPlan::issue`].
+    /// The steps to carry out. Log blocks are slots until [`CommitPlan::issue`].
     pub plan: Plan,
-    /// When it was planned, that transaction and all before it were durable.
+    /// The newest transaction that was durable, with all before it, when this one was planned.
     pub durable: TransactionId,
-    /// How many log blocks it takes. None if the transaction was empty.
+    /// Number of log blocks of the transaction; 0 if it was empty.
     pub log_blocks: u32,
-    /// How many of them lie in front of it, and hold nothing.
+    /// Number of blocks in front of it that hold nothing.
     pub gap: u32,
-    /// The length of each.
+    /// Bytes of a log block.
     log_block_bytes: usize,
     /// Blocks written, by kind.
     pub counts: BTreeMap<BlockKind, u64>,
@@ -43,7 +43,7 @@ pub struct CommitPlan {
 }
 
 impl CommitPlan {
-    /// A plan that logs nothing.
+    /// Creates a plan that logs nothing.
     fn of(
         transaction: &LockedTransaction,
         plan: Plan,
@@ -64,16 +64,16 @@ impl CommitPlan {
         }
     }
 
-    /// What is written to the log.
+    /// Returns the bytes written to the log.
     pub fn log_bytes(&self) -> u64 {
         u64::from(self.log_blocks - self.gap) * self.log_block_bytes as u64
     }
-    /// What lies free in front of it.
+    /// Returns the bytes left free in front of the transaction.
     pub fn gap_bytes(&self) -> u64 {
         u64::from(self.gap) * self.log_block_bytes as u64
     }
 
-    /// Data is durable before the log is written, where one barrier would do for both.
+    /// Makes data durable before the log is written, where one barrier would do for both.
     pub fn separate_barriers(&mut self) {
         let is_data = |step: &Step| matches!(step, Step::Barrier(Barrier::DataBeforeCommit));
         let in_log = |step: &Step| {
@@ -90,7 +90,7 @@ impl CommitPlan {
         }
     }
 
-    /// The plan is about to be carried out: the log says where its blocks lie.
+    /// Binds the plan, which is about to be carried out, to the log blocks that the log chooses.
     pub fn issue(&mut self, log: &mut dyn LogSpace) -> LogRuns {
         if self.log_blocks == 0 {
             return LogRuns::default();
@@ -110,13 +110,14 @@ impl CommitPlan {
 }
 
 impl CommitPlan {
-    /// It has been carried out to its last barrier. `transaction` is the one that it commits.
+    /// Records that the plan has been carried out to its last barrier. `transaction` is the one
+    /// that it commits.
     pub fn carried_out(&mut self, transaction: CommittingTransaction) -> CommittedTransaction {
         transaction.committed(self.log_blocks, std::mem::take(&mut self.records))
     }
 
-    /// Where blocks of `bytes` bytes lie whole in the log, whose blocks lie in `runs`, sorted by
-    /// block: those that are in one piece.
+    /// Returns where blocks of `bytes` bytes lie whole in the log, whose blocks lie in `runs`,
+    /// sorted by block: only those that are contiguous.
     pub fn places_of_wholes(
         &mut self,
         runs: &LogRuns,
@@ -139,9 +140,9 @@ impl CommitPlan {
     }
 }
 
-/// Reserves log blocks of `log`.
+/// Plans the commit of `transaction` and reserves blocks of `log`.
 ///
-/// An empty transaction gives an empty plan. Do not commit it but let it run on, because the log
+/// An empty transaction gives an empty plan. Do not commit it but keep it running, because the log
 /// has no gaps in its sequence numbers.
 pub fn plan_commit(
     transaction: &LockedTransaction,
@@ -196,7 +197,7 @@ pub fn plan_commit(
     Ok(CommitPlan { log_blocks, gap, records, wholes, ..planned })
 }
 
-/// What replaying each record needs, sorted by block.
+/// Returns what replaying each record needs, sorted by block.
 fn coverage(transaction: &LockedTransaction, format: &dyn Records) -> Vec<(HomeBlock, Coverage)> {
     let metadata = transaction.metadata_ranges();
     let metadata = metadata.map(|(block, ranges)| (block, format.metadata_coverage(ranges)));
@@ -206,18 +207,19 @@ fn coverage(transaction: &LockedTransaction, format: &dyn Records) -> Vec<(HomeB
     records
 }
 
-/// Without a journal, being home is all that a commit is: nothing is atomic.
+/// Plans a commit without a journal, which only writes blocks home: nothing is atomic.
 pub fn plan_commit_home(transaction: &LockedTransaction, images: Images) -> CommitPlan {
     let mut plan = Plan::default();
     let mut write = |kind, at| plan.write(Address::Home(at), vec![(kind, images(at))]);
     transaction.metadata().for_each(|at| write(BlockKind::HomeMetadata, at));
     transaction.home_data().for_each(|at| write(BlockKind::HomeData, at));
-    // Due even if nothing is left to write: write-back may have sent some of it.
+    // Needed even if nothing is left to write: write-back may have sent some of it.
     plan.barrier(Barrier::DataBeforeCommit);
     CommitPlan::of(transaction, plan, transaction.id.previous(), 0)
 }
 
-/// Home data in runs of neighbours, sorted by address. True if there is any.
+/// Adds writes of home data in runs of neighbours, sorted by address. Returns whether there are
+/// any.
 fn plan_home_data(transaction: &LockedTransaction, images: Images, plan: &mut Plan) -> bool {
     let mut run: Vec<(HomeBlock, Rc<Buffer>)> = Vec::new();
     let mut flush = |run: &mut Vec<(HomeBlock, Rc<Buffer>)>| {

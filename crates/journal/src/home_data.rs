@@ -2,12 +2,12 @@
 
 use units::{BlockMap, HomeBlock, Owner};
 
-/// By block, so that freeing one does not visit every file: only `of` and `sorted` look at more
-/// than one entry.
+/// Indexed by block, so that freeing one does not visit every file: only `of` and `sorted` look at
+/// more than one entry.
 #[derive(Debug, Default)]
 pub(crate) struct HomeData {
     owners: BlockMap<Owner>,
-    /// Entries that calls have looked at.
+    /// Number of entries that calls have looked at.
     #[cfg(test)]
     visits: std::cell::Cell<usize>,
 }
@@ -28,7 +28,8 @@ impl HomeData {
         self.visit(1);
         self.owners.remove(&block);
     }
-    /// Sorted; `None` if there are more than `most` of all owners to look through.
+    /// Returns the blocks of `owner`, sorted; `None` if all owners together have more than `most`
+    /// to look through.
     pub fn of(&self, owner: Owner, most: usize) -> Option<Vec<HomeBlock>> {
         if self.owners.len() > most {
             return None;

@@ -1,4 +1,4 @@
-//! Decides what must be written, in what order and why. Touches no disk: plans are data.
+//! Decides what must be written, in what order and why. Does no I/O: plans are data.
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;

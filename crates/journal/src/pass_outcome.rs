@@ -29,11 +29,11 @@ pub enum RecoverError {
     LogsMissing,
 }
 
-/// What one pass saw.
+/// Counts of one pass over the log.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct PassCounts {
     pub log_blocks_read: u64,
-    /// Committed ones.
+    /// Committed transactions.
     pub transactions: u64,
     pub descriptors: u64,
     pub multiwrite_blocks: u64,
@@ -42,7 +42,7 @@ pub struct PassCounts {
     pub commit_blocks: u64,
     /// Revoke pass: records in revoke blocks. Replay pass: tags hidden by a revoke.
     pub revokes: u64,
-    /// Tags for whole blocks and for bytes: seen (scan), replayed (replay).
+    /// Tags for whole blocks and for bytes: seen (scan) or replayed (replay).
     pub whole_records: u64,
     pub fragment_records: u64,
 }

@@ -1,5 +1,5 @@
 //! Plans are data: what is written where, in what order and why. The engine carries them out; the
-//! barrier kind decides what each barrier costs; tests read them, cut them at every place, and ask
+//! barrier kind decides what each barrier costs; tests read them, cut them at every step, and check
 //! what survives.
 
 use crate::log_space::{LogRuns, LogSlot, TablePage};
@@ -8,40 +8,43 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock};
 
-/// Why everything before must be durable before anything after. How is the barrier kind's business.
+/// Reason why everything before a barrier must be durable before anything after it. The barrier
+/// kind decides how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Barrier {
-    /// Data home before the commit that makes it reachable (ordered, and what bypasses the log).
+    /// Data is home before the commit that makes it reachable (ordered, and data that bypasses the
+    /// log).
     DataBeforeCommit,
-    /// The transaction's log blocks before its commit block. Not needed when a checksum over the
-    /// whole transaction is verified while scanning.
+    /// The transaction's log blocks are durable before its commit block. Not needed when a checksum
+    /// over the whole transaction is verified while scanning.
     LogBeforeCommit,
-    /// The commit block before anyone is told that the transaction is durable.
+    /// The commit block is durable before anyone is answered that the transaction is.
     CommitBeforeReply,
-    /// Home copies before the log tail moves past the records they came from.
+    /// Home copies are durable before the log tail moves past the records they came from.
     HomeBeforeLogTail,
-    /// What was written home before whoever waits for it is told: a sync of data that no log holds,
-    /// or a reader past the journal.
+    /// Blocks written home are durable before a waiting caller is answered: a sync of data that no
+    /// log holds, or a reader past the journal.
     HomeBeforeReply,
-    /// The journal superblock's new tail before its old log blocks are written again; and the new
-    /// headers of runs that move.
+    /// The journal superblock's new tail is durable before its old log blocks are overwritten; so
+    /// are the new headers of runs that move.
     TailBeforeReuse,
-    /// What the table of runs tells, before the runs that it tells of. Or that it tells nothing,
-    /// before runs move.
+    /// Entries of the table of runs are durable before the runs that they record; an invalidated
+    /// table is durable before runs move.
     TableBeforeRun,
-    /// The first block of a run that a power cut has left is wiped, before a header stands in front
-    /// of it again, or the table of runs tells of it.
+    /// The wiped first block of a run that a power cut has left is durable before a header stands
+    /// in front of it again, or the table of runs lists it.
     WipedBeforeRun,
-    /// Copies of runs that move, before headers say that they lie there.
+    /// Copies of runs that move are durable before headers place the runs there.
     CopyBeforeHeader,
-    /// A piece of a snapshot, and what it says that home has, before the superblock names it.
+    /// A piece of a snapshot, and the content that it records as home, are durable before the
+    /// superblock names the piece.
     SnapshotBeforeSuperblock,
-    /// What a mount finds, before it writes anything: whoever wrote it was perhaps killed while a
-    /// disk's cache had it.
+    /// Blocks found at a mount are durable before it writes anything: the process that wrote them
+    /// may have been killed while they were in the disk's cache.
     FoundBeforeWrite,
 }
 
-/// What a written block is, for `stats`.
+/// Kind of a written block, for `stats`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum BlockKind {
     Descriptor,
@@ -53,7 +56,7 @@ pub enum BlockKind {
     RunHeader,
     /// Blocks of runs that move to another log.
     Swapped,
-    /// Pieces of a snapshot.
+    /// Extents of a snapshot.
     Snapshot,
     JournalSuperblock,
     HomeData,
@@ -98,8 +101,8 @@ impl Plan {
     pub fn barrier(&mut self, reason: Barrier) {
         self.steps.push(Step::Barrier(reason));
     }
-    /// The log, whose blocks have `unit` bytes, has said that those of the plan's transaction lie
-    /// in `runs`.
+    /// Replaces slots by addresses: the log, whose blocks have `unit` bytes, has placed those of
+    /// the plan's transaction in `runs`.
     pub fn bind(&mut self, runs: &LogRuns, unit: usize) {
         let mut bound = Vec::with_capacity(self.steps.len());
         for step in self.steps.drain(..) {
@@ -119,27 +122,28 @@ impl Plan {
         }
         self.steps = bound;
     }
-    /// Puts a block in front of the first log block.
+    /// Inserts a block in front of the first log block.
     pub fn write_before_log(&mut self, at: LogBlock, block: (BlockKind, Rc<Buffer>)) {
         let in_log = |step: &Step| matches!(step, Step::Write(Write { at: Address::Log(_), .. }));
         let first = self.steps.iter().position(in_log).unwrap_or(self.steps.len());
         self.steps.insert(first, Step::Write(Write { at: Address::Log(at), blocks: vec![block] }));
     }
-    /// Why what it writes last must be durable.
+    /// Returns the reason of the last barrier: why the last writes must be durable.
     pub fn last_barrier(&self) -> Option<Barrier> {
         match self.steps.last() {
             Some(Step::Barrier(reason)) => Some(*reason),
             _ => None,
         }
     }
-    /// Puts in front of all other steps that the first block of a run is wiped, which a power cut
+    /// Inserts, in front of all other steps, a wipe of the first block of a run that a power cut
     /// has left.
     pub fn wipe_before_log(&mut self, at: LogBlock, unit: usize) {
         let blocks = vec![(BlockKind::RunHeader, Rc::new(Buffer::zeroed(unit)))];
         let wipe = Step::Write(Write { at: Address::Log(at), blocks });
         self.steps.splice(0..0, [wipe, Step::Barrier(Barrier::WipedBeforeRun)]);
     }
-    /// Puts in front of everything what the table of runs must tell before.
+    /// Inserts, in front of all other steps, the pages of the table of runs that must be durable
+    /// first.
     pub fn write_table(&mut self, pages: Vec<TablePage>) {
         if pages.is_empty() {
             return;
@@ -154,14 +158,14 @@ impl Plan {
         let at = if units::fault!("run-table-after-run") { self.steps.len() } else { 0 };
         self.steps.splice(at..at, writes.chain([Step::Barrier(Barrier::TableBeforeRun)]));
     }
-    /// Takes off what stands between the last two barriers, and the last.
+    /// Removes and returns the steps between the last two barriers, with the last barrier.
     pub fn split_off_last_phase(&mut self) -> Plan {
         let before = self.steps.len().saturating_sub(1);
         let barrier =
             self.steps[..before].iter().rposition(|step| matches!(step, Step::Barrier(_)));
         Plan { steps: self.steps.split_off(barrier.map_or(0, |at| at + 1)) }
     }
-    /// Whether it writes the log alone, with one barrier behind all.
+    /// Whether the plan writes the log alone, with one barrier behind all writes.
     pub fn is_log_alone(&self) -> bool {
         let Some((Step::Barrier(_), writes)) = self.steps.split_last() else { return false };
         let in_log = |step: &Step| {
@@ -169,7 +173,7 @@ impl Plan {
         };
         writes.iter().all(in_log)
     }
-    /// How many home writes there are, and their bytes.
+    /// Returns the number of home writes, and their bytes.
     pub fn home_writes(&self) -> (u64, u64) {
         let mut sum = (0, 0);
         for step in &self.steps {
@@ -180,7 +184,7 @@ impl Plan {
         }
         sum
     }
-    /// Blocks written, by kind; log blocks have `unit` bytes.
+    /// Returns the number of blocks written, by kind; log blocks have `unit` bytes.
     pub fn counts(&self, unit: usize) -> BTreeMap<BlockKind, u64> {
         let mut counts = BTreeMap::new();
         for step in &self.steps {
@@ -196,7 +200,7 @@ impl Plan {
 }
 
 impl BlockKind {
-    /// How many blocks a buffer of this kind holds; log blocks have `unit` bytes.
+    /// Returns the number of blocks that a buffer of this kind holds; log blocks have `unit` bytes.
     pub fn blocks_in(self, buffer: &Buffer, unit: usize) -> u64 {
         match self {
             BlockKind::Packed | BlockKind::Swapped | BlockKind::Snapshot => {
@@ -207,13 +211,13 @@ impl BlockKind {
     }
 }
 
-/// How many blocks of `unit` bytes they are.
+/// Returns how many blocks of `unit` bytes the buffers hold.
 pub(crate) fn blocks_in(blocks: &[(BlockKind, Rc<Buffer>)], unit: usize) -> u32 {
     (blocks.iter().map(|(_, buffer)| buffer.len()).sum::<usize>() / unit) as u32
 }
 
-/// Takes off what lies behind the first so many bytes. Where the log wraps within a buffer, it
-/// becomes two.
+/// Splits the buffers behind the given number of bytes and returns the rest. A buffer in which the
+/// log wraps becomes two.
 fn split_off(
     blocks: &mut Vec<(BlockKind, Rc<Buffer>)>,
     bytes: usize,

@@ -4,7 +4,7 @@ use units::BlockRange;
 /// Disjoint byte ranges of one block, sorted; ranges that touch are one.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RangeSet {
-    /// Few in practice: appends extend the last one. Two take no more room than a `Vec` does.
+    /// Few in practice: appends extend the last one. Two take no more memory than a `Vec` does.
     ranges: SmallVec<[BlockRange; 2]>,
 }
 
@@ -24,7 +24,7 @@ impl RangeSet {
     pub fn clear(&mut self) {
         self.ranges.clear();
     }
-    /// Bytes in all ranges.
+    /// Returns the number of bytes in all ranges.
     pub fn bytes(&self) -> usize {
         self.ranges.iter().map(|range| range.len()).sum()
     }
@@ -32,7 +32,7 @@ impl RangeSet {
         range.is_empty() || self.ranges.iter().any(|own| own.covers(range))
     }
 
-    /// Adds `range`, merging whatever it touches.
+    /// Adds `range`, merging all ranges that it touches.
     pub fn insert(&mut self, range: BlockRange) {
         if range.is_empty() {
             return;
@@ -53,7 +53,7 @@ impl RangeSet {
         self.ranges[from] = BlockRange { start, end };
     }
 
-    /// Takes `range` away.
+    /// Removes `range`.
     pub fn remove(&mut self, range: BlockRange) {
         if range.is_empty() {
             return;
@@ -67,7 +67,7 @@ impl RangeSet {
         self.ranges = kept;
     }
 
-    /// What of `whole` is not in the set.
+    /// Returns the part of `whole` that is not in the set.
     pub fn missing(&self, whole: BlockRange) -> RangeSet {
         let mut missing = RangeSet::of(whole);
         self.ranges.iter().for_each(|&range| missing.remove(range));
@@ -79,7 +79,7 @@ impl RangeSet {
 mod tests {
     use super::*;
 
-    /// A block of 16 bytes as bits.
+    /// Returns a block of 16 bytes as bits.
     fn bits(set: &RangeSet) -> u16 {
         set.as_slice().iter().flat_map(|range| range.as_usize()).fold(0, |bits, at| bits | 1 << at)
     }

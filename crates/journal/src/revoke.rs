@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use units::{HomeBlock, TransactionId};
 
-/// For each revoked block, the latest transaction that revoked it. Records of the block in that
-/// transaction and in all before it must not be replayed.
+/// Latest transaction that revoked each revoked block. Records of the block in that transaction and
+/// in all before it must not be replayed.
 ///
 /// The block was freed and may now hold other data; an old copy, or an old fragment, would
 /// overwrite it.
@@ -27,7 +27,7 @@ impl RevokeTable {
             latest.is_at_or_after(logged) || units::fault!("revoke-hides-later")
         })
     }
-    /// Each revoked block, and the latest transaction that revoked it.
+    /// Returns each revoked block, and the latest transaction that revoked it.
     pub fn iter(&self) -> impl Iterator<Item = (HomeBlock, TransactionId)> {
         self.latest.iter().map(|(block, by)| (*block, *by))
     }

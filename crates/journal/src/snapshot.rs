@@ -1,14 +1,14 @@
-//! The snapshot of the mapping table, and when it counts ([`format::snapshot`]). Its pieces lie one
-//! behind the other in the journal's own blocks, as in a ring.
+//! Snapshots of the mapping table, and when a piece of one counts ([`format::snapshot`]). The
+//! pieces lie one behind the other in the journal's own blocks, as in a ring.
 //!
-//! 1. A piece counts only once the superblock names it, durably. Then the piece is durable, and so
-//!    is home, as far as the piece says that home has a block: `SnapshotBeforeSuperblock`.
-//! 2. Pieces that the superblock on disk names are not written over. Those before the tail are
+//! 1. A piece counts only once the superblock names it, durably. By then the piece is durable, and
+//!    so is every block that it records as home: `SnapshotBeforeSuperblock`.
+//! 2. Extents that the superblock on disk names are not overwritten. Those before the tail are
 //!    given up by its next change.
-//! 3. A log whose runs have moved is begun again only when a piece that says so counts, or none
-//!    does: `TailBeforeReuse`. The same write of the superblock makes the copies count, so what a
-//!    snapshot says of places and what a search finds never differ.
-//! 4. A piece says up to which transaction was committed when it was written. Every copy of a run
+//! 3. A log whose runs have moved is begun again only when a piece that records the move counts, or
+//!    none does: `TailBeforeReuse`. The same write of the superblock makes the copies count, so the
+//!    addresses that a snapshot records and those that a search finds never differ.
+//! 4. A piece records the newest transaction committed when it was written. Every copy of a run
 //!    that was left behind before has an earlier durable floor, every later copy a later one.
 
 use crate::plan::{Address, Barrier, BlockKind, Plan};
@@ -22,16 +22,16 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
-/// Most blocks of a piece, and the part of the ring that one may take.
+/// Most blocks of a piece, and the share of the ring that one may take.
 const PIECE_BLOCKS_MAX: u32 = 256;
 const PIECE_PART: u32 = 8;
 
-/// Where pieces lie: in whole blocks of the journal.
+/// Location of the ring: whole blocks of the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct SnapshotPlaces {
     blocks: Range<LogBlock>,
     pub block_bytes: usize,
-    /// Log blocks in each.
+    /// Log blocks in each journal block.
     pub each: u32,
     pub seed: Seed,
 }
@@ -49,7 +49,7 @@ impl SnapshotPlaces {
         let ring = self.blocks.end.get() - self.blocks.start.get();
         (ring / PIECE_PART).clamp(1, PIECE_BLOCKS_MAX)
     }
-    /// Where the piece behind one that ends at `end` begins.
+    /// Returns where the piece behind one that ends at `end` begins.
     pub fn behind(&self, end: LogBlock) -> LogBlock {
         let fits = self.holds(end, self.piece_blocks_max());
         if fits { end } else { self.blocks.start }
@@ -72,7 +72,7 @@ pub struct SnapshotPiece {
     pub(crate) end: TransactionId,
 }
 
-/// The pieces that count, oldest first, and where the next one goes.
+/// The pieces that count, oldest first, and where the next one is written.
 #[derive(Clone, Debug)]
 pub struct SnapshotRing {
     places: SnapshotPlaces,
@@ -84,53 +84,53 @@ pub struct SnapshotRing {
 #[derive(Clone, Debug)]
 pub struct NewPiece {
     told: SnapshotPiece,
-    /// In log blocks.
+    /// Position, in log blocks.
     at: LogBlock,
     bytes: Rc<Buffer>,
 }
 
 impl SnapshotRing {
-    /// None counts. `superblock` says that the log lies in scattered logs.
+    /// Creates a ring in which no piece counts. `superblock` describes scattered logs.
     pub fn new(superblock: &JournalSuperblock) -> SnapshotRing {
         let next = superblock.named_snapshot().map_or(0, |named| named.last).wrapping_add(1);
         SnapshotRing { places: SnapshotPlaces::of(superblock), pieces: VecDeque::new(), next }
     }
-    /// It goes on behind those that recovery has read.
+    /// Continues behind the pieces that recovery has read.
     #[must_use]
     pub fn behind(mut self, pieces: Vec<SnapshotPiece>) -> SnapshotRing {
         self.pieces = pieces.into();
         self
     }
-    /// Whether any counts.
+    /// Whether no piece counts.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
-    /// None counts any more.
+    /// Forgets all pieces: none counts any more.
     pub fn forget(&mut self) {
         self.pieces.clear();
     }
-    /// Most items of a piece.
+    /// Returns the most items of a piece.
     pub fn items_max(&self) -> usize {
         let bytes = self.places.piece_blocks_max() as usize * self.places.block_bytes;
         (bytes - PieceHeader::bytes_with(0))
             / (PieceHeader::bytes_with(1) - PieceHeader::bytes_with(0))
     }
-    /// The first transaction from `tail` on that no piece tells of.
+    /// Returns the first transaction from `tail` on that no piece records.
     pub fn end(&self, tail: TransactionId) -> TransactionId {
         self.pieces.back().map(|last| last.end).filter(|end| end.is_after(tail)).unwrap_or(tail)
     }
 
-    /// The pieces that still tell of something from `tail` on.
+    /// Returns the pieces that record transactions from `tail` on.
     fn live(&self, tail: TransactionId) -> impl Iterator<Item = &SnapshotPiece> {
         self.pieces.iter().skip_while(move |piece| !piece.end.is_after(tail))
     }
-    /// Whether the superblock names pieces that tell of nothing behind `tail`.
+    /// Whether the superblock names pieces that record nothing from `tail` on.
     pub fn has_passed_pieces(&self, tail: TransactionId) -> bool {
         self.pieces.len() > 1 && self.pieces.front().is_some_and(|piece| !piece.end.is_after(tail))
     }
-    /// Makes a piece of the transactions in `told`, which begin with [`SnapshotRing::end`]. All up
-    /// to `committed` are committed, and the piece says where the runs lie now. `None` if there is
-    /// no room for it.
+    /// Makes a piece that records the transactions in `told`, which begin with
+    /// [`SnapshotRing::end`]. All up to `committed` are committed, and the piece records the
+    /// present addresses of the runs. `None` if the ring has no space for it.
     pub fn begin_piece(
         &self,
         told: Range<TransactionId>,
@@ -158,8 +158,8 @@ impl SnapshotRing {
         let at = LogBlock(at.get() * self.places.each);
         Some(NewPiece { told, at, bytes: Rc::new(bytes) })
     }
-    /// What the superblock, whose tail is `tail`, is to say: with `piece`, or without one of those
-    /// that are given up. `None` if nothing is left.
+    /// Returns what the superblock, whose tail is `tail`, is to name: with `piece`, or without an
+    /// piece that is given up. `None` if nothing is left.
     pub fn name(
         &self,
         tail: TransactionId,
@@ -171,11 +171,11 @@ impl SnapshotRing {
         let (first, first_at) = (first.number, first.at);
         let read_from = if read_from.is_after(last.end) { last.end } else { read_from };
         let (last, end) = (last.number, last.end);
-        // What the log knows of itself, whoever asks adds.
+        // The caller adds what the log itself knows.
         let (longest, since) = (0, ActiveLogs::none());
         Some(NamedSnapshot { first, first_at, last, end, read_from, longest, since })
     }
-    /// The superblock on disk says `named`.
+    /// Records that the superblock on disk names `named`.
     pub fn counts(&mut self, named: &NamedSnapshot, piece: Option<NewPiece>) {
         if let Some(NewPiece { told, .. }) = piece {
             self.next = told.number.wrapping_add(1);
@@ -187,8 +187,8 @@ impl SnapshotRing {
     }
 }
 
-/// What must be durable before a snapshot counts: `piece`, if it gets one, and what it says that
-/// home has.
+/// Plans what must be durable before a snapshot counts: `piece`, if it gets one, and the content
+/// that it records as home.
 pub fn plan_piece(piece: Option<&NewPiece>) -> Plan {
     let mut plan = Plan::default();
     if let Some(piece) = piece {
@@ -200,7 +200,7 @@ pub fn plan_piece(piece: Option<&NewPiece>) -> Plan {
     plan
 }
 
-/// Behind [`plan_piece`]: the superblock says which pieces count.
+/// Plans the write of the superblock that names the pieces that count, behind [`plan_piece`].
 pub fn plan_naming(superblock: SuperblockImage) -> Plan {
     let mut plan = Plan::default();
     plan.steps.push(superblock.write());
@@ -221,7 +221,7 @@ mod tests {
     fn id(number: u32) -> TransactionId {
         TransactionId((u32::MAX - 1).wrapping_add(number))
     }
-    /// Tells of one transaction more, in so many items.
+    /// Records one more transaction in a piece of `items` items.
     fn tell(ring: &mut SnapshotRing, tail: u32, items: usize) -> Option<NamedSnapshot> {
         let items = vec![SnapshotItem::Other { home: HomeBlock(1) }; items];
         let end = ring.end(id(tail)).next();
@@ -243,7 +243,7 @@ mod tests {
         }
         assert!(tell(&mut ring, 0, 510).is_some(), "the eighth fits");
         assert_eq!(tell(&mut ring, 0, 510), None, "the first still counts");
-        // The tail has passed three: they are given up, and then there is room.
+        // The tail has passed three: they are given up, which frees their blocks.
         assert_eq!(tell(&mut ring, 3, 510), None);
         let named = ring.name(id(3), None, id(8)).unwrap();
         assert_eq!((named.first, named.last, named.end), (4, 8, id(8)));

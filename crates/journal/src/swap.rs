@@ -1,8 +1,8 @@
 //! The plans of log swapping.
 //!
-//! The table of runs counts for nothing; `TableBeforeRun`. Copies; `CopyBeforeHeader`; headers;
-//! `TailBeforeReuse`. Before the headers recovery believes the runs where they were, and behind the
-//! last barrier the log that held them is written again.
+//! The table of runs is invalidated; `TableBeforeRun`. Copies; `CopyBeforeHeader`; headers;
+//! `TailBeforeReuse`. Until the headers are written recovery finds the runs at their old addresses;
+//! behind the last barrier the log that held them is overwritten.
 
 use crate::log_space::TablePage;
 use crate::plan::{Address, Barrier, BlockKind, Plan};
@@ -10,22 +10,23 @@ use device::Buffer;
 use std::rc::Rc;
 use units::LogBlock;
 
-/// Runs are about to move. Until all of them are told again, recovery finds them by their headers.
+/// Plans the invalidation of the table of runs, which are about to move. Until the table records
+/// all of them again, recovery finds them by their headers.
 pub fn plan_table_forgotten(pages: Vec<TablePage>) -> Plan {
     let mut plan = Plan::default();
     plan.write_table(pages);
     plan
 }
 
-/// Blocks of a run to where it is to lie.
+/// Plans the copy of blocks of a run to its new address.
 pub fn plan_copies(at: LogBlock, blocks: Rc<Buffer>) -> Plan {
     let mut plan = Plan::default();
     plan.write(Address::Log(at), vec![(BlockKind::Swapped, blocks)]);
     plan
 }
 
-/// All copies are written: headers say where they lie, and from then on they count. Or recovery has
-/// found a run whose header is lost.
+/// Plans the headers of runs: all copies are written, and count from their headers on. Also
+/// rewrites the header of a run that recovery has found without one.
 pub fn plan_run_headers(headers: Vec<(LogBlock, Rc<Buffer>)>) -> Plan {
     let mut plan = Plan::default();
     if !units::fault!("swap-header-before-copy") {

@@ -1,24 +1,24 @@
-//! What the journal superblock says of the log's beginning, and when it may say so.
+//! Beginning of the log in the journal superblock, and when it may be changed.
 //!
-//! 1. Before the first block of a log that counted as empty is written, the superblock says where
-//!    the log begins.
-//! 2. The tail passes a transaction only when all that it brings home is durable there. What lies
-//!    before the tail is overwritten only when the superblock that says so is durable.
-//! 3. Before the first block of a scattered log is written, the superblock says that it is to be
-//!    looked at.
+//! 1. Before the first block of a log that counted as empty is written, the superblock records
+//!    where the log begins.
+//! 2. The tail passes a transaction only when all blocks that it logs are durable at home. Log
+//!    blocks before the tail are overwritten only when the superblock that moved it is durable.
+//! 3. Before the first block of a scattered log is written, the superblock names that log.
 //! 4. A log is called empty only when everything is durable at home.
-//! 5. A log that a restart keeps goes on with the first id that no committed transaction has.
-//!    Headers of that id, and of later ones, are torn runs'. They are overwritten before, durably,
-//!    and so are not found in place of what comes.
-//! 6. What recovery has found is durable in the log, and can be found there without a table, before
-//!    any of it goes home. Whoever recovers after the next power cut finds it again.
+//! 5. A log that a restart keeps continues with the first id that no committed transaction has.
+//!    Headers of that id and of later ones belong to torn runs. They are overwritten before,
+//!    durably, so that they are not found in place of new transactions.
+//! 6. Transactions that recovery has found are durable in the log, and can be found there without a
+//!    table, before any of them is written home. Recovery after the next power cut finds them
+//!    again.
 
 use crate::plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 use device::Buffer;
 use std::rc::Rc;
 use units::LogBlock;
 
-/// The journal superblock, a whole block, and where it lies.
+/// The journal superblock, a whole block, and its address.
 #[derive(Clone, Debug)]
 pub struct SuperblockImage {
     pub at: LogBlock,
@@ -32,12 +32,12 @@ impl SuperblockImage {
     }
 }
 
-/// Puts in front of the log's first commit what says that the log is no longer empty.
+/// Inserts, in front of the log's first commit, the superblock of a log that is no longer empty.
 pub fn begin_log(first: &mut Plan, superblock: SuperblockImage) {
     first.steps.splice(0..0, [superblock.write(), Step::Barrier(Barrier::TailBeforeReuse)]);
 }
 
-/// Moves the tail by itself.
+/// Plans a tail update on its own.
 pub fn plan_tail_update(superblock: SuperblockImage) -> Plan {
     let mut plan = Plan::default();
     if !units::fault!("tail-before-home") {
@@ -50,14 +50,15 @@ pub fn plan_tail_update(superblock: SuperblockImage) -> Plan {
     plan
 }
 
-/// Moves the tail with a commit: `last` is what the commit writes before its last barrier, which
-/// takes the place of `TailBeforeReuse`. What the tail passes must be durable at home already.
+/// Moves the tail with a commit: `last` holds the writes of the commit before its last barrier,
+/// which takes the place of `TailBeforeReuse`. Records that the tail passes must already be durable
+/// at home.
 pub fn take_tail_along(last: &mut Plan, superblock: SuperblockImage) {
     assert!(matches!(last.steps.last(), Some(Step::Barrier(_))), "a commit ends with a barrier");
     last.steps.insert(0, superblock.write());
 }
 
-/// Says of the log what recovery must know before more is written to it.
+/// Plans the superblock with what recovery must know before more is written to the log.
 pub fn plan_announcement(superblock: SuperblockImage) -> Plan {
     let mut plan = Plan::default();
     plan.steps.push(superblock.write());
@@ -65,23 +66,23 @@ pub fn plan_announcement(superblock: SuperblockImage) -> Plan {
     plan
 }
 
-/// Makes durable what has been written home: for a sync of data that no log holds, and for whoever
-/// reads it there.
+/// Plans the flush of blocks written home: for a sync of data that no log holds, and for readers of
+/// the home blocks.
 pub fn plan_home_durable() -> Plan {
     let mut plan = Plan::default();
     plan.barrier(Barrier::HomeBeforeReply);
     plan
 }
 
-/// A mount begins with it: nothing is written before.
+/// Plans the barrier with which a mount begins: nothing is written before.
 pub fn plan_found_log() -> Plan {
     let mut plan = Plan::default();
     plan.barrier(Barrier::FoundBeforeWrite);
     plan
 }
 
-/// The log stays as recovery found it, and what it does not hold whole is home. `headers`: what
-/// stands in the place of those that must not be found again.
+/// Plans a log that stays as recovery found it; blocks that it does not hold whole are home.
+/// `headers`: blocks to write over those that must not be found again.
 pub fn plan_kept_log(headers: Vec<(LogBlock, Rc<Buffer>)>) -> Plan {
     let mut plan = Plan::default();
     for (at, header) in headers {
@@ -94,8 +95,8 @@ pub fn plan_kept_log(headers: Vec<(LogBlock, Rc<Buffer>)>) -> Plan {
     plan
 }
 
-/// Everything is home: at unmount, and after recovery. `superblock` says that the log is empty;
-/// there is none without a log, or if it says so already.
+/// Plans the end of a log all of whose blocks are home: at unmount, and after recovery.
+/// `superblock` marks the log empty; `None` without a log, or if it is marked so already.
 pub fn plan_empty_log(superblock: Option<SuperblockImage>) -> Plan {
     let mut plan = Plan::default();
     plan.barrier(Barrier::HomeBeforeLogTail);

@@ -1,5 +1,5 @@
-//! The writers that a commit has answered. A next one that waits for them to come back is shared by
-//! them.
+//! Writers that the last commit has answered. A next commit that waits for them to come back is
+//! shared by them.
 //!
 //! Without that wait they fall into two halves that commit in turns: twice the commits, half-filled
 //! blocks.
@@ -8,10 +8,10 @@ use std::cell::Cell;
 use std::time::Duration;
 use units::Instant;
 
-/// How long they are worth waiting for is for others to say.
+/// Callers decide how long the writers are worth waiting for.
 #[derive(Default)]
 pub struct Writers {
-    /// Answered by the last commit, and not back yet.
+    /// Writers that the last commit answered and that are not back yet.
     away: Cell<usize>,
     answered: Cell<Instant>,
 }
@@ -21,7 +21,7 @@ impl Writers {
         self.away.set(count);
         self.answered.set(now);
     }
-    /// One is back. True if he was the last.
+    /// Counts one writer as back. Returns whether it was the last.
     pub fn came_back(&self) -> bool {
         let Some(away) = self.away.get().checked_sub(1) else { return false };
         self.away.set(away);
@@ -33,12 +33,12 @@ impl Writers {
     pub fn away(&self) -> usize {
         self.away.get()
     }
-    /// Nobody waits for them any longer.
+    /// Stops waiting for them.
     pub fn give_up(&self) {
         self.away.set(0);
     }
-    /// Until when the commit that `waiting` others wait for stays open for those who are away:
-    /// `time` behind the last answers. `None` if nobody waits, or nobody is away.
+    /// Returns until when a commit with `waiting` waiters stays open for writers that are away:
+    /// `time` after the last replies. `None` if nobody waits, or nobody is away.
     pub fn hold(&self, waiting: usize, time: Duration) -> Option<Instant> {
         let is_worth = waiting > 0 && self.away.get() > 0;
         is_worth.then(|| self.answered.get().plus(time))

@@ -13,7 +13,7 @@ struct Channel<T> {
     closed: bool,
 }
 
-/// Gives the value. If it is dropped unused, the receiver learns that none will come.
+/// Sends the value. If it is dropped unused, the receiver learns that none will come.
 pub struct Sender<T>(Rc<RefCell<Channel<T>>>);
 
 /// A future of the value: `None` when the sender is gone without one.
@@ -26,7 +26,7 @@ pub fn oneshot<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Nobody needs to listen any more; then the value is dropped with the channel.
+    /// Sends `value`. If nobody listens any more it is dropped with the channel.
     pub fn send(self, value: T) {
         self.0.borrow_mut().value = Some(value);
     }
@@ -59,8 +59,8 @@ impl<T> Future for Receiver<T> {
     }
 }
 
-/// Runs `task` beside all others; the receiver gets its result, and may be dropped without stopping
-/// the task.
+/// Runs `task` concurrently with all others; the receiver gets its result, and may be dropped
+/// without stopping the task.
 pub fn spawn_with_result<T: 'static>(
     world: &dyn World,
     task: impl Future<Output = T> + 'static,
@@ -70,8 +70,8 @@ pub fn spawn_with_result<T: 'static>(
     receiver
 }
 
-/// Takes the first step of `work` on the calling task, and the rest as a task of its own. So what
-/// has begun completes even if nobody waits for it any more.
+/// Takes the first step of `work` on the calling task, and the rest as a task of its own. So work
+/// that has begun completes even if nobody waits for it any more.
 pub async fn complete_anyway<T: 'static>(
     world: &dyn World,
     work: impl Future<Output = T> + 'static,
@@ -87,8 +87,8 @@ pub async fn complete_anyway<T: 'static>(
     }
 }
 
-/// Runs all `futures` at once on the calling task and gives their results in the order given. Each
-/// wake-up looks at all that are not done: meant for up to some hundred futures.
+/// Runs all `futures` at once on the calling task and returns their results in the order given.
+/// Each wake-up polls all that are not done: meant for up to some hundred futures.
 pub async fn join_all<'a, T>(futures: Vec<Pin<Box<dyn Future<Output = T> + 'a>>>) -> Vec<T> {
     let mut running: Vec<Option<_>> = futures.into_iter().map(Some).collect();
     let mut results: Vec<Option<T>> = running.iter().map(|_| None).collect();
@@ -108,9 +108,8 @@ pub async fn join_all<'a, T>(futures: Vec<Pin<Box<dyn Future<Output = T> + 'a>>>
     results.into_iter().map(|result| result.expect("all futures are done")).collect()
 }
 
-/// As [`join_all`] for work that can fail: in their order, at most `limit` under way at once. After
-/// an error none begins any more, and those under way are waited for. Values come as they were
-/// ready.
+/// Runs work that can fail: in order, at most `limit` at once. After an error none begins any more,
+/// and those that run are waited for. Returns values in the order in which they were ready.
 pub async fn join_window<'a, T, E>(
     futures: impl IntoIterator<Item = Pin<Box<dyn Future<Output = Result<T, E>> + 'a>>>,
     limit: usize,
@@ -151,7 +150,7 @@ pub enum Either<A, B> {
     Right(B),
 }
 
-/// Waits for the first of two futures and drops the other; when both are ready the left one wins.
+/// Waits for the first of two futures and drops the other; if both are ready the left one wins.
 pub async fn race<A, B>(
     left: impl Future<Output = A>,
     right: impl Future<Output = B>,
@@ -166,7 +165,7 @@ pub async fn race<A, B>(
     .await
 }
 
-/// Lets every other task that is ready go first.
+/// Yields to every other task that is ready.
 pub async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {
@@ -230,7 +229,7 @@ mod tests {
         assert_eq!(world.now(), Instant(30));
         assert_eq!(world.run(join_all::<()>(Vec::new())), []);
     }
-    /// Each takes `times[n]` and ends with an error at 0.
+    /// Runs a window of tasks that each take `times[n]` and end with an error at 0.
     fn window(times: &[u64]) -> (VirtualWorld, Result<Vec<u64>, usize>) {
         let world = VirtualWorld::new(1);
         let sleep = |world: VirtualWorld,

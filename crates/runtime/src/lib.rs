@@ -1,6 +1,6 @@
-//! Tasks on one thread, in virtual time (seeded, deterministic) or in real time. There an io_uring
-//! carries out what they ask of the kernel, or where it is refused, a few threads and epoll.
-//! Unsafe code is in `ring`, `heap`, `step_clock` and `standard_error` alone.
+//! Tasks on one thread, in virtual time (seeded, deterministic) or in real time. In real time an
+//! io_uring carries out their requests to the kernel or, where it is refused, a few threads and
+//! epoll. Unsafe code is in `ring`, `heap`, `step_clock` and `standard_error` alone.
 #![deny(unsafe_code)]
 
 mod channel;

@@ -1,64 +1,65 @@
-//! Whether to poll before sleeping. Waking a sleeping processor takes longer than most of what is
-//! waited for: a request's round trip is half a wake-up. But polling takes the processor from
-//! others, so it must pay.
+//! Decides whether to poll before sleeping. Waking a sleeping processor takes longer than most
+//! waits: a request's round trip is half a wake-up. But polling takes the processor from others, so
+//! it must be worthwhile.
 //!
-//! 1. Waits that were short give credit, polls in vain take it. Without credit nobody polls: an
-//!    idle world makes a few polls and then none.
-//! 2. Answers of a disk and requests of others have credit of their own, and limits of their own.
-//! 3. While polling, the processor is offered to others (sched_yield). Where somebody took it for
-//!    longer than a poll may last, polling stops for a while, and for twice as long each time.
-//!    Polls that paid shorten that little by little. Who takes it for less is mostly waited for: a
-//!    client that makes its next request, a kernel's thread that carries out a write.
-//! 4. On a single processor polling would keep those off who are waited for: never.
+//! 1. Short waits give credit, polls in vain take it. Without credit nobody polls: an idle world
+//!    makes a few polls and then none.
+//! 2. Replies of a disk and requests of others have credit of their own, and limits of their own.
+//! 3. While polling, the processor is offered to others (sched_yield). Where another thread took it
+//!    for longer than a poll may last, polling stops for a while, and for twice as long each time.
+//!    Worthwhile polls shorten that little by little. A thread that takes it for less is mostly one
+//!    that is waited for: a client that makes its next request, a kernel thread that carries out a
+//!    write.
+//! 4. On a single processor polling would delay the very threads that are waited for: never.
 
 use std::cell::Cell;
 use std::time::Duration;
 use units::Instant;
 
-/// How long requests are polled for, where nobody says otherwise. The next of a busy program comes
-/// within 20 to 100 us.
+/// Default of the longest poll for requests. The next of a busy program comes within 20 to 100 us.
 pub const POLL_DEFAULT: Duration = Duration::from_micros(150);
-/// How long an answer is polled for that is said to be due soon: a few flushes of a fast disk.
+/// Longest poll for an answer that is expected soon: a few flushes of a fast disk.
 const ANSWER_MAX: Duration = Duration::from_micros(400);
-/// What a poll in vain costs, in short waits.
+/// Cost of a poll in vain, in short waits.
 const COST: u32 = 8;
 const CREDIT_MAX: u32 = 4 * COST;
-/// To keep others awake, and to let them sleep again, costs as much as some wake-ups.
+/// Polls in a row after which others are kept awake: to keep them awake, and to let them sleep
+/// again, costs as much as some wake-ups.
 const ROW: u32 = 32;
-/// How long nobody polls after that, the first time and at most.
+/// Pause of polling after a lost processor, the first one and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// So many polls that pay make up for one that lost the processor: it comes back after
+/// Number of worthwhile polls that make up for one that lost the processor: it comes back after
 /// milliseconds.
 const PAID_FOR: u32 = 64;
 
-/// What ended a wait.
+/// Reason why a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ended {
-    /// There was something already, or nobody wanted to wait.
+    /// Something was there already, or no wait was requested.
     AtOnce,
     Completion,
-    /// The next timer was due, or a signal came.
+    /// The next timer expired, or a signal came.
     Timer,
     /// Polling ended because others needed the processor. The wait goes on asleep.
     Crowded,
 }
 
-/// What is waited for.
+/// Event that is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Expected {
     /// Anything, at any time.
     Request,
-    /// An answer that is due within microseconds.
+    /// An answer that is expected within microseconds.
     Answer,
 }
 
 pub(crate) struct Polling {
-    /// Zero: never.
+    /// Longest poll; zero: never.
     limit: Cell<Duration>,
     requests: Cell<u32>,
     answers: Cell<u32>,
-    /// Polls that paid, since the last sleep.
+    /// Worthwhile polls since the last sleep.
     row: Cell<u32>,
     pause_until: Cell<Instant>,
     pause: Cell<Duration>,
@@ -76,7 +77,7 @@ impl Polling {
         }
     }
 
-    /// Where polling makes sense at all; `limit` zero turns it off.
+    /// Sets the longest poll, where polling makes sense at all; zero turns it off.
     pub fn limit_to(&self, limit: Duration) {
         if !self.limit.get().is_zero() {
             self.limit.set(limit);
@@ -96,7 +97,7 @@ impl Polling {
         }
     }
 
-    /// How long to poll now; zero: sleep at once.
+    /// Returns how long to poll now; zero: sleep at once.
     pub fn window(&self, expected: Expected, now: Instant) -> Duration {
         if self.credit_of(expected).get() < COST || now < self.pause_until.get() {
             return Duration::ZERO;
@@ -104,13 +105,13 @@ impl Polling {
         self.limit_of(expected)
     }
 
-    /// Whether enough polls have paid, without a sleep between them, to keep those awake who are
-    /// waited for.
+    /// Whether enough polls were worthwhile, without a sleep between them, to keep the processors
+    /// awake that are waited for.
     pub fn is_sure(&self) -> bool {
         self.row.get() >= ROW
     }
 
-    /// A wait took `waited` until `now`, of which up to `window` awake.
+    /// Records a wait that took `waited` until `now`, of which up to `window` awake.
     pub fn learn(
         &self,
         expected: Expected,
@@ -140,7 +141,7 @@ impl Polling {
             Ended::Completion | Ended::Timer if !is_short && !window.is_zero() => {
                 credit.set(credit.get().saturating_sub(COST));
             }
-            // A timer that was due soon tells nothing, and a long sleep cost nothing.
+            // A timer that expired soon shows nothing, and a long sleep cost nothing.
             _ => {}
         }
     }

@@ -1,8 +1,8 @@
-//! Real time: tasks, timers and one queue of operations on one thread. A turn of the loop polls all
-//! ready tasks and hands their operations over. It waits for a completion or the next timer (awake,
-//! where that pays: [`crate::polling`]), and wakes whom it concerns.
+//! Real time: tasks, timers and one queue of operations on one thread. An iteration of the loop
+//! polls all ready tasks and submits their operations. It waits for a completion or the next timer
+//! (awake, where that is worthwhile: [`crate::polling`]), and wakes the tasks concerned.
 //!
-//! Make it on the thread that runs it, and after any fork.
+//! Create it on the thread that runs it, and after any fork.
 
 use crate::polling::{Ended, Expected, Polling};
 use crate::ring::{IoChoice, Ring, Signals, Wait};
@@ -20,12 +20,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use units::SplitMix;
 use units::{Instant, Timestamp};
 
-/// Polls after which the ring is looked at, so that tasks that wake one another cannot starve it.
+/// Polls after which the ring is examined, so that tasks that wake one another cannot starve it.
 const POLLS_PER_TURN: usize = 4096;
-/// Time that steps take together after which the ring is looked at. Tasks that yield, and are ready
-/// again at once, would else keep requests and completions waiting.
+/// Total time of steps after which the ring is examined. Tasks that yield, and are ready again at
+/// once, would otherwise keep requests and completions waiting.
 const STEPS_PER_TURN_MAX: Duration = device::STEP_LONG;
-/// Polls after which the clocks are looked at. A small write asks for the time six times.
+/// Polls after which the clocks are read. A small write asks for the time six times.
 const POLLS_PER_LOOK: usize = 16;
 
 struct State {
@@ -34,30 +34,30 @@ struct State {
     ring: Ring,
     random: SplitMix,
     begin: std::time::Instant,
-    /// The time when the clocks were last looked at.
+    /// Time when the clocks were last read.
     now: Cell<Instant>,
     wall_clock: Cell<Timestamp>,
     polling: Polling,
     expected: Cell<Expected>,
 }
 
-/// The world outside, for one thread. Clones are the same world.
+/// The real world, for one thread. Clones are the same world.
 ///
 /// The time stands still while a few tasks take their steps: it may be some ten microseconds late.
-/// Outside of [`RealWorld::run`] it is the time of the last look. [`World::expect_soon`] is a flag
-/// here, not a count: the last call holds. While it is set, a wait may poll for longer.
+/// Outside of [`RealWorld::run`] it is the time of the last reading. [`World::expect_soon`] is a
+/// flag here, not a count: the last call holds. While it is set, a wait may poll for longer.
 #[derive(Clone)]
 pub struct RealWorld(Rc<State>);
 
 impl RealWorld {
-    /// Over an io_uring, or over threads and epoll: as `OKEANOS_IO` (`auto`, `ring` or `classic`)
-    /// says, or else as the kernel does.
+    /// Creates a world over an io_uring, or over threads and epoll: as `OKEANOS_IO` (`auto`, `ring`
+    /// or `classic`) says, otherwise as the kernel permits.
     pub fn new() -> io::Result<RealWorld> {
         RealWorld::over(IoChoice::of_environment()?)
     }
 
     /// # Errors
-    /// The kernel's, where it gives neither a ring nor epoll, or refuses the one that is asked for.
+    /// The kernel's, if it gives neither a ring nor epoll, or refuses the requested one.
     pub fn over(choice: IoChoice) -> io::Result<RealWorld> {
         Ok(RealWorld(Rc::new(State {
             tasks: Tasks::default(),
@@ -79,25 +79,25 @@ impl RealWorld {
         &self.0.ring
     }
 
-    /// How long a wait polls at most before it sleeps, where polling pays; zero: never. It never
-    /// does on a single processor.
+    /// Sets the longest poll before a wait sleeps, where polling is worthwhile; zero: never. It
+    /// never is on a single processor.
     pub fn poll_at_most(&self, limit: Duration) {
         self.0.polling.limit_to(limit);
     }
 
-    /// While polling pays, the processors of others are kept awake from now on: programs sleep
-    /// there until they are answered. Only for root.
+    /// Keeps the processors of others awake from now on, while polling is worthwhile: programs
+    /// sleep there until they are answered. Only for root.
     pub fn keep_others_awake(&self) {
         self.0.ring.may_keep_others_awake();
     }
 
-    /// SIGTERM, SIGINT and SIGHUP, if [`crate::block_signals`] was called before.
+    /// Returns SIGTERM, SIGINT and SIGHUP, if [`crate::block_signals`] was called before.
     pub fn signals(&self) -> io::Result<Signals> {
         self.0.ring.signals()
     }
 
-    /// Runs `main` and all tasks it spawns until `main` ends. Tasks that still run stay, and go on
-    /// in the next `run`; [`RealWorld::end`] drops them.
+    /// Runs `main` and all tasks it spawns until `main` ends. Tasks that still run stay, and
+    /// continue in the next `run`; [`RealWorld::end`] drops them.
     ///
     /// # Panics
     /// When the kernel refuses io_uring_enter, or epoll, for good: then no operation can complete
@@ -123,8 +123,8 @@ impl RealWorld {
                 }
             }
             let over = result.borrow_mut().take();
-            // Also at the end: what tasks have sent (an answer, a write nobody waits for) must go
-            // out.
+            // Also at the end: operations that tasks have sent (an answer, a write nobody waits
+            // for) must go out.
             let turn =
                 if over.is_some() { self.0.ring.turn(Wait::No).map(drop) } else { self.turn() };
             turn.unwrap_or_else(|error| panic!("waiting for the kernel: {error}"));
@@ -138,7 +138,7 @@ impl RealWorld {
         }
     }
 
-    /// Hands over, and waits if no task can go on.
+    /// Submits, and waits if no task can continue.
     fn turn(&self) -> io::Result<()> {
         if self.0.tasks.ready_count() > 0 {
             self.0.ring.turn(Wait::No)?;
@@ -170,7 +170,7 @@ impl RealWorld {
         self.0.wall_clock.set(wall_clock());
     }
 
-    /// Drops every task. Operations under way complete unobserved.
+    /// Drops every task. Operations in flight complete unobserved.
     pub fn end(&self) {
         self.0.tasks.clear();
     }

@@ -1,5 +1,5 @@
-//! Standard error for programs that serve: a line goes there or is lost. It neither waits for its
-//! reader nor fails with it, as `eprintln!` does.
+//! Standard error for daemons: a line is written or is lost. Writing neither waits for the reader
+//! nor fails with it, as `eprintln!` does.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,19 +10,19 @@ use std::time::Duration;
 /// A pipe that can be written to at all takes this much (PIPE_BUF).
 const TEXT_MAX: usize = 4096;
 
-/// A line of standard error, if it is taken within `patience`.
+/// Writes a line to standard error, if it is accepted within `patience`.
 pub fn tell(text: &str, patience: Duration) -> io::Result<()> {
     write_if_ready(libc::STDERR_FILENO, &line_of(text), patience)
 }
 
-/// What a panic says is a line, too, and nobody waits for it.
+/// Makes panic messages lines, too, for which nobody waits.
 pub fn tell_panics_without_waiting() {
     std::panic::set_hook(Box::new(|panic| {
         let _ = tell(&panic.to_string(), Duration::ZERO);
     }));
 }
 
-/// A line that is written at once, however long the text is.
+/// Returns a line that can be written at once, however long the text is.
 pub fn line_of(text: &str) -> String {
     let end = (0..TEXT_MAX.min(text.len() + 1)).rev().find(|&end| text.is_char_boundary(end));
     format!("{}\n", &text[..end.unwrap_or(0)])
@@ -57,7 +57,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
-    /// Lines that go there before the first that does not. `take` takes away as much as there is.
+    /// Returns the lines accepted before the first that is not. `take` drains as much as there is.
     fn taken(descriptor: libc::c_int, mut take: impl FnMut(&mut [u8]) -> usize) {
         let text = "x".repeat(TEXT_MAX);
         let lines = (0..10_000)

@@ -1,26 +1,25 @@
-//! Which steps of tasks took the processor for long ([`device::STEP_LONG`]).
+//! Records which steps of tasks took the processor for long ([`device::STEP_LONG`]).
 //!
-//! A step is timed by the wall clock, which costs some nanoseconds. On a machine that others use,
-//! too, that is no proof: the thread may have had no processor. So where the wall clock calls a
-//! step long, the thread's own processor time decides. Asking for it is a system call; it is asked
-//! for now and then, and again at the end of such a step. What it says of the time between the last
-//! sample and the step is at most [`SAMPLE_EVERY`], and is taken off: no step is blamed for
-//! another.
+//! A step is timed by the wall clock, which costs some nanoseconds. On a shared machine that is no
+//! proof: the thread may have had no processor. So where the wall clock calls a step long, the
+//! thread's own processor time decides. Reading it is a system call, made now and then, and again
+//! at the end of such a step. The share of the time between the last sample and the step is at most
+//! [`SAMPLE_EVERY`], and is subtracted: no step is blamed for another.
 
 use device::{LongSteps, STEP_LONG};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How old a sample of the processor time may be when a step begins.
+/// Greatest age of a sample of the processor time when a step begins.
 const SAMPLE_EVERY: Duration = Duration::from_micros(250);
 
 pub(crate) struct StepClock {
-    /// When the thread last began to take steps.
+    /// Time when the thread last began to take steps.
     begun: Cell<Instant>,
-    /// When the last step, or the wait behind it, ended.
+    /// Time when the last step, or the wait behind it, ended.
     last: Cell<Instant>,
-    /// Processor time of the thread, and when it was that.
+    /// Processor time of the thread, and when it was sampled.
     sample: Cell<(Duration, Instant)>,
     long: RefCell<BTreeMap<&'static str, LongSteps>>,
 }
@@ -38,19 +37,19 @@ impl Default for StepClock {
 }
 
 impl StepClock {
-    /// The thread has done something else, or has slept.
+    /// Begins steps anew: the thread has done something else, or has slept.
     pub fn begin(&self) {
         let now = Instant::now();
         self.begun.set(now);
         self.last.set(now);
         self.sample_if_old(now);
     }
-    /// By the wall clock, from then to the end of the last step.
+    /// Returns the wall-clock time from there to the end of the last step.
     pub fn steps_took(&self) -> Duration {
         self.last.get() - self.begun.get()
     }
 
-    /// A step of a task of this name ends, which began where the one before ended.
+    /// Ends a step of a task of this name, which began where the one before ended.
     pub fn step_ended(&self, task: &'static str) {
         let now = Instant::now();
         let began = self.last.replace(now);
@@ -80,7 +79,7 @@ impl StepClock {
         steps.longest = steps.longest.max(took);
     }
 
-    /// The longest first.
+    /// Returns the long steps, the longest first.
     pub fn long_steps(&self) -> Vec<LongSteps> {
         let mut all: Vec<_> = self.long.borrow().values().copied().collect();
         all.sort_by_key(|steps| std::cmp::Reverse(steps.longest));
@@ -88,7 +87,7 @@ impl StepClock {
     }
 }
 
-/// Of this thread, in user space and in the kernel.
+/// Returns the processor time of this thread, in user space and in the kernel.
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a timespec to be filled. A thread may always ask for its own clock.
@@ -100,7 +99,7 @@ fn processor_time() -> Duration {
 mod tests {
     use super::*;
 
-    /// Keeps the processor for so much of its own time.
+    /// Keeps the processor for `time` of the thread's own time.
     fn work(time: Duration) {
         let until = processor_time() + time;
         while processor_time() < until {

@@ -1,4 +1,4 @@
-//! Waiting for one another on one thread: no atomics, first come first served, deterministic.
+//! Synchronization of tasks on one thread: no atomics, first come first served, deterministic.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -6,11 +6,12 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// A condition that changes: waiters look again whenever [`Event::notify`] is called.
+/// A condition that changes: waiters check again whenever [`Event::notify`] is called.
 #[derive(Default)]
 pub struct Event {
     waiters: RefCell<Vec<Option<Waker>>>,
-    /// How often the list was emptied: tells a waiter whether its place in it is still its own.
+    /// Number of times the list was emptied: shows a waiter whether its place in it is still its
+    /// own.
     round: Cell<u64>,
 }
 
@@ -22,8 +23,8 @@ impl Event {
             waker.wake();
         }
     }
-    /// Waits until `ready` gives a value; it is asked at once, after every [`Event::notify`], and
-    /// whenever the task wakes for another reason.
+    /// Waits until `ready` returns a value; it is called at once, after every [`Event::notify`],
+    /// and whenever the task wakes for another reason.
     pub async fn until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
         let mut place = InRound { event: self, at: None };
         poll_fn(|context| match ready() {
@@ -67,7 +68,7 @@ impl Drop for InRound<'_> {
     }
 }
 
-/// Many readers or one writer; those who wait are served in the order they came, so nobody starves.
+/// Lock for many readers or one writer; waiters are served in the order they came, so none starves.
 #[derive(Default)]
 pub struct RwLock {
     /// Number of readers, or -1 for a writer.
@@ -89,7 +90,7 @@ impl RwLock {
         WriteGuard(self.clone())
     }
 
-    /// Whether somebody has it for writing now.
+    /// Whether a writer holds the lock now.
     pub fn is_written(&self) -> bool {
         self.holders.get() < 0
     }
@@ -108,7 +109,7 @@ impl RwLock {
                     queue.pop_front();
                 }
                 self.holders.set(if exclusive { -1 } else { self.holders.get() + 1 });
-                // A reader lets the readers right behind it in as well.
+                // A reader admits the readers right behind it as well.
                 if !exclusive && let Some((_, false, waker)) = queue.front() {
                     waker.wake_by_ref();
                 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 type Queue = Arc<Mutex<VecDeque<usize>>>;
 
-/// `Waker` must be `Send`, hence the (never contended) lock; everything else stays on one thread.
+/// Waker of a task. `Waker` must be `Send`, hence the (never contended) lock; everything else stays
+/// on one thread.
 struct TaskWaker {
     slot: usize,
     /// Whether the slot is in the queue already: many wake-ups before the next poll count as one.
@@ -67,22 +68,22 @@ impl Tasks {
         slots[slot].wake.wake_by_ref();
     }
 
-    /// The task that is being polled has this name from now on.
+    /// Names the task that is being polled.
     pub fn name_current(&self, name: &'static str) {
         if let Some(slot) = self.current.get() {
             self.slots.borrow_mut()[slot].name = name;
         }
     }
 
-    /// The thread has done something else than polling, or has slept.
+    /// Begins steps: the thread has done something else than polling, or has slept.
     pub fn begin_steps(&self) {
         self.clock.begin();
     }
-    /// From [`Tasks::begin_steps`] to the end of the last step.
+    /// Returns the time from [`Tasks::begin_steps`] to the end of the last step.
     pub fn steps_took(&self) -> Duration {
         self.clock.steps_took()
     }
-    /// Steps that kept the processor for long, the longest first.
+    /// Returns the steps that kept the processor for long, the longest first.
     pub fn long_steps(&self) -> Vec<LongSteps> {
         self.clock.long_steps()
     }
@@ -91,8 +92,8 @@ impl Tasks {
         self.ready.lock().unwrap().len()
     }
 
-    /// Polls the ready task at place `pick` of the queue. A wake-up of a task that has ended since,
-    /// or of its slot's next tenant, is harmless: a future may be polled at any time.
+    /// Polls the ready task at index `pick` of the queue. A wake-up of a task that has ended since,
+    /// or of the next task in its slot, is harmless: a future may be polled at any time.
     pub fn poll_one(&self, pick: usize) {
         let picked = self.ready.lock().unwrap().remove(pick);
         if let Some(slot) = picked {
@@ -116,7 +117,7 @@ impl Tasks {
         };
         self.current.set(Some(slot));
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
-        // Before the slot is borrowed: what the task held may spawn others as it is dropped.
+        // Before the slot is borrowed: values that the task held may spawn others when dropped.
         let goes_on = polled.is_pending().then_some(future);
         self.current.set(None);
         let entry = &mut self.slots.borrow_mut()[slot];

@@ -1,12 +1,12 @@
-//! Who waits for which moment. A dropped sleep leaves no trace, so that virtual time never leaps
-//! for nobody.
+//! Timers of sleeping tasks. A dropped sleep leaves no trace, so that virtual time never leaps to a
+//! timer without a sleeper.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::task::Waker;
 use units::Instant;
 
-/// A moment, and a number that tells sleepers of the same moment apart (first come, first woken).
+/// A moment, and a number that orders sleepers of the same moment (first come, first woken).
 pub type Ticket = (Instant, u64);
 
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl Timers {
     pub fn next(&self) -> Option<Instant> {
         self.waiting.borrow().first_key_value().map(|((at, _), _)| *at)
     }
-    /// Takes the next sleeper whose moment is `now` or earlier.
+    /// Removes the next sleeper whose moment is `now` or earlier.
     pub fn pop_due(&self, now: Instant) -> Option<Waker> {
         let mut waiting = self.waiting.borrow_mut();
         let first = waiting.first_entry()?;

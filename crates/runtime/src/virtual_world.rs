@@ -1,6 +1,6 @@
-//! Virtual time: the clock stands still while any task can go on and then leaps to the next timer.
-//! The seed decides which ready task goes first and every random number, so the same seed gives the
-//! same run.
+//! Virtual time: the clock stands still while any task can continue and then leaps to the next
+//! timer. The seed decides which ready task goes first and every random number, so the same seed
+//! gives the same run.
 
 use crate::tasks::Tasks;
 use crate::timers::{Ticket, Timers};
@@ -26,7 +26,7 @@ struct State {
 #[derive(Clone)]
 pub struct VirtualWorld(Rc<State>);
 
-/// Every task waits for another, and no timer is left.
+/// Error: every task waits for another, and no timer is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlock {
     pub at: Instant,
@@ -43,7 +43,7 @@ impl VirtualWorld {
     }
 
     /// Runs `main` and all tasks it spawns until `main` ends. Panics when every task waits for
-    /// another. Tasks that still run stay, and go on in the next `run`.
+    /// another. Tasks that still run stay, and continue in the next `run`.
     pub fn run<T: 'static>(&self, main: impl Future<Output = T> + 'static) -> T {
         match self.try_run(main) {
             Ok(value) => value,
@@ -51,7 +51,8 @@ impl VirtualWorld {
         }
     }
 
-    /// As [`VirtualWorld::run`], for scripts that may hang, such as on a disk whose power is cut.
+    /// Runs `main` like [`VirtualWorld::run`], for scripts that may hang, such as on a disk whose
+    /// power is cut.
     pub fn try_run<T: 'static>(
         &self,
         main: impl Future<Output = T> + 'static,
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Five tasks that sleep for random times; returns who woke when.
+    /// Runs five tasks that sleep for random times; returns which woke when.
     fn trace(seed: u64) -> Vec<(u32, Instant)> {
         let world = VirtualWorld::new(seed);
         let trace = Rc::new(RefCell::new(Vec::new()));
@@ -212,7 +213,7 @@ mod tests {
             inner.name_task("spins");
             let mut steps = 0;
             while inner.long_steps().is_empty() {
-                // Long by the wall clock alone does not count, so how long this takes is open.
+                // A step long by the wall clock alone does not count: this may take any time.
                 let until = std::time::Instant::now() + 2 * device::STEP_LONG;
                 while std::time::Instant::now() < until {}
                 crate::yield_now().await;

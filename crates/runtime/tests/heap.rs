@@ -9,13 +9,13 @@ static HEAP: Heap = Heap::new();
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 4096;
 
-/// Bytes of this process in memory.
+/// Returns the resident bytes of this process.
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// One test: the heap is everybody's.
+/// A single test: the heap is shared by all.
 #[test]
 fn block_buffers_are_adjacent_whole_pages_and_take_only_their_bytes() {
     let mut blocks: Vec<Buffer> = Vec::with_capacity(BLOCKS);
@@ -23,7 +23,7 @@ fn block_buffers_are_adjacent_whole_pages_and_take_only_their_bytes() {
     blocks.extend((0..BLOCKS).map(|_| Buffer::copy_of(&[1; BLOCK])));
     let grown = resident() - before;
     println!("{} KiB for {}", grown >> 10, (BLOCKS * BLOCK) >> 10);
-    // And what is left of a huge page.
+    // And the remainder of a huge page.
     assert!(grown < BLOCKS * BLOCK + (3 << 20), "{grown} bytes");
     let address = |buffer: &Buffer| buffer.as_ptr().addr();
     assert!(blocks.iter().all(|buffer| address(buffer).is_multiple_of(BLOCK)));

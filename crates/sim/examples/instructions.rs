@@ -1,8 +1,9 @@
-//! Work for an instruction counter: a volume on the leanest of disks, in virtual time, and no door.
+//! Work for an instruction counter: a volume on a minimal disk, in virtual time, without a front
+//! end.
 //!
-//!     valgrind --tool=callgrind target/release/examples/instructions sync 20000
+//! valgrind --tool=callgrind target/release/examples/instructions sync 20000
 //!
-//! Instructions of two counts, less one another, are those of the difference.
+//! The difference of the instructions of two counts is the cost of the additional operations.
 
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
 use engine::{DataMode, EngineOptions};
@@ -17,14 +18,14 @@ use volume_images::{ImageRequest, Journal};
 const WRITERS: u64 = 100;
 const RECORD: usize = 128;
 const LARGE: usize = 1 << 20;
-/// Long files begin anew, so that memory stays as it is.
+/// Length in bytes at which long files begin anew, so that memory use stays constant.
 const LARGE_FILE: u64 = 64 << 20;
-/// A database's log, and what it writes at once.
+/// Bytes of a database's log, and of one write to it.
 const LOG_FILE: u64 = 16 << 20;
 const LOG_WRITE: usize = 8 << 10;
 /// A file of a tree.
 const TREE_FILE: usize = 20 << 10;
-/// What tar writes at once.
+/// Bytes of one write of tar.
 const TREE_WRITE: usize = 10 << 10;
 
 const ROOT: units::InodeNumber = units::InodeNumber(2);
@@ -76,7 +77,7 @@ fn main() {
     world.end();
 }
 
-/// Copies bytes and does nothing else.
+/// A disk that only copies bytes.
 #[derive(Clone)]
 struct Flat(Rc<RefCell<Vec<u8>>>);
 
@@ -127,7 +128,7 @@ async fn file(volume: &Rc<Volume>, name: &str) -> Rc<ext4::Inode> {
     volume.mknod(&root, name.as_bytes(), &CALLER, 0o100644, 0).await.expect("a file").value
 }
 
-/// [`WRITERS`] tasks, each with a file of its own; `count` writes in all.
+/// Runs [`WRITERS`] tasks, each with a file of its own; `count` writes in all.
 async fn append_synchronously(world: &VirtualWorld, volume: &Rc<Volume>, count: u64) {
     let (left, done) = (Rc::new(Cell::new(WRITERS)), Rc::new(runtime::sync::Event::default()));
     for writer in 0..WRITERS {
@@ -147,7 +148,7 @@ async fn append_synchronously(world: &VirtualWorld, volume: &Rc<Volume>, count: 
     done.until(|| (left.get() == 0).then_some(())).await;
 }
 
-/// `count` times [`LOG_WRITE`] bytes over old ones, one after the other, each made durable, as a
+/// Overwrites [`LOG_WRITE`] bytes `count` times, one after the other, each made durable, as a
 /// database does with its log.
 async fn overwrite_durably(volume: &Rc<Volume>, count: u64) {
     let inode = file(volume, "log").await;
@@ -165,7 +166,7 @@ async fn overwrite_durably(volume: &Rc<Volume>, count: u64) {
     }
 }
 
-/// `count` mebibytes.
+/// Writes `count` mebibytes.
 async fn write_large(volume: &Rc<Volume>, count: u64) {
     let (inode, bytes) = (file(volume, "large").await, vec![7; LARGE]);
     for number in 0..count {
@@ -174,7 +175,7 @@ async fn write_large(volume: &Rc<Volume>, count: u64) {
     }
 }
 
-/// `count` mebibytes, as the kernel's page cache asks for them. Neither cache holds them.
+/// Reads `count` mebibytes, as the kernel's page cache requests them. Neither cache holds them.
 async fn read_large(volume: &Rc<Volume>, count: u64) {
     assert!(count <= LARGE_FILE / LARGE as u64, "the file has no more");
     let root = volume.inode(ROOT).await.expect("the root");
@@ -186,7 +187,7 @@ async fn read_large(volume: &Rc<Volume>, count: u64) {
     }
 }
 
-/// `count` files as tar makes them, one after the other, and unlinks them.
+/// Makes `count` files as tar does, one after the other, and unlinks them.
 async fn make_files(volume: &Rc<Volume>, count: u64) {
     let (root, bytes) = (volume.inode(ROOT).await.expect("the root"), vec![7; TREE_WRITE]);
     for number in 0..count {

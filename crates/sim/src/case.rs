@@ -1,5 +1,5 @@
-//! One case: writers run their scripts on a volume. At every write, flush and discard the disk is
-//! asked what a power cut would leave. Each such image is recovered and judged.
+//! One case: writers run their scripts on a volume. At every write, flush and discard the disk
+//! gives the images that a power cut would leave. Each such image is recovered and judged.
 
 use crate::crash::{Recording, Snapshot, State, record};
 use crate::faults::FaultPlan;
@@ -27,39 +27,40 @@ pub struct Case {
     pub setup: Setup,
     pub mode: DataMode,
     pub barrier: BarrierKind,
-    /// The same in the life behind a cut. Another one is for tests of what must be found there.
+    /// Barrier in the life after a cut. A different one is for tests of the writes that must be
+    /// found.
     pub later_barrier: BarrierKind,
     pub seed: u64,
     pub scripts: Scripts,
-    /// What random scripts do most; the seed says it where this does not.
+    /// Most frequent kind of steps in random scripts; `None`: the seed decides.
     pub mix: Option<Mix>,
     /// Bytes of blocks in the engine's cache.
     pub cache_bytes: u64,
-    /// Of this many images one is given to e2fsck, and is recovered a second time with two crashes
-    /// on the way.
+    /// One in this many images is given to e2fsck, and is recovered a second time with two crashes
+    /// during recovery.
     pub sample: u64,
-    /// What fails, instead of the power.
+    /// Injected fault, instead of a power cut.
     pub fault: Option<FaultPlan>,
     /// The disks ignore flushes. Not with a fault.
     pub liar: Option<Liar>,
-    /// Half way through, the bitmaps begin to lie. Instead of all else that may go wrong.
+    /// Half way through, the bitmaps begin to lie. Instead of all other faults.
     pub hostile: bool,
-    /// 0 in the first life of the disks; else it chooses scripts, paces and the like of a later
-    /// one.
+    /// 0 in the first life of the disks; otherwise it chooses scripts, paces and the like of a
+    /// later one.
     pub life: u64,
 }
 
-/// Where the scripts come from.
+/// Origin of the scripts.
 #[derive(Clone, Debug)]
 pub enum Scripts {
-    /// From the case's seed.
+    /// Scripts made from the case's seed.
     Random { writers: usize, steps: usize },
-    /// Word for word. The first `quiet` steps of each are over before anything goes wrong.
+    /// Scripts given verbatim. The first `quiet` steps of each end before any fault.
     Given { scripts: Vec<Script>, quiet: usize },
 }
 
-/// How long the engine leaves things as they are. What goes wrong when write-back comes between two
-/// commits is never seen where it comes seldom.
+/// How long the engine waits before commits and write-back. Faults of write-back between two
+/// commits are never seen where it is rare.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     pub commit: Duration,
@@ -72,22 +73,22 @@ impl Pace {
         let time = Duration::from_micros;
         Pace { commit: time(commit), writeback: time(writeback), expire: time(expire) }
     }
-    /// Everything in the milliseconds that a script takes.
+    /// All intervals within the milliseconds that a script takes.
     const EVEN: Pace = Pace::of(3000, 2000, 5000);
-    /// Write-back all the time, commits only where someone waits for them.
+    /// Write-back all the time, commits only where a writer waits for them.
     const EAGER: Pace = Pace::of(20_000, 100, 50);
-    /// Blocks of one transaction go home in several rounds.
+    /// Blocks of one transaction are written back in several rounds.
     const PATCHY: Pace = Pace::of(20_000, 300, 900);
-    /// Write-back meets what commits have on their way home.
+    /// Write-back meets blocks of commits that are in flight to home.
     const RESTLESS: Pace = Pace::of(20_000, 200, 100);
-    /// Nothing goes home before the log is full, or memory.
+    /// Nothing is written back before the log, or memory, is full.
     const LAZY: Pace = Pace::of(3000, 400_000, 1_000_000);
 }
 
 pub const CACHE_BYTES: u64 = 256 << 20;
-/// Small enough that blocks are evicted all the time.
+/// Cache bytes, so few that blocks are evicted all the time.
 pub const SMALL_CACHE: u64 = 128 << 10;
-/// As many blocks as the engine must have: nothing that is not held stays in memory.
+/// As many blocks as the engine must have: no block stays in memory unless it is held.
 pub const LEAST_CACHE: u64 = 0;
 /// Bytes logged between two snapshots of a mapping table, see [`Case::snapshot_after`].
 pub const SNAPSHOT_EACH_RUN: u64 = 1;
@@ -97,21 +98,21 @@ const SNAPSHOT_OF_SWAPS: u64 = 1 << 40;
 const SHORT_PIECE: usize = 6;
 /// Writers, and steps of each, in the life behind a cut.
 const LATER_SCRIPTS: (usize, usize) = (2, 7);
-/// Images that one cut leaves are fewer.
+/// Bound of the images that one cut leaves.
 const IMAGES_A_CUT: u64 = 16;
-/// Of so many images that a cut leaves, one is lived on after its recovery.
+/// One in this many images that a cut leaves is continued after its recovery.
 const IMAGES_A_LIFE: u64 = 8;
-/// Scattered logs: as many of those always, where the superblock was to say that logs are swapped,
-/// or which snapshot counts.
+/// Scattered logs: images taken always when the superblock was to record that logs are swapped, or
+/// which snapshot counts.
 const TURNS_AT_SUPERBLOCK: u64 = 4;
-/// Of so many images one is not judged: its time goes to the lives behind others.
+/// One in this many images is not judged: its time goes to the lives after others.
 const IMAGES_A_LEFT_OUT: u64 = 3;
 const SCATTERED_CHANGES_A_CUT: u64 = 5;
 /// KiB of scattered logs that scripts fill.
 const SHORT_LOGS: u64 = 512;
 
 impl Case {
-    /// A case of random scripts, without faults.
+    /// Creates a case of random scripts, without faults.
     pub fn random(setup: Setup, mode: DataMode, seed: u64, writers: usize, steps: usize) -> Case {
         Case {
             setup,
@@ -139,9 +140,9 @@ impl Case {
         Case { scripts: Scripts::Given { scripts, quiet }, ..Case::random(setup, mode, seed, 0, 0) }
     }
 
-    /// A failing read needs a cache that does not hold everything. A failed write or flush may
-    /// leave old content on the disk, so then only what is cached can be read. The cache therefore
-    /// holds everything.
+    /// Adds a fault. A failing read needs a cache that does not hold everything. A failed write or
+    /// flush may leave old content on the disk, so then only cached blocks can be read, and the
+    /// cache holds everything.
     pub fn with_fault(self, fault: FaultPlan) -> Case {
         let cache_bytes =
             if fault.operation == Operation::Read { LEAST_CACHE } else { CACHE_BYTES };
@@ -167,7 +168,7 @@ impl Case {
             }
         }
     }
-    /// Steps of each script that are over before anything goes wrong.
+    /// Returns how many steps of each script end before any fault.
     pub fn quiet_steps(&self) -> usize {
         match self.scripts {
             Scripts::Given { quiet, .. } => quiet,
@@ -176,19 +177,20 @@ impl Case {
         }
     }
 
-    /// Without it every commit is a flush, and takes the log's tail along where the log is in the
-    /// volume.
+    /// Whether the disk has FUA. Without it every commit is a flush, and takes the log's tail along
+    /// where the log is in the volume.
     pub(crate) fn has_forced_unit_access(&self) -> bool {
         self.seed % 2 == 1
     }
 
-    /// In the modes whose log others read otherwise: one case of four.
+    /// Whether transactions have a checksum, in the modes whose log others read otherwise: one case
+    /// of four.
     pub(crate) fn has_transaction_checksum(&self) -> bool {
         self.seed / 2 % 4 == 1
     }
 
-    /// What counts as small is learnt in half of the cases. In others it is a block, a part of one,
-    /// or a byte.
+    /// Returns the threshold of small requests: learnt in half of the cases, in others a block, a
+    /// part of one, or a byte.
     pub(crate) fn threshold(&self) -> WriteThreshold {
         match self.seed % 6 {
             0 | 2 | 4 => WriteThreshold::Auto,
@@ -198,8 +200,8 @@ impl Case {
         }
     }
 
-    /// One case of three has packed transactions, and two where that is the mode's default; one of
-    /// four of those in units of 1 KiB.
+    /// Returns the record format: packed in one case of three, and in two where that is the mode's
+    /// default; one of four of those in units of 1 KiB.
     pub(crate) fn records(&self) -> (RecordFormat, Option<u32>) {
         let unit = (self.seed % 4 == 3).then_some(1024);
         let default = EngineOptions { data: self.mode, ..EngineOptions::default() }.record_format();
@@ -210,36 +212,38 @@ impl Case {
         }
     }
 
-    /// Overwrites in place that bypass the log are ordered before the commit in half of the cases.
+    /// Whether overwrites in place that bypass the log are ordered before the commit: half of the
+    /// cases.
     pub(crate) fn order_overwrites(&self) -> bool {
         (self.seed / 5).is_multiple_of(2)
     }
 
-    /// Whole blocks of any request go past the cache in half of the cases.
+    /// Returns the length from which whole blocks bypass the cache, in half of the cases any.
     pub(crate) fn past_cache_from(&self) -> Option<u64> {
         let never_long = EngineOptions::default().past_cache_from;
         if (self.seed / 7).is_multiple_of(2) { Some(0) } else { never_long }
     }
 
-    /// In one case of four writes come through the kernel's page cache: one that begins within a
-    /// page and ends behind it comes in two requests (`fuse_fill_write_pages`).
+    /// Returns the page size if writes come through the kernel's page cache, in one case of four:
+    /// one that begins within a page and ends behind it comes in two requests
+    /// (`fuse_fill_write_pages`).
     pub(crate) fn splits_at_page(&self) -> Option<usize> {
         (self.seed / 11 % 4 == 3 && self.fault.is_none() && !self.hostile).then_some(PAGE)
     }
 
-    /// Two commits are on their way at once in half of the cases, where they may be.
+    /// Returns the commits in flight: two in half of the cases, where that is permitted.
     pub(crate) fn commits_in_flight(&self) -> usize {
         1 + (self.seed / 3 % 2) as usize
     }
 
-    /// In three cases of four packed transactions in the journal lie apart. They do so by a few
-    /// sectors, by more than most are long, or as the drive's times suggest.
+    /// Returns the gap between packed transactions in the journal, in three cases of four: a few
+    /// sectors, more than most are long, or as the drive's times suggest.
     pub(crate) fn log_gap(&self) -> LogGap {
         let gaps = [LogGap::Off, LogGap::Always(1536), LogGap::Always(20 << 10), LogGap::Auto];
         gaps[((self.seed / 6 + self.life) % 4) as usize]
     }
 
-    /// When all goes home: in every other case each block by its age.
+    /// Returns the time of write-back: in every other case that of each block by its age.
     pub(crate) fn checkpoint(&self) -> CheckpointTimes {
         match (self.turn() / 3 + self.life) % 6 {
             1 => CheckpointTimes::Manual,
@@ -249,38 +253,40 @@ impl Case {
         }
     }
 
-    /// Free blocks are discarded and addresses of files told in every other case.
+    /// Whether free blocks are discarded and addresses of files queried: every other case.
     fn has_requests(&self) -> bool {
         (self.turn() / 2 + self.life).is_multiple_of(2) && !self.setup.is_tight() && !self.hostile
     }
 
-    /// In two cases of three with a journal on a disk of its own, the physical sectors of the two
-    /// disks have different lengths.
+    /// Whether the physical sectors of home and journal disk have different lengths: two cases of
+    /// three with a journal on a disk of its own.
     pub(crate) fn has_unequal_disks(&self) -> bool {
         !(self.seed / 2).is_multiple_of(3)
     }
 
-    /// In one case of three in scattered logs durability is enough for one file of each writer.
+    /// Returns the files for which durability is enough: one of each writer, in one case of three
+    /// in scattered logs.
     pub(crate) fn durable_only(&self) -> Option<DurableOnly> {
         let has_one = self.setup.logs.is_some() && self.seed % 3 == 2;
         has_one.then(|| "file-1".parse().expect("a name"))
     }
 
-    /// Scattered logs: in every other case they hold what an earlier life has left, which a power
-    /// cut ended.
+    /// Scattered logs: whether they hold what an earlier life has left, which a power cut ended, in
+    /// every other case.
     pub(crate) fn had_earlier_life(&self) -> bool {
         let is_plain = self.liar.is_none() && self.fault.is_none() && !self.hostile;
         self.setup.logs.is_some() && is_plain && self.seed % 4 < 2
     }
 
-    /// Scattered logs: in two of three cases memory that survives the cuts has a table of their
-    /// runs.
+    /// Scattered logs: whether memory that survives the cuts has a table of their runs, in two of
+    /// three cases.
     pub(crate) fn has_run_table(&self) -> bool {
         self.setup.logs.is_some() && self.liar.is_none() && self.seed % 3 != 1
     }
 
-    /// Scattered logs: in every other case, and in every other later life, the disk is idle now and
-    /// then, so that logs are swapped. Where it is not, what an earlier life freed is used at once.
+    /// Scattered logs: whether the disk is idle from time to time, so that logs are swapped, in
+    /// every other case and every other later life. Otherwise blocks freed by an earlier life are
+    /// used at once.
     fn has_rests(&self) -> bool {
         let rests = match self.life {
             // Where each commit is in a snapshot, swaps are to meet that.
@@ -290,25 +296,26 @@ impl Case {
         self.setup.logs.is_some() && rests
     }
 
-    /// A number below `limit` that the seed decides, for each name another one: what remainders of
-    /// the seed decide goes together for ever.
+    /// Returns a number below `limit` that the seed decides, different for each name: remainders of
+    /// the seed would always coincide.
     fn draw(&self, name: &str, limit: u64) -> u64 {
         let salt = name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
         SplitMix::new(self.seed ^ salt << 32).below(limit)
     }
 
-    /// Scattered logs: a snapshot of the mapping table is written after each run, in two cases of
-    /// five; after many, never, or by swaps alone.
+    /// Scattered logs: returns the bytes after which a snapshot of the mapping table is written:
+    /// each run in two cases of five; many, never, or by swaps alone.
     pub fn snapshot_after(&self) -> Option<u64> {
         let times = [Some(SNAPSHOT_EACH_RUN), Some(3 << 20), None, Some(SNAPSHOT_OF_SWAPS)];
         match self.life {
             0 => times[[0, 0, 1, 2, 3][self.draw("snapshots", 5) as usize]],
-            // Mostly what the first life has named stays, and gets a backlog.
+            // Mostly the snapshot of the first life stays, and gets a backlog.
             life => times[[3, 1, 3, 0][(life % 4) as usize]],
         }
     }
 
-    /// In every other case pieces of a snapshot are so short that they are written with a backlog.
+    /// Returns the most items of a piece of a snapshot: in every other case so few that pieces are
+    /// written with a backlog.
     pub(crate) fn snapshot_items(&self) -> usize {
         match self.draw("pieces", 2) {
             0 => SHORT_PIECE,
@@ -316,7 +323,7 @@ impl Case {
         }
     }
 
-    /// The case of the life behind a cut: short scripts of its own in the same mode.
+    /// Returns the case of the life after a cut: short scripts of its own in the same mode.
     #[must_use]
     pub(crate) fn later_life(&self, life: u64) -> Case {
         let (writers, steps) = LATER_SCRIPTS;
@@ -328,9 +335,8 @@ impl Case {
         Case { scripts, mix: None, life, barrier, ..self.clone() }
     }
 
-    /// Which life follows the recovery of an image, if any does. Disks that lie, and volumes that
-    /// are full, have one life.
-    /// `always`: where it is not left to the dice.
+    /// Returns the life that follows the recovery of an image, if any. Disks that lie, and volumes
+    /// that are full, have one life. `always`: regardless of the random number generator.
     fn lives_on(&self, image: u64, always: bool) -> Option<u64> {
         let is_plain = self.liar.is_none() && !self.setup.is_tight();
         let is_drawn = always || (image + self.seed).is_multiple_of(IMAGES_A_LIFE);
@@ -344,7 +350,8 @@ impl Case {
             && (image + self.seed) % IMAGES_A_LEFT_OUT == 1
     }
 
-    /// Seeds take all worlds in turn; on each kind of volume another one first.
+    /// Returns the turn of the seed: seeds use all worlds in turn; on each kind of volume another
+    /// one first.
     fn turn(&self) -> u64 {
         let name =
             self.setup.name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
@@ -369,8 +376,8 @@ impl Case {
     pub(crate) fn is_scattered(&self) -> bool {
         self.mix == Some(Mix::Scattered)
     }
-    /// Of so many writes, flushes and discards one is a place to cut. What is lost on scattered
-    /// blocks stays lost, and there are many of them.
+    /// Returns the number of writes, flushes and discards per cut. Losses on scattered blocks are
+    /// permanent, and there are many of them.
     pub(crate) fn changes_a_cut(&self) -> u64 {
         if self.is_scattered() { SCATTERED_CHANGES_A_CUT } else { 1 }
     }
@@ -385,17 +392,17 @@ impl Case {
         }
     }
 
-    /// What is promised of single writes, and how the kernel hands them over.
+    /// Returns the guarantees of single writes, and how the kernel passes them on.
     pub(crate) fn write_bounds(&self) -> WriteBounds {
         WriteBounds { page: self.splits_at_page(), ..self.setup.write_bounds() }
     }
 
-    /// `outcomes`: of each writer what became of its actions.
+    /// Returns the histories of the writers. `outcomes`: the outcomes of each writer's actions.
     pub(crate) fn histories(&self, outcomes: &[Vec<Outcome>]) -> Vec<History> {
         self.histories_from(0, outcomes)
     }
 
-    /// The same of writers whose numbers begin with `first`.
+    /// Returns the histories of writers whose numbers begin with `first`.
     pub(crate) fn histories_from(&self, first: usize, outcomes: &[Vec<Outcome>]) -> Vec<History> {
         let bounds = self.write_bounds();
         let scripts = self.scripts();
@@ -412,28 +419,28 @@ impl Case {
 pub struct CaseReport {
     /// Sets of scripts run to their end.
     pub scripts: u64,
-    /// Writes, flushes and discards of the runs, each a place to cut.
+    /// Writes, flushes and discards of the runs, each a possible cut.
     pub cuts: u64,
     /// Crash images recovered and judged, those of the next two counts included.
     pub images: u64,
     pub recoveries_cut: u64,
-    /// Images that were lived on and cut again, and the images that these later lives left.
+    /// Images that were continued and cut again, and the images that these later lives left.
     pub lives: u64,
     pub later_images: u64,
-    /// Seen by e2fsck.
+    /// Images checked by e2fsck.
     pub checked: u64,
     pub faults: u64,
     /// Scripts on volumes whose bitmaps lie, and those of them in which a lie was met.
     pub hostile: u64,
     pub met: u64,
-    /// Actions that found no room on the volume.
+    /// Actions for which the volume had no space.
     pub refused: u64,
-    /// Writes over a border of blocks that were under way at the cut of an image. Only where the
+    /// Writes across a block boundary that were in progress at the cut of an image. Only where the
     /// mode promises that they are there whole or not at all.
     pub writes: u64,
-    /// Those of them that were there in part.
+    /// Number of these writes that were partially applied.
     pub torn: u64,
-    /// Images with a part of a write that is longer than what is promised.
+    /// Images with a part of a write that is longer than the promised length.
     pub split: u64,
     /// Blocks that had left memory before they were home, and were read from the log.
     pub redirected: u64,
@@ -441,11 +448,11 @@ pub struct CaseReport {
     pub swaps: u64,
     /// Mounts that went on with what the logs held.
     pub kept: u64,
-    /// Mounts that believed a table of runs, and those that had one and did not.
+    /// Mounts that accepted a table of runs, and those that refused one.
     pub told: u64,
     pub untold: u64,
-    /// Mounts that believed a snapshot of the mapping table, and those to which one was named that
-    /// they did not believe.
+    /// Mounts that accepted a snapshot of the mapping table, and those that refused one that was
+    /// named.
     pub by_snapshot: u64,
     pub not_by_snapshot: u64,
     /// Cuts that lost something, where that is counted: on disks for which evictions are no
@@ -484,7 +491,7 @@ impl CaseReport {
 pub struct Failure {
     pub case: Case,
     pub cut: u64,
-    /// What the disk lost, as far as it is known.
+    /// Known losses of the disk.
     pub left: String,
     pub why: String,
 }
@@ -541,7 +548,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Runs the case on a copy of `fresh` and judges every image. `only_cut` looks at one place alone.
+/// Runs the case on a copy of `fresh` and judges every image. `only_cut`: the only cut to judge.
 pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseReport, Box<Failure>> {
     if case.hostile {
         return crate::hostile::run(case, fresh);
@@ -570,7 +577,7 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
             continue;
         }
         turn = if last_cut == Some(cut) { turn + 1 } else { 0 };
-        // Whatever other cuts have left: one cut alone is played as it was among all.
+        // Independent of the images of other cuts: one cut alone is played as it was among all.
         let image = cut.wrapping_mul(IMAGES_A_CUT) + turn;
         let life = case.lives_on(image, snapshot.at_superblock && turn < TURNS_AT_SUPERBLOCK);
         let judged = match last_cut.replace(cut) {
@@ -592,7 +599,7 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
                 report.lost += 1;
                 last_lost = Some(cut);
             } else if wrong.torn {
-                // Counted to the end: how often says more than that.
+                // Counted to the end: the number says more than the fact.
                 report.torn += 1;
                 first_torn.get_or_insert_with(|| failure(wrong.why));
             } else {
@@ -610,7 +617,7 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
     }
 }
 
-/// Where the log may have lost something, one image more of the cut.
+/// Judges one more image of the cut, where the log may have lost something.
 fn judge_stale(
     case: &Case,
     log: &mut WrittenLog,
@@ -632,7 +639,8 @@ pub(crate) fn refused(outcomes: &[Vec<Outcome>]) -> u64 {
     outcomes.iter().flatten().filter(|outcome| **outcome != Outcome::Done).count() as u64
 }
 
-/// The same failure, or another, with as few steps as leaving out one after the other finds.
+/// Shrinks a failure to as few steps as leaving out one after the other finds; it may become
+/// another failure.
 pub fn shrink(failure: Box<Failure>, fresh: &Disks) -> Box<Failure> {
     let mut smallest = failure;
     let mut scripts = smallest.case.scripts();

@@ -1,6 +1,6 @@
-//! Runs the scripts of a case to their end, and collects what power cuts on the way would have
-//! left. That is every subset of few volatile writes, some of many by the dice, and always a few
-//! torn at single sectors.
+//! Runs the scripts of a case to their end, and collects the images that power cuts during the run
+//! would have left: every subset of few volatile writes, random ones of many, and always a few torn
+//! at single sectors.
 
 use crate::case::{Case, Failure};
 use crate::earlier;
@@ -35,18 +35,18 @@ pub enum State {
     Killed(MemoryDisks),
 }
 
-/// More subsets than this are drawn instead of enumerated.
+/// Most subsets that are enumerated; of more, random ones are drawn.
 const SUBSETS_MAX: u64 = 8;
 
-/// A cut at one of so many writes of evictions: they have little to say.
+/// One in this many writes of evictions is a cut: they have little to show.
 const EVICTION_WRITES_A_CUT: u64 = 4;
-/// At one of so many cuts the daemon is killed, too.
+/// One in this many cuts also kills the daemon.
 const CUTS_A_KILL: u64 = 3;
-/// Images that most cuts leave: a turn of each, whatever other cuts have left, so that one cut
-/// alone leaves the same.
+/// Images that most cuts leave: a turn of each, independent of other cuts, so that one cut alone
+/// leaves the same.
 const TURNS_A_CUT: u64 = 3;
 
-/// What the disks have at a cut.
+/// Content of the disks at a cut.
 pub struct Moment {
     /// Only what is durable.
     pub durable: Disks,
@@ -54,14 +54,14 @@ pub struct Moment {
     pub written: Disks,
 }
 
-/// What a run has left.
+/// Result of a run.
 pub struct Recording {
     pub snapshots: Vec<Snapshot>,
-    /// Of each cut.
+    /// Moments of the cuts.
     pub moments: Vec<Moment>,
-    /// Of each writer, what became of its actions.
+    /// Outcomes of each writer's actions.
     pub outcomes: Vec<Vec<Outcome>>,
-    /// Reads that found in the log what was not home yet.
+    /// Reads that found in the log blocks that were not home yet.
     pub redirected: u64,
     pub swaps: u64,
 }
@@ -131,13 +131,13 @@ pub fn record(
     }
 }
 
-/// What whoever watches a run knows of it, and what he gathers.
+/// State of the observer of a run, and what it collects.
 struct Watched {
     /// The table of runs that the mount before has left.
     older_table: Option<Image>,
     /// The journal's blocks, where snapshots may be.
     journal: Vec<u64>,
-    /// The one cut that is wanted; `None`: all.
+    /// The only cut that is wanted; `None`: all.
     only_cut: Option<u64>,
     snapshots: Rc<RefCell<Vec<Snapshot>>>,
     progress: Rc<RefCell<Vec<Progress>>>,
@@ -189,7 +189,7 @@ fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched
     });
 }
 
-/// What a power cut now may leave, without repetitions.
+/// Returns the images that a power cut may leave now, without repetitions.
 fn images(disks: &MemoryDisks, seed: u64) -> Vec<(String, Disks)> {
     let mut images: Vec<(String, Disks)> = Vec::new();
     let mut add = |left: String, image: Disks| {
@@ -230,8 +230,8 @@ fn images(disks: &MemoryDisks, seed: u64) -> Vec<(String, Disks)> {
     images
 }
 
-/// One sector has what was there before, and that is what checksums are for. By the dice alone that
-/// hardly ever happens.
+/// Returns an image in which one sector has its old content, which checksums must detect. Random
+/// images hardly ever have that.
 fn all_but_one_sector(disks: &MemoryDisks, seed: u64) -> Option<(u64, Disks)> {
     let crash = |lost: Option<u64>| {
         let mut sectors = 0;
@@ -248,7 +248,7 @@ fn all_but_one_sector(disks: &MemoryDisks, seed: u64) -> Option<(u64, Disks)> {
     Some((lost, crash(Some(lost)).1))
 }
 
-/// Counts through all choices, the first choice fastest.
+/// A counter through all choices, the first choice fastest.
 #[derive(Default)]
 struct Subset {
     digits: Vec<usize>,
@@ -267,11 +267,11 @@ impl Subset {
         self.at += 1;
         self.digits[self.at - 1]
     }
-    /// How many combinations there are.
+    /// Returns the number of combinations.
     fn total(&self) -> u64 {
         self.limits.iter().fold(1u64, |total, limit| total.saturating_mul(*limit as u64))
     }
-    /// False when all have been seen.
+    /// Advances; false when all have been seen.
     fn advance(&mut self) -> bool {
         for (digit, limit) in self.digits.iter_mut().zip(&self.limits) {
             *digit += 1;

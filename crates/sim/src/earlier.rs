@@ -1,6 +1,6 @@
 //! An earlier life of a volume with scattered logs, which a power cut has ended. The next mount
-//! goes on with what its logs hold, and everything after that happens beside files that lie in
-//! them.
+//! continues with the content of its logs, and everything after that happens beside files that lie
+//! in them.
 
 use crate::case::Case;
 use crate::memory_disks::MemoryDisks;
@@ -14,25 +14,25 @@ use std::rc::Rc;
 use units::InodeNumber;
 
 const FILES: u8 = 6;
-/// Some whole blocks, and a part of one.
+/// Bytes of a file: some whole blocks, and a part of one.
 const LENGTH: usize = 3 * 4096 + 100;
 const CHANGED: std::ops::Range<usize> = 5000..5070;
-/// This one is removed.
+/// The file that is removed.
 const REMOVED: u8 = 2;
 
 fn name(number: u8) -> Vec<u8> {
     format!("earlier-{number}").into_bytes()
 }
-/// No zeros, so that each block may be logged whole.
+/// Returns content without zeros, so that each block may be logged whole.
 fn content(number: u8) -> Vec<u8> {
     (0..LENGTH).map(|at| 1 | (at / 7) as u8 ^ number.wrapping_mul(36)).collect()
 }
-/// What part of each file is overwritten with.
+/// Returns the bytes that overwrite a part of each file.
 fn changed(number: u8) -> Vec<u8> {
     vec![b'a' + number; CHANGED.len()]
 }
 
-/// What such a life leaves of `fresh` disks.
+/// Returns `fresh` disks after such a life.
 pub fn live(case: &Case, fresh: &Disks) -> Result<Disks, Error> {
     let world = VirtualWorld::new(case.seed);
     let disks = MemoryDisks::of(&world, &with_memory(case, fresh), case);
@@ -63,7 +63,7 @@ pub fn live(case: &Case, fresh: &Disks) -> Result<Disks, Error> {
     lived.map(|()| disks.crash(CrashPolicy::LoseAll))
 }
 
-/// Whether its files are what they were.
+/// Checks that its files are unchanged.
 pub async fn check(volume: &Rc<Volume>) -> Result<(), String> {
     let root = volume.inode(InodeNumber(2)).await.map_err(|error| error.to_string())?;
     for number in 0..FILES {

@@ -1,9 +1,9 @@
-//! All short scripts over a small alphabet, so that what a person would not think of is tried, too.
+//! All short scripts over a small alphabet, to include those that a person would not think of.
 
 use crate::model::History;
 use crate::script::{Action, Offset, Script, ScriptStep, Sync};
 
-/// Before the script proper: file 0 has a block and a part of one, all of it durable.
+/// Step before the script proper: file 0 has a block and a part of one, all of it durable.
 const FIRST: ScriptStep =
     ScriptStep { action: Action::Nameless { file: 0, length: 5000 }, sync: Sync::Volume };
 
@@ -34,8 +34,8 @@ fn alphabet() -> Vec<Letter> {
     actions.into_iter().map(Letter::Action).chain(syncs.map(Letter::Sync)).collect()
 }
 
-/// All scripts of 1 to `letters` letters in which every action does something, shortest first. The
-/// first step of each makes the file they work on.
+/// Returns all scripts of 1 to `letters` letters in which every action does something, shortest
+/// first. The first step of each makes the file they work on.
 pub fn scripts(letters: usize) -> Vec<Script> {
     let alphabet = alphabet();
     let mut all = Vec::new();

@@ -10,7 +10,7 @@ use crate::setup::Setup;
 use engine::DataMode;
 use runtime::SplitMix;
 
-/// What to explore.
+/// Configuration of an exploration.
 pub struct Explorer {
     pub modes: Vec<DataMode>,
     pub setups: Vec<Setup>,
@@ -19,7 +19,7 @@ pub struct Explorer {
     enumerated: Vec<Script>,
 }
 
-/// Enumerated scripts of one slice when they are all there is.
+/// Enumerated scripts of one slice when only these are explored.
 const ENUMERATED_A_SLICE: usize = 40;
 /// Enumerated scripts, and scripts that meet faults, of one mode in one round.
 const ENUMERATED_A_ROUND: usize = 6;
@@ -28,11 +28,11 @@ const FAULTS_A_ROUND: usize = 2 * KINDS.len();
 const SCATTERED_A_ROUND: usize = 2;
 /// Scripts under bitmaps that lie, of one mode in one round.
 const HOSTILE_A_ROUND: usize = 2;
-/// A fault later than so many changes would miss most scripts of its length.
+/// Number of changes within which faults occur: later ones would miss most scripts of their length.
 const FAULT_PLACES: u64 = 24;
 
 impl Explorer {
-    /// `letters`: the length of the enumerated scripts.
+    /// Creates an explorer. `letters`: the length of the enumerated scripts.
     pub fn new(
         modes: Vec<DataMode>,
         setups: Vec<Setup>,
@@ -43,8 +43,8 @@ impl Explorer {
         Explorer { modes, setups, writers, steps, enumerated: enumerate::scripts(letters) }
     }
 
-    /// Slice `slice` of all enumerated scripts, each in every mode on one of the volumes; empty
-    /// behind the last.
+    /// Returns slice `slice` of all enumerated scripts, each in every mode on one of the volumes;
+    /// empty behind the last.
     pub fn enumerated(&self, slice: u64) -> Vec<Case> {
         let first = ENUMERATED_A_SLICE.saturating_mul(slice as usize);
         let scripts = self.enumerated.iter().enumerate().skip(first).take(ENUMERATED_A_SLICE);
@@ -64,7 +64,7 @@ impl Explorer {
         scripts.flat_map(each).collect()
     }
 
-    /// The cases of one seed; they do not depend on each other.
+    /// Returns the cases of one seed; they do not depend on each other.
     pub fn round(&self, seed: u64) -> Vec<Case> {
         let dice = SplitMix::new(seed);
         let mut cases = Vec::new();
@@ -72,8 +72,8 @@ impl Explorer {
             for setup in &self.setups {
                 let mut case = Case::random(*setup, *mode, seed, self.writers, self.steps);
                 if dice.next().is_multiple_of(4) {
-                    // Of blocks that leave memory before they are home, scattered logs know where
-                    // they are.
+                    // Scattered logs know the addresses of blocks that leave memory before they are
+                    // home.
                     let leaves = setup.logs.is_some();
                     case.cache_bytes = if leaves { LEAST_CACHE } else { SMALL_CACHE };
                 }
@@ -105,7 +105,7 @@ impl Explorer {
         cases
     }
 
-    /// One on each of a few volumes with room for it, others for other seeds.
+    /// Returns a case on each of a few volumes with space for it; other seeds use other volumes.
     fn scattered(&self, mode: DataMode, seed: u64) -> impl Iterator<Item = Case> {
         let roomy: Vec<Setup> =
             self.setups.iter().copied().filter(|setup| !setup.is_tight()).collect();

@@ -1,6 +1,6 @@
-//! The same scripts on a disk that fails. It fails a read, a write or a flush, once or from then
-//! on, or a flush never returns. What was acknowledged must be there after recovery. After a failed
-//! write or flush every later sync fails as well, and what is in memory can still be read.
+//! Runs scripts on a disk that fails a read, a write or a flush, once or from then on, or never
+//! returns from a flush. All acknowledged changes must be there after recovery. After a failed
+//! write or flush every later sync fails as well, and content in memory can still be read.
 
 use crate::case::{Case, CaseReport, Failure, refused};
 use crate::crash::{Snapshot, State};
@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What fails, and from which operation (from 0) on: reads by their own number, all others at that
+/// The failing operation, and its number (from 0): reads by their own number, all others at that
 /// write, flush or discard, whichever comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
@@ -58,7 +58,7 @@ impl FaultPlan {
         let after = if self.operation == Operation::Read { self.place } else { 0 };
         Fault { times, effect, after, ..Fault::forever(self.operation) }
     }
-    /// Whether the engine cannot know any more what is durable.
+    /// Whether the engine can no longer know what is durable.
     fn ends_writing(&self) -> bool {
         self.operation != Operation::Read && self.how != How::Hang
     }
@@ -92,21 +92,21 @@ impl FromStr for FaultPlan {
     }
 }
 
-/// Longer than any script takes, in virtual time.
+/// Limit of virtual time, longer than any script takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the volume did on the failing disk.
+/// Behaviour of the volume on the failing disk.
 struct Suffered {
     progress: Vec<Progress>,
     outcomes: Vec<Vec<Outcome>>,
-    /// The fault came before the scripts were over.
+    /// Whether the fault came before the scripts ended.
     met: bool,
-    /// At least one writer met an error.
+    /// Whether at least one writer met an error.
     failed: bool,
 }
 
-/// Runs the case with its fault, looks at the volume while it lasts, and judges what a power cut
-/// leaves then.
+/// Runs the case with its fault, examines the volume while it lasts, and judges the image of a
+/// power cut at that time.
 pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Box<Failure>> {
     let failure = |left: String, why: String| {
         Box::new(Failure { case: case.clone(), cut: plan.place, left, why })
@@ -181,8 +181,7 @@ async fn suffer(
         }
     };
     for error in &errors {
-        // Who begins a change after the journal's end finds a volume that is read-only; every sync
-        // fails.
+        // A change that begins after the journal's end finds a read-only volume; every sync fails.
         if ![errno::EIO, errno::EROFS].contains(&error.errno()) {
             return Err(format!("a writer got {error} (errno {}) instead of EIO", error.errno()));
         }
@@ -191,14 +190,14 @@ async fn suffer(
     let failed = !errors.is_empty();
     if failed && plan.ends_writing() {
         sync_fails(&volume).await?;
-        // What no flush covered the disk has lost. It is in memory only where nothing goes past the
-        // cache.
+        // The disk has lost all writes that no flush covered. They are in memory only where nothing
+        // bypasses the cache.
         if plan.operation != Operation::Flush || case.past_cache_from() != Some(0) {
             still_readable(&volume, &case.histories(&outcomes), &progress).await?;
         }
     }
     if plan.how == How::Hang {
-        // The disk reads; whoever does not wait for the flush goes on.
+        // The disk reads; callers that do not wait for the flush continue.
         let root = race(volume.statfs(), patience(PATIENCE)).await;
         if !matches!(root, Either::Left(Ok(_))) {
             return Err("a flush that never returns keeps others from reading".into());
@@ -209,7 +208,7 @@ async fn suffer(
     Ok(Suffered { progress, outcomes, met: seen > plan.place, failed })
 }
 
-/// Not once and then forgotten.
+/// Checks that syncs keep failing: an error is not forgotten once reported.
 async fn sync_fails(volume: &Rc<Volume>) -> Result<(), String> {
     for _ in 0..3 {
         match volume.sync().await {
@@ -221,7 +220,7 @@ async fn sync_fails(volume: &Rc<Volume>) -> Result<(), String> {
     Ok(())
 }
 
-/// Writers that stopped at an error see what they have done so far, and perhaps the step that
+/// Checks that writers stopped by an error see their completed steps, and perhaps the step that
 /// failed.
 async fn still_readable(
     volume: &Rc<Volume>,

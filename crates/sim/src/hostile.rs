@@ -1,7 +1,7 @@
-//! The same scripts on volumes whose bitmaps lie. After half of each script, inodes and blocks in
-//! use are marked free, with counts and checksums that agree. The rest runs with every file in
-//! memory. What contradicts memory is refused, and the volume says so from then on; nothing panics
-//! or hangs, and no file comes to hold another's content.
+//! Runs scripts on volumes whose bitmaps lie. After half of each script, inodes and blocks in use
+//! are marked free, with counts and checksums that agree. The rest runs with every file in memory.
+//! Operations that contradict memory are refused, and the volume reports so from then on; nothing
+//! panics or hangs, and no file comes to hold another's content.
 
 use crate::case::{Case, CaseReport, Failure, refused};
 use crate::memory_disks::MemoryDisks;
@@ -17,7 +17,7 @@ use format::ext4::{SUPERBLOCK_OFFSET, VolumeSuperblock};
 use runtime::{Either, SplitMix, VirtualWorld, race};
 use std::time::Duration;
 
-/// Longer than any script takes, in virtual time.
+/// Limit of virtual time, longer than any script takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn run(case: &Case, fresh: &Disks) -> Result<CaseReport, Box<Failure>> {
@@ -66,7 +66,7 @@ async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<Case
     }
     let (progress, outcomes) = (progress.borrow().clone(), outcomes.borrow().clone());
     let histories = case.histories(&outcomes);
-    // What is damaged may be refused, but what is read is right.
+    // Reads of damaged content may be refused, but successful reads are right.
     if let Ok(found) = crate::judge::read_back(&volume, 0..count).await {
         for (writer, (found, history)) in found.iter().zip(&histories).enumerate() {
             let Progress { started, done, .. } = progress[writer];

@@ -1,4 +1,4 @@
-//! Recovers a crash image, reads everything back, and holds it against the histories of the
+//! Recovers a crash image, reads everything back, and compares it with the histories of the
 //! writers.
 
 use crate::case::{Case, CaseReport};
@@ -20,10 +20,10 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::InodeNumber;
 
-/// What is wrong with an image.
+/// Fault of an image.
 pub struct Wrong {
     pub why: String,
-    /// Nothing but that a write is there in part.
+    /// Whether a partially applied write is the only fault.
     pub torn: bool,
 }
 impl From<String> for Wrong {
@@ -32,7 +32,7 @@ impl From<String> for Wrong {
     }
 }
 
-/// What is done with an image besides.
+/// Additional work on an image.
 #[derive(Clone, Copy, Default)]
 pub struct Looks {
     pub sampled: bool,
@@ -40,9 +40,9 @@ pub struct Looks {
     pub life: Option<u64>,
 }
 
-/// Recovers the image and judges it. When sampled, e2fsck sees the result, and the image is
-/// recovered once more with two crashes on the way. Where the daemon was killed, the power is cut
-/// while the next one recovers.
+/// Recovers the image and judges it. When sampled, e2fsck checks the result, and the image is
+/// recovered once more with two crashes during recovery. Where the daemon was killed, the power is
+/// cut while the next one recovers.
 pub fn judge(
     case: &Case,
     snapshot: Snapshot,
@@ -118,7 +118,7 @@ fn judge_once(
     })?;
     report.kept += u64::from(recovery.blocks_kept > 0);
     report.untold += u64::from(recovery.table_refused.is_some());
-    // Also one that tells of nothing before the oldest part of a block.
+    // Also a snapshot that records nothing before the oldest part of a block.
     let is_believed = recovery.snapshot_blocks_read > 0 && recovery.snapshot_refused.is_none();
     report.by_snapshot += u64::from(is_believed);
     report.not_by_snapshot += u64::from(recovery.snapshot_refused.is_some());
@@ -151,7 +151,7 @@ fn judge_once(
     }
 }
 
-/// Says what is lost if what was recovered cannot be read.
+/// Returns the message of recovered content that cannot be read, and so is lost.
 pub fn read_error(error: Error) -> String {
     match error.errno() {
         errno::ENOENT => "lost: a writer's directory, synced before its script began".to_owned(),
@@ -170,8 +170,8 @@ pub fn promise(case: &Case) -> Promise {
     }
 }
 
-/// Cuts the power at some write of a recovery, and says so in `cuts`. The table of runs may be lost
-/// with it.
+/// Cuts the power at some write of a recovery, and records it in `cuts`. The table of runs may be
+/// lost with it.
 fn crash_recovery(
     case: &Case,
     disks: impl FnOnce(&VirtualWorld) -> MemoryDisks,
@@ -199,7 +199,7 @@ fn crash_recovery(
     Ok(disks)
 }
 
-/// Everything in the writers' directories, and in the directories there.
+/// Returns everything in the writers' directories, and in the directories there.
 pub async fn read_back(volume: &Rc<Volume>, writers: Range<usize>) -> Result<Vec<Found>, Error> {
     let root = volume.inode(InodeNumber(2)).await?;
     let mut all = Vec::new();

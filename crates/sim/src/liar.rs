@@ -12,7 +12,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
-/// What the disks of a case do with a flush, and what is done about it.
+/// Behaviour of the disks of a case on a flush, and its remedy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Liar {
     pub replacement: LineReplacement,
@@ -23,40 +23,40 @@ pub struct Liar {
 /// Lines of 4096 bytes in each disk's cache: it holds several transactions of the scripts.
 const LINES: usize = 32;
 const SECTOR: u32 = 512;
-/// Trials of a profile unless told.
+/// Default trials of a profile.
 pub const TRIALS: u32 = 50;
 
 impl Liar {
-    /// A disk that is believed.
+    /// Returns a disk whose flushes are trusted.
     pub fn trusted(replacement: LineReplacement) -> Liar {
         Liar { replacement, profile: None }
     }
-    /// A disk with the profile that so many trials find.
+    /// Returns a disk with the profile that `trials` trials find.
     pub fn coerced(replacement: LineReplacement, trials: u32) -> Liar {
         Liar { replacement, profile: Some(profile(replacement, trials)) }
     }
 
-    /// How each of its disks lies.
+    /// Returns how each of its disks lies.
     pub fn lying(&self, seed: u64) -> Lying {
         Lying { lines: LINES, replacement: self.replacement, seed }
     }
-    /// Whether a loss is to be expected and counted: what replaces at random may keep anything.
+    /// Whether losses are expected and counted: random replacement may keep any line.
     pub(crate) fn may_lose(&self) -> bool {
         self.profile.is_some() && self.replacement == LineReplacement::Random
     }
     fn workload(&self) -> Option<EvictionWorkload> {
         self.profile.as_ref().map(|profile| profile.workload)
     }
-    /// Bytes at the end of each disk that belong to no volume.
+    /// Returns the bytes at the end of each disk that belong to no volume.
     pub fn zone_size(&self) -> u64 {
         self.workload()
             .map_or(0, |workload| FlushZone::size(&workload, SECTOR).next_multiple_of(4096))
     }
-    /// Changes of the disk that one flush is.
+    /// Returns the number of changes of the disk per flush.
     pub(crate) fn writes_a_flush(&self) -> u64 {
         self.workload().map_or(1, |workload| 1 + u64::from(workload.writes))
     }
-    /// The disk as the volume is to see it.
+    /// Returns the disk as the volume is to see it.
     pub fn coerce(&self, world: &VirtualWorld, disk: &MemoryDisk) -> Rc<dyn Disk> {
         let drive = Rc::new(disk.clone());
         let Some(workload) = self.workload() else { return drive };
@@ -67,7 +67,7 @@ impl Liar {
     }
 }
 
-/// As the command line takes it.
+/// Formats it as on the command line.
 impl fmt::Display for Liar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let replacement = match self.replacement {
@@ -83,7 +83,7 @@ impl fmt::Display for Liar {
     }
 }
 
-/// Fresh disks with room for flush zones.
+/// Returns fresh disks with space for flush zones.
 pub(crate) fn with_zones(case: &Case, fresh: &Disks) -> Disks {
     let mut disks = fresh.clone();
     let room = case.liar.as_ref().map_or(0, Liar::zone_size);
@@ -93,7 +93,7 @@ pub(crate) fn with_zones(case: &Case, fresh: &Disks) -> Disks {
     disks
 }
 
-/// Bytes of the disk that a fingerprint is taken of.
+/// Bytes of the disk that is fingerprinted.
 const PROBED: u64 = 64 << 20;
 
 fn probed(world: &VirtualWorld, replacement: LineReplacement) -> Rc<dyn Disk> {
@@ -102,7 +102,7 @@ fn probed(world: &VirtualWorld, replacement: LineReplacement) -> Rc<dyn Disk> {
     Rc::new(disk)
 }
 
-/// What a fingerprint of such a disk finds: the cheapest workload that evicted in all of `trials`.
+/// Returns the fingerprint of such a disk: the cheapest workload that evicted in all of `trials`.
 pub fn profile(replacement: LineReplacement, trials: u32) -> Profile {
     let world = VirtualWorld::new(1);
     let disk = probed(&world, replacement);
@@ -110,7 +110,7 @@ pub fn profile(replacement: LineReplacement, trials: u32) -> Profile {
     let patterns = vec![Pattern::Sequential, Pattern::Random];
     let grid =
         Grid { patterns, writes: vec![1, 4, 16], bytes: kib([32, 64, 128, 256, 512, 1024, 2048]) };
-    // Such a disk answers a write when what it evicts is on the medium: it is never busy, and
+    // Such a disk answers a write when the line it evicts is on the medium: it is never busy, and
     // pauses change nothing.
     let options = FingerprintOptions {
         trials,
@@ -131,8 +131,8 @@ pub fn profile(replacement: LineReplacement, trials: u32) -> Profile {
     found.expect("the largest workload is many times the cache")
 }
 
-/// Of so many single sectors, each written, flushed by an eviction and then cut off at once, how
-/// many were lost. The profile's bound speaks of this.
+/// Returns how many of the given number of single sectors were lost, each written, flushed by an
+/// eviction and then cut off at once. The profile's bound refers to this.
 pub fn lost_targets(replacement: LineReplacement, profile: &Profile, targets: u64) -> u64 {
     let liar = Liar { replacement, profile: Some(profile.clone()) };
     let world = VirtualWorld::new(1);

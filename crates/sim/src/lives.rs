@@ -1,6 +1,6 @@
-//! The life after a power cut: the volume that was recovered goes on, with writers of its own, and
-//! is cut again. What the recovery before has shown, and was synced, is there for ever; what the
-//! later life was promised is there, too.
+//! The life after a power cut: the volume that was recovered continues, with writers of its own,
+//! and is cut again. Content that the previous recovery has shown and that was synced must stay; so
+//! must everything acknowledged in the later life.
 
 use crate::case::{Case, CaseReport};
 use crate::earlier;
@@ -17,7 +17,7 @@ use runtime::{SplitMix, VirtualWorld};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// What a life has left when it was cut.
+/// State of the disks at the cut of a life.
 pub struct Left {
     /// Writers of the life before it.
     before: usize,
@@ -28,12 +28,13 @@ pub struct Left {
     outcomes: Vec<Vec<Outcome>>,
 }
 
-/// A cut later than so many changes would miss most lives. With scattered logs they rest, and logs
-/// are swapped then.
+/// Number of changes within which a cut comes: a later one would miss most lives. With scattered
+/// logs they rest, and logs are swapped then.
 const CHANGES_MAX: u64 = 40;
 const SCATTERED_CHANGES_MAX: u64 = 120;
 
-/// Lives on from what a recovery has found, to the end of the scripts. The cut is taken on the way.
+/// Continues from the state that a recovery has found, to the end of the scripts. The cut is taken
+/// during that.
 pub async fn go_on(
     volume: &Rc<Volume>,
     world: &VirtualWorld,
@@ -75,7 +76,8 @@ pub async fn go_on(
     Ok(Left { before, cut, images, progress, outcomes: outcomes.take() })
 }
 
-/// Two of what a cut may leave: by turns nothing or everything that was volatile, and torn.
+/// Returns two of the images that a cut may leave: by turns nothing or everything that was
+/// volatile, and torn.
 fn images(disks: &MemoryDisks, seed: u64) -> Vec<(&'static str, Disks)> {
     let whole = match seed & 2 {
         0 => ("only what is durable", disks.crash(CrashPolicy::LoseAll)),
@@ -85,8 +87,8 @@ fn images(disks: &MemoryDisks, seed: u64) -> Vec<(&'static str, Disks)> {
     vec![whole, ("torn", disks.crash(torn))]
 }
 
-/// Recovers what the life has left, and judges both lives. `found`: what the recovery before it
-/// has shown.
+/// Recovers the image of a life, and judges both lives. `found`: content that the recovery before
+/// it has shown.
 pub fn judge(
     case: &Case,
     left: Left,
@@ -147,7 +149,7 @@ fn judge_image(
     Ok(())
 }
 
-/// The first entry that is not what it was.
+/// Returns the first entry that has changed.
 fn difference(now: &Found, then: &Found) -> Option<String> {
     let names = then.keys().chain(now.keys());
     let changed = names.into_iter().find(|name| now.get(*name) != then.get(*name))?;

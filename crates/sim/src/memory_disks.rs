@@ -9,11 +9,11 @@ use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// So that write-back has time to come between the lock of a commit and the last of its writes.
+/// Latency that lets write-back come between the lock of a commit and the last of its writes.
 const SCATTERED_LATENCY: Latency =
     Latency { least: Duration::from_micros(5), spread: Duration::from_micros(300) };
 
-/// Bytes that one of two unequal disks says it writes as one. Both tear at 512 all the same.
+/// Physical sector, in bytes, that one of two unequal disks reports. Both tear at 512 nonetheless.
 const LONG_SECTOR: u32 = 4096;
 
 #[derive(Clone)]
@@ -37,11 +37,11 @@ impl MemoryDisks {
             .like(case)
     }
 
-    /// The same disks in the same state, caches included, without what is on its way.
+    /// Returns the same disks in the same state, caches included, without requests in flight.
     pub fn fork(&self) -> MemoryDisks {
         self.fork_in(&VirtualWorld::new(0))
     }
-    /// The same in another world, for the next daemon.
+    /// Returns the disks in another world, for the next daemon.
     pub fn go_on(&self, world: &VirtualWorld, case: &Case) -> MemoryDisks {
         self.fork_in(world).like(case)
     }
@@ -99,7 +99,7 @@ impl MemoryDisks {
             log_unit,
             log_gap: case.log_gap(),
             durable_only: case.durable_only().is_some(),
-            // Whatever there is: scripts leave the disk alone for a moment only.
+            // Any utilization: scripts leave the disk alone for a moment only.
             swap_above: Some(1),
             snapshot_after: case.snapshot_after(),
             snapshot_items: case.snapshot_items(),
@@ -143,7 +143,7 @@ impl MemoryDisks {
             disk.on_change(move |disk, _, logged| hook(disk, logged));
         }
     }
-    /// Hooks hold the disks, so somebody must call this.
+    /// Removes the hooks, which hold the disks, so this must be called.
     pub fn stop_watching(&self) {
         self.all().for_each(MemoryDisk::stop_watching);
     }

@@ -1,4 +1,4 @@
-//! What a writer's directory looks like after each of its actions, and whether a recovered
+//! Expected states of a writer's directory after each of its actions, and whether a recovered
 //! directory is one that its mode allows.
 
 use crate::script::{Action, Offset, Script, Sync};
@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use units::InodeNumber;
 
-/// What became of an action. Without room an action does nothing, or a write a part.
+/// Outcome of an action. Without space an action does nothing, or a write a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     Done,
     Refused,
-    /// The write ended after so many bytes.
+    /// The write ended after this many bytes.
     Short(usize),
 }
 
@@ -28,16 +28,16 @@ pub struct History {
     values: BTreeMap<usize, Vec<ByteSet>>,
     /// For each state, the bytes of each file that the action before it may have changed.
     changed: Vec<Vec<(usize, std::ops::Range<usize>)>>,
-    /// For each state, what the action before it synced.
+    /// For each state, the objects that the action before it synced.
     synced: Vec<Synced>,
-    /// For each state, the zeros that the action after it may leave before it is done.
+    /// For each state, the zeros that the action after it may leave before it completes.
     half_done: Vec<Option<Zeros>>,
 }
 
-/// What is promised of single writes on a volume.
+/// Guarantees of single writes on a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteBounds {
-    /// Bytes of the volume's blocks: a write within one is never torn by what journals blocks.
+    /// Bytes of the volume's blocks: block journaling never tears a write within one.
     pub block: usize,
     /// Bytes of the longest write that is whole or not at all. A longer one may take several
     /// transactions.
@@ -48,20 +48,20 @@ pub struct WriteBounds {
 }
 
 impl WriteBounds {
-    /// Bytes of the first of two requests that the write comes in.
+    /// Returns the bytes of the first of two requests that the write comes in.
     pub fn first_request(&self, offset: usize, length: usize) -> Option<usize> {
         let first = offset.next_multiple_of(self.page?) - offset;
         (0 < first && first < length).then_some(first)
     }
 }
 
-/// What there is to tell of a directory that is as it should be.
+/// Findings about a directory that is as expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Judged {
-    /// Writes over a border of blocks that were begun and not acknowledged, and are promised to be
+    /// Writes across a block boundary that were begun and not acknowledged, and are promised to be
     /// whole.
     pub writes: u64,
-    /// A write too long for that promise was found in part.
+    /// Whether a write too long for that promise was found in part.
     pub split: bool,
 }
 
@@ -78,15 +78,15 @@ struct Zeros {
     range: std::ops::Range<usize>,
 }
 
-/// What a crash may leave of data (metadata is always a prefix of the actions).
+/// Data that a crash may leave (metadata is always a prefix of the actions).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Promise {
     /// Content and metadata of the same moment (`journal`, `wasteless`).
     Version,
     /// Only bytes that were written to the file, and every synced one (`ordered`, `selective`).
     Data,
-    /// The same, but no commit waits for overwrites in place: a sync promises those of its own file
-    /// alone.
+    /// As `Data`, but no commit waits for overwrites in place: a sync promises those of its own
+    /// file alone.
     Reachable,
     /// Synced bytes; anything in bytes never synced (`writeback`).
     Synced,
@@ -102,7 +102,7 @@ impl History {
         )
     }
 
-    /// `outcomes`: as far as they are not [`Outcome::Done`].
+    /// Creates a history. `outcomes`: those other than [`Outcome::Done`].
     pub fn with_outcomes(
         writer: usize,
         script: &Script,
@@ -154,7 +154,7 @@ impl History {
         history
     }
 
-    /// Whether the last action leaves anything else than what it met.
+    /// Whether the last action changes the state.
     pub fn last_step_changes(&self) -> bool {
         self.states.last_chunk::<2>().is_some_and(|[before, after]| before != after)
     }
@@ -182,7 +182,7 @@ impl History {
             match self.matches(found, &self.states[state], state, window, promise) {
                 Ok(()) => return Ok(Judged { writes, split: false }),
                 Err(why) => {
-                    // The complaint that got furthest says most.
+                    // The most advanced complaint says most.
                     if nearest.as_ref().is_none_or(|(rank, _)| why.0 > *rank) {
                         nearest = Some((why.0, format!("state {state}: {}", why.1)));
                     }
@@ -213,8 +213,8 @@ impl History {
         Err(CrashVerdict { acknowledged, started, nearest, torn, writes })
     }
 
-    /// The bytes of the file that the action after `state` writes, as far as it is known how many
-    /// it wrote.
+    /// Returns the bytes of the file that the action after `state` writes, as far as their number
+    /// is known.
     fn write_after(&self, state: usize) -> Option<std::ops::Range<usize>> {
         let Action::Write { file, place, length } = self.script[state].action else { return None };
         let tree = &self.states[state];
@@ -239,8 +239,8 @@ impl History {
             && self.bounds.first_request(write.start, write.len()).is_none()
     }
 
-    /// What the write after `state` leaves if it is torn between blocks: its blocks up to each
-    /// border.
+    /// Returns the states that the write after `state` leaves if it is torn between blocks: its
+    /// blocks up to each boundary.
     fn parts_after(&self, state: usize) -> impl Iterator<Item = Tree> {
         let (start, length) =
             self.write_after(state).map_or((0, 0), |write| (write.start, write.len()));
@@ -248,14 +248,14 @@ impl History {
         (first..length).step_by(SMALLEST_BLOCK).map(move |most| self.part_after(state, most))
     }
 
-    /// What the write after `state` leaves if its first `most` bytes are there.
+    /// Returns the state that the write after `state` leaves if its first `most` bytes are there.
     fn part_after(&self, state: usize, most: usize) -> Tree {
         let mut tree = self.states[state].clone();
         apply(&mut tree, self.writer, state, &self.script[state].action, most);
         tree
     }
 
-    /// Whether `found` is `tree`, which is `state` or on the way to the next one.
+    /// Whether `found` is `tree`, which is `state` or a transition to the next one.
     fn matches(
         &self,
         found: &Found,
@@ -306,8 +306,8 @@ impl History {
         Ok(())
     }
 
-    /// A file made after `state` whose data was synced up to `data`: the sync of a new file takes
-    /// its name along. One made without a name got that by an action of its own.
+    /// Returns a file made after `state` whose data was synced up to `data`: the sync of a new file
+    /// also commits its name. One made without a name got that by an action of its own.
     fn file_lost(&self, state: usize, data: usize) -> Option<usize> {
         (state + 1..=data).find_map(|synced| {
             let Synced::File(identity) = self.synced[synced] else { return None };
@@ -402,8 +402,8 @@ impl History {
         zeros.is_some_and(|zeros| zeros.identity == identity && zeros.range.contains(&place))
     }
 
-    /// The bytes of a file that were the same in all states of the window: a crash may not change
-    /// them.
+    /// Returns the bytes of a file that were the same in all states of the window: a crash may not
+    /// change them.
     fn stable(&self, identity: usize, window: States) -> Vec<Option<u8>> {
         let mut states =
             window.filter_map(|state| Some((state, content_of(&self.states[state], identity)?)));
@@ -424,9 +424,9 @@ impl History {
         stable
     }
 
-    /// The bytes of a file that a crash may not change where no commit waits for overwrites in
-    /// place. They are as of the file's last sync, or as a committed transaction made them part of
-    /// the file or zeroed them, unless overwritten since.
+    /// Returns the bytes of a file that a crash may not change where no commit waits for overwrites
+    /// in place. They are as of the file's last sync, or as a committed transaction made them part
+    /// of the file or zeroed them, unless overwritten since.
     fn reachable(&self, identity: usize, synced: Option<usize>, window: Window) -> Vec<Option<u8>> {
         let mut promised: Vec<Option<u8>> = Vec::new();
         let mut before: &[u8] = &[];
@@ -468,9 +468,9 @@ impl History {
         has(*states.start()) || states.skip(1).filter(changes).any(has)
     }
 
-    /// The bytes of those blocks that were the same in all states of the window. A block that a
-    /// later write allocated, its data not yet home, may show in `writeback` what the disk held
-    /// before: all of it.
+    /// Returns the bytes of those blocks that were the same in all states of the window. A block
+    /// that a later write allocated, its data not yet home, may expose in `writeback` the old
+    /// content of the disk: all of it.
     fn untouched(&self, identity: usize, window: States) -> Vec<Option<u8>> {
         let mut stable = self.stable(identity, window.clone());
         let lengths = || {
@@ -489,7 +489,7 @@ impl History {
         stable
     }
 
-    /// The last state up to `data` in which this file itself was written and synced.
+    /// Returns the last state up to `data` in which this file itself was written and synced.
     fn last_sync(&self, identity: usize, data: usize) -> Option<usize> {
         (0..=data).rev().find(|state| match self.synced[*state] {
             Synced::Nothing => false,
@@ -499,10 +499,10 @@ impl History {
     }
 }
 
-/// Bytes; no setup has larger or smaller blocks.
+/// Largest block of any setup, in bytes.
 const LARGEST_BLOCK: usize = 4096;
 const SMALLEST_BLOCK: usize = 1024;
-/// Bytes of what is compared at once, because that is fast.
+/// Bytes that are compared at once, for speed.
 const PIECE: usize = 512;
 
 fn first_difference(before: &[u8], content: &[u8]) -> usize {
@@ -514,7 +514,7 @@ fn first_difference(before: &[u8], content: &[u8]) -> usize {
     whole.min(both) + rest.take_while(|(before, content)| before == content).count()
 }
 
-/// From the first byte of `content` to the last that differs from `before`.
+/// Returns the range from the first byte of `content` to the last that differs from `before`.
 fn changed_range(before: Option<&[u8]>, content: &[u8]) -> std::ops::Range<usize> {
     let before = before.unwrap_or_default();
     if before == content {
@@ -529,7 +529,7 @@ fn changed_range(before: Option<&[u8]>, content: &[u8]) -> std::ops::Range<usize
     first..last + 1
 }
 
-/// Some of the 256 values of a byte. Histories have one for each byte of each file.
+/// A set of values of a byte. Histories have one for each byte of each file.
 #[derive(Clone, Copy, Default)]
 struct ByteSet([u64; 4]);
 
@@ -544,8 +544,8 @@ impl ByteSet {
 
 type States = std::ops::RangeInclusive<usize>;
 
-/// From the last acknowledged sync to the last action begun: the states that a crash may leave. And
-/// the last one after which a file's data was synced.
+/// States that a crash may leave: from the last acknowledged sync to the last action begun. And the
+/// last one after which a file's data was synced.
 #[derive(Clone, Copy)]
 struct Window {
     acknowledged: usize,
@@ -553,7 +553,7 @@ struct Window {
     started: usize,
 }
 
-/// What was read back, by path.
+/// Content that was read back, by path.
 pub type Found = BTreeMap<String, FoundEntry>;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -568,7 +568,7 @@ pub struct CrashVerdict {
     pub acknowledged: usize,
     pub started: usize,
     pub nearest: String,
-    /// The write that is there in part, though it is promised to be whole or not at all.
+    /// A partially applied write that is promised to be whole or not at all.
     pub torn: Option<usize>,
     /// As [`Judged::writes`].
     pub writes: u64,
@@ -586,7 +586,8 @@ impl fmt::Display for CrashVerdict {
     }
 }
 
-/// A punched hole takes more than one transaction; size and names do not change meanwhile.
+/// Returns the zeros of a punched hole, which takes more than one transaction; size and names do
+/// not change during it.
 fn zeros_of(tree: &Tree, action: &Action) -> Option<Zeros> {
     let Action::Punch { file, at, length } = action else { return None };
     Some(Zeros { identity: identity_of(tree, *file)?, range: *at as usize..(at + length) as usize })
@@ -614,7 +615,8 @@ mod tests {
         History::of(0, &actions.into_iter().enumerate().map(step).collect())
     }
 
-    /// What was overwritten is as of step `overwritten`, what was appended is `appended`.
+    /// Judges a file whose overwritten part is as of step `overwritten`, and whose appended part is
+    /// `appended`.
     fn judge(history: &History, overwritten: usize, appended: u8, promise: Promise) -> bool {
         let tail = if appended == 0 { pattern(0, 3, 100) } else { vec![appended; 100] };
         let content = [pattern(0, overwritten, 100), tail].concat();

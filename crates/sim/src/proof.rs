@@ -1,4 +1,4 @@
-//! What the explorer has really played, kept in its state file, and printed as a page.
+//! Record of all explored cases, kept in a state file, and printed as a page.
 
 use crate::case::{Case, CaseReport};
 use crate::small_world::SmallReport;
@@ -13,14 +13,14 @@ use std::fmt::Write;
 pub struct Proof {
     /// The programs that explored.
     pub programs: BTreeSet<String>,
-    /// By mode and volume.
+    /// Results by mode and volume.
     pub combinations: BTreeMap<String, Played>,
     pub small_worlds: BTreeMap<String, SmallReport>,
     /// Steps longer than 2 ms, by task.
     pub stalls: BTreeMap<String, Stalls>,
 }
 
-/// What was played of one combination.
+/// Results of one combination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Played {
@@ -60,7 +60,7 @@ impl Proof {
             known.longest_nanoseconds = known.longest_nanoseconds.max(longest);
         }
     }
-    /// Adds what another state file holds.
+    /// Adds the content of another state file.
     pub fn merge(&mut self, other: Proof) {
         self.programs.extend(other.programs);
         for (name, other) in other.combinations {
@@ -82,7 +82,7 @@ impl Proof {
         }
     }
 
-    /// Prints it as a Markdown page.
+    /// Formats it as a Markdown page.
     pub fn page(&self) -> String {
         let mut page = String::from(HEAD);
         let programs: Vec<&str> = self.programs.iter().map(String::as_str).collect();

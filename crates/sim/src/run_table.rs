@@ -1,5 +1,5 @@
-//! The table of runs (`mtl=`): the memory that it lies on, and what may be wrong with it after a
-//! cut. Whatever is, the logs tell all that it would have told.
+//! The table of runs (`mtl=`): the memory that it lies on, and its damage after a cut. Whatever the
+//! damage, the logs hold all that it would have recorded.
 
 use crate::case::Case;
 use crate::setup::Disks;
@@ -7,7 +7,7 @@ use disks::Image;
 use format::run_table::{TABLE_BYTES, TABLE_PAGE};
 use runtime::SplitMix;
 
-/// The disks of a case, with empty memory where it has some and there is none yet.
+/// Returns the disks of a case, with empty memory where it has some and there is none yet.
 pub fn with_memory(case: &Case, disks: &Disks) -> Disks {
     let table = case
         .has_run_table()
@@ -19,8 +19,8 @@ pub fn with_memory(case: &Case, disks: &Disks) -> Disks {
 const PAGES: u64 = 4;
 const SECTOR: u64 = 512;
 
-/// What is left of the table: mostly what the cut has left. Or nothing, or what the mount before
-/// has left, or all but a sector.
+/// Damages the table: mostly it stays as the cut has left it; or it is empty, that of the mount
+/// before, or without a sector.
 pub fn spoiled(left: String, disks: Disks, older: Option<&Image>, turn: u64) -> (String, Disks) {
     let Some(table) = &disks.table else { return (left, disks) };
     let (name, table) = match turn % 8 {

@@ -1,5 +1,5 @@
-//! What the writers do: scripts made from a seed. Each writer has a directory of its own. So what
-//! may be found there after a crash follows from the order of its own actions alone.
+//! Scripts of the writers, made from a seed. Each writer has a directory of its own. So the content
+//! that may be found there after a crash follows from the order of its own actions alone.
 
 use runtime::SplitMix;
 use std::time::Duration;
@@ -33,12 +33,13 @@ pub enum Action {
         file: u8,
         to: u8,
     },
-    /// A file without a name, written, and then given the name if it is free (O_TMPFILE).
+    /// Makes a file without a name, writes it, and then gives it the name if that is free
+    /// (O_TMPFILE).
     Nameless {
         file: u8,
         length: usize,
     },
-    /// Space from `at` on, and a size that covers it. Only where files have extents.
+    /// Allocates space from `at` on, and a size that covers it. Only where files have extents.
     Allocate {
         file: u8,
         at: u64,
@@ -49,7 +50,7 @@ pub enum Action {
         at: u64,
         length: u64,
     },
-    /// One extended attribute of so many bytes.
+    /// Sets one extended attribute of the given number of bytes.
     Attribute {
         file: u8,
         length: usize,
@@ -66,17 +67,17 @@ pub enum Action {
     MoveDirectory {
         number: u8,
     },
-    /// Discards all free blocks of the volume. The number counts for nothing.
+    /// Discards all free blocks of the volume. The number has no effect.
     Trim {
         file: u8,
     },
-    /// Asks where the file's first block lies: from then on its writes go home before they are
-    /// answered.
+    /// Queries the address of the file's first block: from then on its writes are home before they
+    /// are answered.
     Address {
         file: u8,
     },
-    /// Nothing for so long, so that commits and write-back come between two actions, or between an
-    /// action and its sync. The sync of this one is that of the file.
+    /// Waits, so that commits and write-back come between two actions, or between an action and its
+    /// sync. The sync of this one is that of the file.
     Wait {
         file: u8,
         micros: u64,
@@ -89,14 +90,14 @@ pub enum Offset {
     At(u64),
 }
 
-/// How long the writer waits after an action.
+/// Sync that the writer waits for after an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Sync {
     #[default]
     None,
-    /// fsync of what the action changed.
+    /// fsync of the changed file.
     File,
-    /// fdatasync of it.
+    /// fdatasync of the changed file.
     Data,
     /// sync of the whole volume.
     Volume,
@@ -110,22 +111,21 @@ pub struct ScriptStep {
 
 pub type Script = Vec<ScriptStep>;
 
-/// What a script does most.
+/// Most frequent kind of actions of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
-    /// Something of everything. Where there are several writers, at least half of their writes are
+    /// All kinds of actions. Where there are several writers, at least half of their writes are
     /// longer than a block.
     All,
     /// Small and large writes over the same few blocks, again and again.
     Overwrites,
-    /// Writes at odd offsets, half of them over borders of blocks, most of them synced, in files of
-    /// many pieces.
+    /// Writes at odd offsets, half of them across block boundaries, most of them synced, in files
+    /// of many pieces.
     Crossing,
-    /// Writes of many blocks, and files that go to make room for them.
+    /// Writes of many blocks, and removal of files to free space for them.
     Large,
     /// Writes within single blocks that have no dirty neighbours, many before each sync. One commit
-    /// sends more of them home than disks are given at once, and write-back meets them on their
-    /// way.
+    /// writes more of them home than disks are given at once, and write-back meets them in flight.
     Scattered,
 }
 
@@ -155,7 +155,7 @@ impl std::str::FromStr for Mix {
     }
 }
 
-/// How large a script's world is.
+/// Size of a script's world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScriptSize {
     /// Actions, waiting not counted.
@@ -172,25 +172,25 @@ pub struct ScriptSize {
 const LENGTH_MAX: u64 = 9000;
 /// Blocks of a file that writes cross.
 const CROSSING_BLOCKS: u64 = 6;
-/// Where scripts are to fill logs and volumes.
+/// Bytes of the largest write where scripts are to fill logs and volumes.
 const LARGE_MAX: u64 = 60_000;
 
 /// Files of each writer, and blocks of each file: two writers change more single blocks at once
 /// than disks are given.
 const SCATTERED_FILES: u8 = 2;
 const SCATTERED_BLOCKS: u64 = 48;
-/// Times that a script writes many blocks: what follows shows little more.
+/// Times that a script writes many blocks: further ones show little more.
 const SCATTERED_STEPS_MAX: usize = 14;
-/// Microseconds, in which disks do little.
+/// Microseconds in which disks do little.
 const SCATTERED_PAUSE_MAX: u64 = 300;
 
-/// Discards and questions for addresses in each script.
+/// Discards and queries of addresses in each script.
 const REQUESTS: usize = 2;
 /// Pauses of all writers in a script, and microseconds: about as long as one is behind another.
 const RESTS: usize = 4;
 const REST_MICROS: u64 = 3000;
 
-/// `writers` scripts from one seed.
+/// Makes `writers` scripts from one seed.
 pub fn make_scripts(seed: u64, writers: usize, size: ScriptSize) -> Vec<Script> {
     let dice = SplitMix::new(seed);
     let script = |writer| match size.mix {
@@ -204,8 +204,8 @@ pub fn make_scripts(seed: u64, writers: usize, size: ScriptSize) -> Vec<Script> 
     scripts
 }
 
-/// All writers pause together, a few times and at the end. The disk is idle for some rounds of
-/// write-back then, of which two begin a swap; and some writers come back while logs move.
+/// Adds common pauses of all writers, a few times and at the end. The disk is idle for some rounds
+/// of write-back then, of which two begin a swap; and some writers come back while logs move.
 pub fn add_rests(scripts: &mut [Script], dice: &SplitMix, writeback: Duration) {
     for rest in (0..RESTS).rev() {
         let sync = [Sync::None, Sync::Volume][dice.below(2) as usize];
@@ -221,7 +221,7 @@ pub fn add_rests(scripts: &mut [Script], dice: &SplitMix, writeback: Duration) {
     }
 }
 
-/// A few discards of what is free, and questions where files lie.
+/// Adds a few discards of free blocks, and queries of addresses of files.
 pub fn add_requests(scripts: &mut [Script], dice: &SplitMix, files: u8) {
     for script in scripts {
         for _ in 0..REQUESTS {
@@ -236,9 +236,9 @@ pub fn add_requests(scripts: &mut [Script], dice: &SplitMix, files: u8) {
     }
 }
 
-/// Makes half of the writes that fit into a block longer than one, so that they may be torn. Beside
-/// others a transaction may be locked under them. By dice of their own: all else is as it would be
-/// without.
+/// Makes half of the writes that fit into a block longer than one, so that they may be torn. With
+/// several writers a transaction may be locked during them. Uses a random number generator of its
+/// own: all else is unchanged.
 fn lengthen(scripts: &mut [Script], dice: &SplitMix, block: u64) {
     let below = |limit: u64| dice.next() % limit;
     for step in scripts.iter_mut().flatten() {
@@ -251,9 +251,9 @@ fn lengthen(scripts: &mut [Script], dice: &SplitMix, block: u64) {
     }
 }
 
-/// Files that are there. Then one writer changes a few blocks at a time and syncs the volume. The
-/// others change most of theirs, go on while the commit has older images of them on their way home,
-/// and sync seldom.
+/// Makes a script over existing files. One writer changes a few blocks at a time and syncs the
+/// volume. The others change most of theirs, continue while older images of them are in flight for
+/// the commit, and sync seldom.
 fn make_scattered(dice: &SplitMix, size: ScriptSize, writer: usize) -> Script {
     let below = |limit: u64| dice.next() % limit;
     let syncs_volume = writer.is_multiple_of(3);
@@ -262,7 +262,7 @@ fn make_scattered(dice: &SplitMix, size: ScriptSize, writer: usize) -> Script {
     let mut script: Script = (0..SCATTERED_FILES).map(made).collect();
     script.push(Action::Wait { file: 0, micros: 1 }.then(Sync::Volume));
     for _ in 0..size.steps.min(SCATTERED_STEPS_MAX) {
-        // Of 16 blocks; every other block stays clean.
+        // Files have 16 blocks; every other block stays clean.
         let (share, sync) = match below(4) {
             _ if syncs_volume => (1, Sync::Volume),
             0..2 => (12, Sync::None),
@@ -284,7 +284,7 @@ fn make_scattered(dice: &SplitMix, size: ScriptSize, writer: usize) -> Script {
     script
 }
 
-/// Of the block at `start`, or a part of it.
+/// Makes a write of the block at `start`, or of a part of it.
 fn make_single(dice: &SplitMix, file: u8, start: u64, block: u64) -> ScriptStep {
     let below = |limit: u64| dice.next() % limit;
     let (skip, length) = match below(2) {
@@ -295,7 +295,7 @@ fn make_single(dice: &SplitMix, file: u8, start: u64, block: u64) -> ScriptStep 
         .then(Sync::None)
 }
 
-/// An action, perhaps with a pause before it, or between it and its sync.
+/// Makes an action, perhaps with a pause before it, or between it and its sync.
 fn make_steps(dice: &SplitMix, size: ScriptSize) -> Vec<ScriptStep> {
     let file = (dice.next() % u64::from(size.files)) as u8;
     let action = match size.mix {
@@ -320,7 +320,7 @@ fn make_steps(dice: &SplitMix, size: ScriptSize) -> Vec<ScriptStep> {
     }
 }
 
-/// About as long as the disk takes for a few writes, or as a transaction lives.
+/// Returns a pause: about as long as the disk takes for a few writes, or as a transaction lives.
 fn pause(dice: &SplitMix) -> u64 {
     let limit = if dice.next().is_multiple_of(2) { 150 } else { 4000 };
     dice.next() % limit
@@ -329,7 +329,7 @@ fn pause(dice: &SplitMix) -> u64 {
 fn make_action(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
     let below = |limit: u64| dice.next() % limit;
     let pick = || below(u64::from(size.files)) as u8;
-    // Half of the time where a block begins.
+    // Half of them at the start of a block.
     let anywhere = || below(3 * LENGTH_MAX) / 4096 * 4096 + below(2) * below(4096);
     match below(100) {
         0..10 => Action::Create { file },
@@ -369,7 +369,7 @@ fn make_crossing(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
     match below(16) {
         0 => make_action(dice, size, file),
         1..3 => Action::Nameless { file, length: (CROSSING_BLOCKS * block) as usize },
-        // Holes, and blocks that are not written yet: what comes to lie over them has a mapping of
+        // Holes, and blocks that are not written yet: later blocks over them have a mapping of
         // several pieces.
         3 => Action::Punch { file, at: odd(), length: 2 * block },
         4 if size.extents => Action::Allocate { file, at: odd(), length: 2 * block },
@@ -403,7 +403,7 @@ fn make_large(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
     }
 }
 
-/// Mostly small, as the writes are that Okeanos is made for.
+/// Returns a length: mostly small, like the writes that Okeanos is made for.
 fn length(dice: &SplitMix) -> usize {
     let limit = if dice.next().is_multiple_of(4) { LENGTH_MAX } else { 300 };
     1 + (dice.next() % limit) as usize
@@ -415,22 +415,22 @@ impl Action {
     }
 }
 
-/// What every block of a JBD2 journal begins with.
+/// First bytes of every block of a JBD2 journal.
 const MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
 
-/// The bytes that action `step` of `writer` writes: a pattern that is nobody else's.
+/// Returns the bytes that action `step` of `writer` writes: a unique pattern.
 pub fn pattern(writer: usize, step: usize, length: usize) -> Vec<u8> {
     let dice = SplitMix::new(((writer as u64) << 32) ^ step as u64 ^ 0x6f6b_6561_6e6f_7300);
     // Never zero: a zero that was not written is a hole, or stale.
     let mut bytes: Vec<u8> = (0..length).map(|_| (dice.next() % 255) as u8 + 1).collect();
-    // Now and then as the journal's own blocks begin, which a log must not confuse with them.
+    // Sometimes like the start of the journal's own blocks, which a log must not confuse with them.
     if step % 4 == 3 && length >= MAGIC.len() {
         bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
     }
     bytes
 }
 
-/// What the symbolic link that action `step` of `writer` makes leads to.
+/// Returns the target of the symbolic link that action `step` of `writer` makes.
 pub fn link_target(writer: usize, step: usize, length: usize) -> Vec<u8> {
     pattern(writer, step, length).into_iter().map(|byte| b'a' + byte % 26).collect()
 }
@@ -439,7 +439,7 @@ pub fn link_target(writer: usize, step: usize, length: usize) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Percent of the writes that are longer than a block.
+    /// Returns the percentage of the writes that are longer than a block.
     fn share_of_long_writes(scripts: &[Script], block: u64) -> usize {
         let lengths = scripts.iter().flatten().filter_map(|step| match step.action {
             Action::Write { length, .. } => Some(length as u64),
@@ -479,7 +479,7 @@ mod tests {
         }
     }
 
-    /// Or a seed that once found something would no longer do what it did.
+    /// Otherwise a seed that once found something would no longer do so.
     #[test]
     fn longer_writes_change_nothing_but_their_lengths() {
         let size = ScriptSize { steps: 60, files: 3, mix: Mix::All, extents: true, block: 4096 };

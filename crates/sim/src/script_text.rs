@@ -1,6 +1,5 @@
-//! Scripts as one writes them on a command line: `nameless:0+5000,fsync write:0@100+37 / create:1`.
-//! Steps are parted by spaces, writers by `/`; a step may end with `,fsync`, `,fdatasync` or
-//! `,sync`.
+//! Scripts in command-line notation: `nameless:0+5000,fsync write:0@100+37 / create:1`. Steps are
+//! separated by spaces, writers by `/`; a step may end with `,fsync`, `,fdatasync` or `,sync`.
 
 use crate::script::{Action, Offset, Script, ScriptStep, Sync};
 use std::fmt;
@@ -51,7 +50,7 @@ pub fn format_scripts(scripts: &[Script]) -> String {
     scripts.iter().map(script).collect::<Vec<_>>().join(" / ")
 }
 
-/// What [`format_scripts`] wrote; else which word is wrong.
+/// Parses the output of [`format_scripts`]; the error names the wrong word.
 pub fn parse_scripts(text: &str) -> Result<Vec<Script>, String> {
     text.split('/').map(|script| script.split_whitespace().map(parse_step).collect()).collect()
 }
@@ -68,7 +67,7 @@ fn parse_step(word: &str) -> Result<ScriptStep, String> {
     Ok(ScriptStep { action, sync })
 }
 
-/// `None`: no such action, or a number is missing.
+/// Parses an action; `None` if there is no such action, or a number is missing.
 fn parse_action(word: &str) -> Option<Action> {
     let (name, rest) = word.split_once(':')?;
     let (rest, length) = match rest.split_once('+') {

@@ -21,24 +21,24 @@ pub struct Setup {
     /// KiB of the home disk.
     pub size: u64,
     pub inodes: &'static str,
-    /// The log lies in scattered logs.
+    /// Layout of scattered logs, if the log lies in these.
     pub logs: Option<ScatteredLayout>,
 }
 
-/// Of the scattered logs: KiB of each, and from one to the next.
+/// Layout of scattered logs: KiB of each, and from one to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScatteredLayout {
     pub each: u64,
     pub group: u64,
 }
 
-/// How the journal of a fresh volume differs from what mke2fs makes.
+/// Difference of the journal of a fresh volume from that of mke2fs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalStart {
     AsMade,
-    /// So few blocks that scripts fill it many times over.
+    /// Number of blocks, so few that scripts fill it many times over.
     Blocks(u32),
-    /// The numbers of the transactions begin here.
+    /// First number of the transactions.
     Sequence(u32),
 }
 
@@ -79,13 +79,13 @@ pub const SETUPS: &[Setup] = &[
         journal: JournalStart::Sequence(u32::MAX - 5),
         ..external("wrapping-external-1k", "1024")
     },
-    // Room for some 200 KB: the inode table takes the rest.
+    // Space for some 200 KB: the inode table takes the rest.
     Setup {
         size: 2304,
         inodes: "4200",
         ..setup("tight-1k", &["-t", "ext4", "-J", "size=1"], "1024")
     },
-    // Few inodes besides.
+    // Also few inodes.
     Setup { size: 256, inodes: "32", ..external("tight-external-4k", "4096") },
     scattered("scattered-4k", "4096", 1 << 10, 3 << 10),
     // Three short logs, which scripts fill many times over.
@@ -106,7 +106,7 @@ impl Setup {
     pub fn block_size(&self) -> u64 {
         self.block_size.parse().expect("a number of bytes")
     }
-    /// Blocks of the log, or of so much of it as one transaction may take half of a half of.
+    /// Returns the blocks of the log, or of the part of which one transaction may take a quarter.
     fn log_blocks(&self) -> u64 {
         match self.journal {
             _ if self.logs.is_some() => {
@@ -117,8 +117,8 @@ impl Setup {
             _ => INSIDE_BLOCKS,
         }
     }
-    /// What README says of single writes: up to a mebibyte, and no more than an eighth of the log,
-    /// is whole.
+    /// Returns the guarantees of the README for single writes: up to a mebibyte, and no more than
+    /// an eighth of the log, is whole.
     pub fn write_bounds(&self) -> WriteBounds {
         let whole_max = (self.log_blocks() / 8 * self.block_size()).min(1 << 20) as usize;
         WriteBounds { block: self.block_size() as usize, whole_max, page: None }
@@ -132,12 +132,12 @@ pub fn find(name: &str) -> Option<Setup> {
 /// Fresh disks, not yet mounted by anyone.
 pub type Disks = Images;
 
-/// KiB: more than scripts fill.
+/// Size in KiB that scripts do not fill.
 const ROOMY: u64 = 12 << 10;
 const JOURNAL_SIZE: u64 = 5 << 20;
 /// Blocks of the log that mke2fs makes inside volumes of less than 32,768 blocks.
 const INSIDE_BLOCKS: u64 = 1024;
-/// What the disk held before: whoever shows bytes that were never written shows these.
+/// Old content of the disk: shown by any read of bytes that were never written.
 const STALE: u8 = 0xd7;
 
 pub fn make(setup: Setup) -> io::Result<Disks> {
@@ -173,7 +173,7 @@ fn with_logs(home: Image, logs: ScatteredLayout) -> Result<Image, ext4::Error> {
     made.map(|()| disk.image())
 }
 
-/// Rewrites the journal superblock as the setup wants it.
+/// Rewrites the journal superblock according to the setup.
 fn adjust_journal(setup: Setup, disks: &mut Disks) -> io::Result<()> {
     if setup.journal == JournalStart::AsMade {
         return Ok(());
@@ -198,7 +198,7 @@ fn adjust_journal(setup: Setup, disks: &mut Disks) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the hidden inode of the journal begins.
+/// Returns the first block of the hidden inode of the journal.
 pub fn first_journal_block(disks: &Disks) -> io::Result<u64> {
     journal_blocks(disks)?
         .first()
@@ -206,14 +206,14 @@ pub fn first_journal_block(disks: &Disks) -> io::Result<u64> {
         .ok_or_else(|| io::Error::other("the journal has no blocks"))
 }
 
-/// All of its blocks, in order.
+/// Returns all blocks of the journal, in order.
 pub fn journal_blocks(disks: &Disks) -> io::Result<Vec<u64>> {
     let said = disks.ask("blocks <8>")?;
     let blocks = said.split_whitespace().map(str::parse).collect::<Result<_, _>>();
     blocks.map_err(|_| io::Error::other(format!("debugfs blocks said {said:?}")))
 }
 
-/// What `e2fsck -fn` says of a volume; `Err` with its words when it finds anything.
+/// Runs `e2fsck -fn` on a volume; `Err` with its output when it finds anything.
 pub fn check(disks: &Disks) -> Result<(), String> {
     disks.check()
 }
@@ -222,7 +222,7 @@ pub fn check(disks: &Disks) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// What is promised of writes is a part of the log, so a wrong length would ask too much or too
+    /// Guaranteed writes are a share of the log, so a wrong length would demand too much or too
     /// little.
     #[test]
     fn the_log_is_as_long_as_the_setup_says() {

@@ -1,5 +1,5 @@
-//! The snapshot of the mapping table, and what may be wrong with it after a cut. Whatever is, the
-//! logs tell all that it would have told.
+//! The snapshot of the mapping table, and its damage after a cut. Whatever the damage, the logs
+//! hold all that it would have recorded.
 
 use crate::setup::{Disks, Setup};
 use disks::Image;
@@ -9,8 +9,8 @@ use units::BlockSize;
 
 const SECTOR: u64 = 512;
 
-/// What is left of the snapshot that the journal superblock names, if it names one: mostly what the
-/// cut has left. Or all but a sector of its first pieces. `journal`: the blocks of the journal.
+/// Damages the snapshot that the journal superblock names, if any: mostly it stays as the cut has
+/// left it; or its first pieces lack a sector. `journal`: the blocks of the journal.
 pub fn spoiled(
     left: String,
     disks: Disks,
@@ -22,7 +22,7 @@ pub fn spoiled(
     let found = if spoils { pieces(&disks.home, setup, journal) } else { None };
     let Some(pieces) = found else { return (left, disks) };
     let (dice, mut home) = (SplitMix::new(turn), disks.home.clone());
-    // Most pieces take a block, and begin with what counts.
+    // Most pieces take a block, and begin with the fields that count.
     let at = pieces[dice.below(pieces.len() as u64) as usize] * setup.block_size();
     let mut sector = vec![0; SECTOR as usize];
     home.read(at, &mut sector);
@@ -35,8 +35,8 @@ pub fn spoiled(
     (format!("{left}; a sector of its snapshot is lost"), Disks { home, ..disks })
 }
 
-/// Blocks from the first piece on, as many as there are pieces, up to the journal's end. The others
-/// begin at its start.
+/// Returns blocks from the first piece on, as many as there are pieces, up to the journal's end;
+/// the others begin at its start.
 fn pieces<'a>(home: &Image, setup: Setup, journal: &'a [u64]) -> Option<&'a [u64]> {
     let mut bytes = vec![0; 1024];
     home.read(journal.first()? * setup.block_size(), &mut bytes);

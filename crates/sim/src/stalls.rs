@@ -1,6 +1,6 @@
 //! Steps of tasks that took more than 2 ms of processor time ([`device::STEP_LONG`]), by the name
 //! of the task, of all runs of this process. Virtual time charges nothing for the processor, so
-//! nothing else shows that a step keeps all others from going on.
+//! nothing else shows that a step delays all others.
 
 use device::{LongSteps, World};
 use runtime::VirtualWorld;
@@ -23,7 +23,7 @@ pub(crate) fn note(world: &VirtualWorld) {
     }
 }
 
-/// Returns what was seen since the last call, the longest first.
+/// Returns the steps since the last call, the longest first.
 pub fn take() -> Vec<LongSteps> {
     let seen = std::mem::take(&mut *SEEN.lock().unwrap_or_else(PoisonError::into_inner));
     let mut all: Vec<_> = seen.into_values().collect();

@@ -1,15 +1,15 @@
-//! What a writer's directory holds, and what each action makes of it.
+//! Content of a writer's directory, and its changes by each action.
 
 use crate::script::{Action, Offset, link_target, pattern};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What there is, by path. A file with two names is there twice, with the same identity.
+/// Entries by path. A file with two names is there twice, with the same identity.
 pub type Tree = BTreeMap<String, TreeEntry>;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TreeEntry {
-    /// Content is shared: most actions leave most files as they are.
+    /// A file; content is shared, as most actions leave most files unchanged.
     File {
         identity: usize,
         content: Rc<Vec<u8>>,
@@ -27,7 +27,7 @@ pub fn file_name(file: u8) -> String {
 pub fn directory_name(number: u8) -> String {
     format!("directory-{number}")
 }
-/// Where a directory is that was moved.
+/// Returns the path of a directory that was moved.
 pub fn inner_name(number: u8) -> String {
     format!("{}/{}", directory_name(0), directory_name(number))
 }
@@ -59,7 +59,7 @@ pub(crate) fn identity_of(tree: &Tree, file: u8) -> Option<usize> {
     }
 }
 
-/// Applies one action, of a write at most `most` bytes; tells which file it wrote.
+/// Applies one action, of a write at most `most` bytes; returns the file that it wrote.
 pub(crate) fn apply(
     tree: &mut Tree,
     writer: usize,
@@ -154,7 +154,7 @@ pub(crate) fn apply(
     }
 }
 
-/// Changes content and attribute of a file under all its names; tells which it was.
+/// Changes content and attribute of a file under all its names; returns the file.
 fn change(tree: &mut Tree, file: u8, act: impl Fn(&mut Vec<u8>, &mut Vec<u8>)) -> Option<usize> {
     let wanted = identity_of(tree, file)?;
     for entry in tree.values_mut() {

@@ -1,5 +1,4 @@
-//! The writers: each carries its script out in a directory of its own, and knows how far it has
-//! come.
+//! The writers: each carries its script out in a directory of its own, and records its progress.
 
 use crate::case::Case;
 use crate::model::{Outcome, WriteBounds, directory_name, file_name, inner_name, link_name};
@@ -17,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{FileBlock, InodeNumber, TransactionId};
 
-/// How far one writer has come, in actions.
+/// Progress of one writer, in actions.
 #[derive(Clone, Copy, Default)]
 pub struct Progress {
     /// Actions begun.
@@ -26,13 +25,13 @@ pub struct Progress {
     pub done: usize,
     /// Actions up to and including the last acknowledged sync.
     pub acknowledged: usize,
-    /// The same of syncs that promise a file's data, and of all others the less: fdatasync of what
-    /// was overwritten in place.
+    /// Actions up to the last acknowledged sync that promises at least a file's data, such as
+    /// fdatasync of an overwrite in place.
     pub data_acknowledged: usize,
 }
 
-/// What the engine may hold beyond its bound: the blocks of the handles that are open, and of one
-/// batch on its way home.
+/// Memory, in bytes, that the engine may hold beyond its bound: the blocks of open handles, and of
+/// one batch in flight to home.
 const MEMORY_BEYOND_BOUND: u64 = 1 << 20;
 
 pub fn check_memory(volume: &Volume) {
@@ -53,7 +52,7 @@ struct Writer {
     volume: Rc<Volume>,
     world: VirtualWorld,
     directory: Rc<Inode>,
-    /// Among the writers of its life, and of all lives.
+    /// Index among the writers of its life, and of all lives.
     index: usize,
     number: usize,
     script: Script,
@@ -63,13 +62,13 @@ struct Writer {
     transactions: Vec<TransactionId>,
     /// The transaction of the last change that this writer made to each file.
     changed: BTreeMap<InodeNumber, TransactionId>,
-    /// How the kernel hands writes over.
+    /// Write guarantees, and how the kernel passes writes on.
     bounds: WriteBounds,
-    /// Whether actions may be refused for want of room.
+    /// Whether actions may be refused for lack of space.
     tight: bool,
     /// Whether the disk will fail, or the volume refuse.
     failing: bool,
-    /// Of the action under way.
+    /// Outcome of the action in progress.
     outcome: Cell<Outcome>,
     /// Unlinked while open: orphans until the script ends.
     open: Vec<InodeNumber>,
@@ -78,12 +77,12 @@ struct Writer {
 pub struct Writers {
     writers: Vec<Writer>,
     pub progress: Rc<RefCell<Vec<Progress>>>,
-    /// Of each writer, what became of the actions that are over.
+    /// For each writer, the outcomes of its completed actions.
     pub outcomes: Rc<RefCell<Vec<Vec<Outcome>>>>,
 }
 
 impl Writers {
-    /// Directories, and those steps that nothing happens to.
+    /// Makes directories, and runs those steps during which nothing fails.
     pub async fn prepare(
         volume: &Rc<Volume>,
         world: &VirtualWorld,
@@ -92,7 +91,7 @@ impl Writers {
         Writers::prepare_from(0, volume, world, case).await
     }
 
-    /// The same of writers whose numbers begin with `first`.
+    /// Prepares writers whose numbers begin with `first`.
     pub async fn prepare_from(
         first: usize,
         volume: &Rc<Volume>,
@@ -135,7 +134,7 @@ impl Writers {
         Ok(Writers { writers, progress, outcomes })
     }
 
-    /// Before the volume is closed in the middle of the scripts.
+    /// Leaves the volume before it is closed in the middle of the scripts.
     pub async fn leave(&mut self) -> Result<(), Error> {
         for writer in &mut self.writers {
             for number in std::mem::take(&mut writer.open) {
@@ -145,7 +144,7 @@ impl Writers {
         Ok(())
     }
 
-    /// Goes on where the same disks are opened again, with everything durable.
+    /// Continues where the same disks are opened again, with everything durable.
     pub async fn enter(&mut self, volume: &Rc<Volume>) -> Result<(), Error> {
         let root = volume.inode(InodeNumber(2)).await?;
         for writer in &mut self.writers {
@@ -156,7 +155,7 @@ impl Writers {
         Ok(())
     }
 
-    /// Runs all to their ends, or to the first error of each.
+    /// Runs all writers to their ends, or to the first error of each.
     pub async fn run(self, world: &VirtualWorld) -> Vec<Result<(), Error>> {
         let tasks: Vec<_> = self
             .writers
@@ -181,7 +180,7 @@ impl Writers {
     }
 }
 
-/// What an action changed.
+/// Changes of an action.
 struct Acted {
     inode: Rc<Inode>,
     transaction: TransactionId,
@@ -236,8 +235,8 @@ impl Writer {
                     if data_only { inode.durable_with() } else { inode.last_change.get() };
                 let what = if data_only { SyncWhat::Data } else { SyncWhat::All };
                 self.volume.sync_file(&inode, what).await?;
-                // What the sync was called for it promises, whatever the inode itself believes; and
-                // with it all transactions before.
+                // The sync covers what it was called for, whatever the inode itself believes; and with it all
+                // transactions before.
                 let called_for = did && (changes_data || !data_only);
                 let called_for = called_for && !matches!(step.action, Action::Wait { .. });
                 let committed = self.volume.engine().committed();
@@ -341,7 +340,7 @@ impl Writer {
         }
     }
 
-    /// Changes nothing that a reader sees.
+    /// Makes a query that changes nothing that a reader sees.
     async fn ask(&self, action: &Action) -> Result<(), Error> {
         match action {
             Action::Trim { .. } => {
@@ -394,7 +393,7 @@ impl Writer {
         }
     }
 
-    /// One write(2): a request, or two of which the second comes when the first is answered.
+    /// Makes one write(2): a request, or two of which the second comes when the first is answered.
     async fn write(
         &self,
         inode: &Rc<Inode>,
@@ -434,7 +433,7 @@ impl Writer {
         bytes: &[u8],
         flags: WriteFlags,
     ) -> Result<TransactionId, Error> {
-        // As a door gives the data of a long request that it does not need any more.
+        // As a front end passes the data of a long request that it does not need any more.
         let memory = bytes.len().is_multiple_of(512).then(|| Rc::new(Buffer::copy_of(bytes)));
         let data = WriteData { bytes, memory: memory.as_ref() };
         let written = self.volume.write_data(inode, &Caller::ROOT, offset, &data, flags).await?;
@@ -501,7 +500,7 @@ impl Writer {
         }
     }
 
-    /// `None` if there is nothing at the path.
+    /// Looks a path up; `None` if there is nothing.
     async fn look(&self, path: &str) -> Result<Option<Rc<Inode>>, Error> {
         let mut inode = self.directory.clone();
         for name in path.split('/') {

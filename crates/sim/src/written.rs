@@ -1,10 +1,11 @@
-//! What was written to the log, transaction by transaction. One of which a sector is not what was
+//! Transactions as they were written to the log. One of which a sector differs from what was
 //! written must not be replayed, whatever its checksums say.
 //!
-//! 1. What was written is what recovery reads when all writes are there, those in flight included.
+//! 1. The written content is what recovery reads when all writes are there, those in flight
+//!    included.
 //! 2. Before a transaction counts as gone from the log, nothing newer is written in its place. So
-//!    what was written stays known.
-//! 3. In place of lost sectors an earlier turn of the log may have left any older content. An older
+//!    the written content stays known.
+//! 3. In place of lost sectors an earlier wrap of the log may have left any older content. An older
 //!    version of the same block is the worst, since a CRC may be blind to that.
 
 use crate::case::Case;
@@ -26,21 +27,20 @@ const SECTOR: usize = 512;
 /// Only the last few transactions can have lost anything.
 const LAST: usize = 3;
 
-/// So many states of the disks are known with what recovery believes of them: more than one cut
-/// leaves.
+/// Number of states of the disks whose replay preview is cached: more than one cut leaves.
 const KNOWN: usize = 16;
 
 pub struct WrittenLog<'a> {
     case: &'a Case,
     moments: &'a [Moment],
-    /// Of so many cuts it is known what was written.
+    /// Number of cuts for which the written content is known.
     learnt: usize,
     /// The first transaction that was there when cuts began.
     first: Option<TransactionId>,
     sums: BTreeMap<u32, u64>,
     /// The log at the last of these cuts.
     log: Rc<Believed>,
-    /// What was asked for last comes first.
+    /// Cached previews, the most recently used first.
     known: VecDeque<Rc<Believed>>,
 }
 
@@ -50,15 +50,15 @@ impl<'a> WrittenLog<'a> {
         WrittenLog { case, moments, learnt: 0, first: None, sums, log, known }
     }
 
-    /// Whether what recovery believes of the disks that a cut has left is what had been written by
-    /// then.
+    /// Checks that recovery would replay, from the disks that a cut has left, what had been written
+    /// by then.
     pub fn check(&mut self, cut: u64, left: &Disks) -> Result<(), String> {
         self.learn(cut)?;
         for (id, found) in &self.believed(left).sums {
             match self.sums.get(&id.0) {
                 Some(sum) if sum == found => {}
                 Some(_) => return Err(format!("{id} is replayed, and is not what was written")),
-                // It came and went between two cuts, or before the first.
+                // The transaction came and went between two cuts, or before the first.
                 None if self.case.changes_a_cut() > 1 => {}
                 None if self.first.is_none_or(|first| !id.is_after(first)) => {}
                 None => return Err(format!("{id} is replayed, and nobody wrote it")),
@@ -67,8 +67,8 @@ impl<'a> WrittenLog<'a> {
         Ok(())
     }
 
-    /// All that was written up to the cut, but for sectors of one block in the log. These have an
-    /// older version of that block, as if an earlier turn of the log had left it.
+    /// Returns all content written up to the cut, except for sectors of one block in the log. These
+    /// have an older version of that block, as if an earlier wrap of the log had left it.
     pub fn stale(&mut self, snapshot: &Snapshot) -> Result<Option<Snapshot>, String> {
         let cut = snapshot.cut;
         self.learn(cut)?;
@@ -115,7 +115,7 @@ impl<'a> WrittenLog<'a> {
         Ok(())
     }
 
-    /// Most cuts leave the log as it was.
+    /// Returns what recovery believes of the log, which most cuts leave unchanged.
     fn believed(&mut self, disks: &Disks) -> Rc<Believed> {
         let known = self.known.iter().position(|known| known.is_of(disks));
         let believed = match known.and_then(|index| self.known.remove(index)) {
@@ -128,12 +128,12 @@ impl<'a> WrittenLog<'a> {
     }
 }
 
-/// What recovery would replay. It follows from the bytes that it read.
+/// Transactions that recovery would replay. They follow from the bytes that it read.
 #[derive(Default)]
 struct Believed {
     transactions: Vec<PreviewedTransaction>,
     sums: Vec<(TransactionId, u64)>,
-    /// Each of the disks, and what was read of it.
+    /// Each of the disks, and the ranges that were read of it.
     read: Vec<(Image, Vec<Range<u64>>)>,
 }
 
@@ -143,7 +143,7 @@ impl Believed {
         let memory = MemoryDisks::of(&world, disks, case);
         memory.all().for_each(MemoryDisk::record);
         let parts = memory.parts(&world, case);
-        // What is wrong with it the judge will say.
+        // The judge will report its faults.
         let transactions =
             world.run(async move { ext4::replay_preview(&parts).await }).unwrap_or_default();
         world.end();
@@ -159,13 +159,13 @@ impl Believed {
     }
 }
 
-/// In the order of [`MemoryDisks::all`]. All cuts of a case have the same ones, but perhaps for the
-/// last.
+/// Returns the images in the order of [`MemoryDisks::all`]. All cuts of a case have the same ones,
+/// except perhaps the last.
 fn images(disks: &Disks) -> impl Iterator<Item = &Image> {
     [Some(&disks.home), disks.journal.as_ref(), disks.table.as_ref()].into_iter().flatten()
 }
 
-/// Since the disk records, each byte once.
+/// Returns the ranges read since the disk records, each byte once.
 fn ranges_read(disk: &MemoryDisk) -> Vec<Range<u64>> {
     let log = disk.take_log().into_iter();
     let reads = log.filter(|logged| logged.operation == Operation::Read);
@@ -181,17 +181,18 @@ fn ranges_read(disk: &MemoryDisk) -> Vec<Range<u64>> {
     ranges
 }
 
-/// A block that the log holds whole, and of which an older version is at home.
+/// A block that the log holds whole, with an older version at home.
 struct OverwrittenBlock<'a> {
     found: &'a PreviewedTransaction,
     home: HomeBlock,
     bytes: &'a [u8],
     older: Vec<u8>,
-    /// A CRC-32C says the same of both versions.
+    /// Whether a CRC-32C is the same for both versions.
     is_blind: bool,
 }
 
-/// Those of a transaction, if a cut may lose any of it. Most cuts come when the log is as it was.
+/// Returns the overwritten blocks of a transaction, if a cut may lose any of it. Most cuts come
+/// when the log is unchanged.
 fn overwritten_blocks<'a>(
     found: &'a PreviewedTransaction,
     moment: &Moment,
@@ -208,7 +209,7 @@ fn overwritten_blocks<'a>(
 }
 
 impl OverwrittenBlock<'_> {
-    /// What the older version has in place of those of its sectors in the log that a cut may lose.
+    /// Returns the older content of those of its sectors in the log that a cut may lose.
     fn lost_sectors(&self, moment: &Moment) -> Vec<(u64, Vec<u8>)> {
         let Some(begin) = self.begin() else { return Vec::new() };
         let blocks = &self.found.blocks;
@@ -225,7 +226,7 @@ impl OverwrittenBlock<'_> {
             .collect()
     }
 
-    /// Where its bytes begin among the log blocks of its transaction.
+    /// Returns where its bytes begin among the log blocks of its transaction.
     fn begin(&self) -> Option<usize> {
         let (blocks, bytes) = (&self.found.blocks, self.bytes);
         if let Some(index) = blocks.iter().position(|block| block.bytes == bytes) {
@@ -263,7 +264,7 @@ mod tests {
     use crate::setup;
     use engine::DataMode;
 
-    /// Or a state of the disks would be taken for another one.
+    /// Otherwise a state of the disks would be taken for another one.
     #[test]
     fn what_recovery_believes_follows_from_what_it_read() {
         for (name, seed) in [("small-log-1k", 3), ("external-1k", 6), ("scattered-4k", 8)] {

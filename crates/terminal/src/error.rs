@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// What was wrong, with what, and what to do about it. The program prints it and exits non-zero.
+/// A problem, its subject and its remedy. The program prints it and exits non-zero.
 #[derive(Debug)]
 pub struct CliError {
     problem: String,
@@ -11,19 +11,19 @@ pub struct CliError {
     code: u8,
 }
 
-/// clap exits with 2 on a wrong command line.
+/// Exit code of a failure; clap exits with 2 on a wrong command line.
 const FAILURE: u8 = 1;
 
 impl CliError {
     pub fn new(problem: impl Into<String>) -> CliError {
         CliError { problem: problem.into(), remedy: None, code: FAILURE }
     }
-    /// Something the operating system refused: `subject` names what it was about ("open disk.img").
+    /// Creates an error of the operating system: `subject` names the operation ("open disk.img").
     pub fn system(subject: impl fmt::Display, error: std::io::Error) -> CliError {
         CliError::new(format!("{subject}: {error}"))
     }
-    /// The kernel gave neither an io_uring nor what does in its place, or not what `OKEANOS_IO`
-    /// asks for.
+    /// Creates the error of a kernel that gave neither an io_uring nor its replacement, or not the
+    /// requested `OKEANOS_IO`.
     pub fn no_ring(error: std::io::Error) -> CliError {
         if let Some(refusal) = runtime::RingRefusal::of(&error) {
             return CliError::new(format!("OKEANOS_IO=ring: {refusal}"))
@@ -39,15 +39,15 @@ impl CliError {
         };
         CliError::system("io_uring", error).with_remedy(remedy)
     }
-    /// Adds what the reader can do: a sentence that begins with a verb.
+    /// Adds a remedy for the reader: a sentence that begins with a verb.
     pub fn with_remedy(self, remedy: impl Into<String>) -> CliError {
         CliError { remedy: Some(remedy.into()), ..self }
     }
-    /// For commands whose exit codes others know.
+    /// Sets the exit code, for commands whose codes others know.
     pub fn with_code(self, code: u8) -> CliError {
         CliError { code, ..self }
     }
-    /// As another error of the same command.
+    /// Sets the exit code of another error of the same command.
     pub fn with_code_of(self, other: &CliError) -> CliError {
         self.with_code(other.code)
     }

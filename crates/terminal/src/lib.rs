@@ -1,4 +1,4 @@
-//! What the programs `okeanos` and `okeanos-lab` share of a command line: errors with a remedy,
+//! Shared command-line code of the programs `okeanos` and `okeanos-lab`: errors with a remedy,
 //! sizes and times, tables, progress, help at the width of the terminal, completions, man pages.
 
 pub mod error;
@@ -18,7 +18,7 @@ pub const VERSION: &str = env!("OKEANOS_VERSION");
 /// Parses a command line; help is as wide as the terminal.
 ///
 /// # Errors
-/// Help that was asked for, or what is wrong with the command line.
+/// Requested help, or the fault in the command line.
 pub fn parse<P: CommandFactory + FromArgMatches>(arguments: &[OsString]) -> Result<P, clap::Error> {
     let width = output::width();
     let command = at_width(P::command(), width).term_width(width);
@@ -52,7 +52,7 @@ impl ShellArguments {
     /// Writes the completions of `program` to standard output.
     ///
     /// # Errors
-    /// Standard output takes no more, and is no pipe that somebody closed.
+    /// Standard output cannot be written, and is no pipe that its reader closed.
     pub fn run(&self, program: &mut Command) -> Result<(), CliError> {
         let (mut script, name) = (Vec::new(), program.get_name().to_owned());
         clap_complete::generate(self.shell, program, name, &mut script);

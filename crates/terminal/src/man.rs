@@ -1,4 +1,4 @@
-//! Man pages from the definitions that `--help` prints: one of the program, and one a command.
+//! Man pages from the definitions that `--help` prints: one of the program, and one per command.
 
 use crate::error::CliError;
 use crate::text::notes::{self, Note};
@@ -13,10 +13,10 @@ pub struct ManArguments {
     pub directory: PathBuf,
 }
 
-/// What a program's pages say besides the definitions of its commands.
+/// Content of a program's pages besides the definitions of its commands.
 pub struct Manual {
     /// Commands that change or serve a volume. Their pages are the administrator's, in section 8;
-    /// those of the others are in section 1.
+    /// those of other commands are in section 1.
     pub for_administrators: &'static [&'static str],
     /// The section FILES, in roff.
     pub files: &'static str,
@@ -42,8 +42,8 @@ impl Manual {
         self.write_pages(directory, &program, "1", "")
     }
 
-    /// Writes the page of a command, and of all below it. `above`: the notes of the command that it
-    /// belongs to.
+    /// Writes the page of a command, and of all its subcommands. `above`: the notes of its parent
+    /// command.
     fn write_pages(
         &self,
         directory: &Path,
@@ -90,7 +90,7 @@ impl Manual {
         let notes = notes_of(command);
         page.extend_from_slice(notes_sections(&notes).as_bytes());
         if !notes.contains("Examples") {
-            // As one types it: `okeanos-lab bench streams`.
+            // As typed: `okeanos-lab bench streams`.
             let typed = command.get_bin_name().unwrap_or(name);
             page.extend_from_slice(examples_above(typed, above).as_bytes());
         }
@@ -101,7 +101,7 @@ impl Manual {
         Ok(())
     }
 
-    /// The library takes all pages for ones of the same section.
+    /// Formats the list of subcommands; the library takes all pages for ones of the same section.
     fn subcommands_section(
         &self,
         command: &Command,
@@ -120,7 +120,7 @@ impl Manual {
         Ok(text.into_bytes())
     }
 
-    /// The sections FILES and SEE ALSO of a page, which does not name itself.
+    /// Returns the sections FILES and SEE ALSO of a page, which does not name itself.
     pub fn end(&self, page: &str) -> String {
         let others = self.see_also.iter().filter(|(name, _)| *name != page);
         let pages: Vec<String> =
@@ -134,7 +134,7 @@ fn notes_of(command: &Command) -> String {
     notes.map(ToString::to_string).unwrap_or_default()
 }
 
-/// As one types it: `okeanos mkfs`, not `okeanos-mkfs`.
+/// Returns the command line as typed: `okeanos mkfs`, not `okeanos-mkfs`.
 fn synopsis(command: &Command) -> String {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").trim();
@@ -143,7 +143,7 @@ fn synopsis(command: &Command) -> String {
     format!(".SH SYNOPSIS\n{}", lines.join(".br\n"))
 }
 
-/// Those of the examples above that are of this command.
+/// Returns those examples of the parent's notes that use this command.
 fn examples_above(command: &str, above: &str) -> String {
     let is_it = |note: &Note| matches!(note, Note::Entry { term, .. } if term.contains(command));
     let entries = notes::parse(above).into_iter().filter(is_it);
@@ -170,7 +170,7 @@ pub fn notes_sections(text: &str) -> String {
                         (is_begun, is_example) = (true, *name == "Examples");
                     }
                     None => {
-                        // What stands behind examples is of the command.
+                        // Text behind examples belongs to the command.
                         let is_note = !is_begun || is_example && !text.ends_with(':');
                         page += if is_note { ".SH NOTES\n" } else { ".PP\n" };
                         (is_begun, is_example) = (true, is_example && !is_note);
@@ -199,7 +199,7 @@ pub fn notes_sections(text: &str) -> String {
     page + &leave(&mut indents)
 }
 
-/// The end of the entries below entries.
+/// Ends the entries below entries.
 fn leave(indents: &mut Vec<usize>) -> String {
     let open = indents.len().saturating_sub(1);
     indents.clear();
@@ -212,13 +212,13 @@ fn entry_of(note: &Note) -> String {
     format!(".TP\n\\fB{}\\fR\n{description}\n", escaped(term))
 }
 
-/// What roff would take for an escape or a command; and dashes that one can copy.
+/// Escapes text that roff would take for an escape or a command; dashes can be copied.
 pub fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }
 
-/// Old formatters read bytes, and take those of other characters one by one.
+/// Replaces characters beyond ASCII, of which old formatters read each byte as a character.
 fn in_ascii(page: &str) -> String {
     let told =
         |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) };

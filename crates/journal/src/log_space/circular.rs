@@ -4,10 +4,11 @@ use format::jbd2::JournalSuperblock;
 use std::ops::Range;
 use units::{LogBlock, TransactionId};
 
-/// Transactions up to this length are not told apart: to look so far ahead takes no time.
+/// Longest transaction that counts as short; short ones are not distinguished by length, as looking
+/// this far ahead takes no time.
 const SHORT_BYTES: u32 = 512 << 10;
 
-/// Log blocks `first..end`; behind the last comes the first.
+/// Log blocks `first..end`; the last is followed by the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogRing {
     first: LogBlock,
@@ -19,26 +20,26 @@ impl LogRing {
         assert!(first < end && end.get() - first.get() >= 2, "a log of {first}..{end}");
         LogRing { first, end }
     }
-    /// The blocks that a journal superblock names.
+    /// Returns the blocks that a journal superblock names.
     pub fn of(superblock: &JournalSuperblock) -> LogRing {
         let Range { start, end } = superblock.log_blocks();
         LogRing::new(start, end)
     }
 
-    /// Blocks that can be in use at once.
+    /// Returns the number of blocks that can be in use at once.
     fn capacity(self) -> u32 {
         self.blocks() - 1
     }
     fn holds(self, at: LogBlock) -> bool {
         self.first <= at && at < self.end
     }
-    /// How many blocks lie from `from` forward to `to`.
+    /// Returns the number of blocks from `from` forward to `to`.
     pub fn distance(self, from: LogBlock, to: LogBlock) -> u32 {
         let (from, to, length) =
             (u64::from(from.get()), u64::from(to.get()), u64::from(self.blocks()));
         ((to + length - from) % length) as u32
     }
-    /// The block `count` further on.
+    /// Returns the block `count` blocks after `at`.
     pub fn advance(self, at: LogBlock, count: u32) -> LogBlock {
         let from_first = u64::from(at.get() - self.first.get()) + u64::from(count);
         self.first.plus((from_first % u64::from(self.blocks())) as u32)
@@ -65,49 +66,49 @@ impl LogWalk for LogRing {
     }
 }
 
-/// One ring of log blocks, as JBD2 has it: used from tail to head. One block always stays free, so
-/// that head = tail means empty. Room comes back from the oldest transaction on: one released
-/// earlier waits for those before it.
+/// A ring of log blocks, as in JBD2: used from tail to head. One block always stays free, so that
+/// head = tail means empty. Space is freed from the oldest transaction on: one released earlier
+/// waits for those before it.
 ///
-/// Transactions follow each other at once, or behind a gap of blocks that nobody reads
-/// ([`LogSpace::leave_gap`]). The superblock says how long one may be. A gap belongs to the
+/// Transactions follow each other directly, or behind a gap of blocks that nobody reads
+/// ([`LogSpace::leave_gap`]). The superblock records how long one may be. A gap belongs to the
 /// transaction behind it.
 ///
-/// How long its transactions are, with their gaps, stands in the superblock before the first one
-/// that is longer is written. When the log seems to end, recovery looks no further than the next
-/// transaction can begin.
+/// The superblock records the length of the longest transaction, with its gap, before a longer one
+/// is written. When the log seems to end, recovery looks no further than the next transaction can
+/// begin.
 #[derive(Clone, Debug)]
 pub struct CircularLog {
     ring: LogRing,
     head: LogBlock,
     used: u32,
-    /// Log blocks of the longest transaction yet, and of what counts as short.
+    /// Log blocks of the longest transaction yet, and of one that counts as short.
     longest: u32,
     short: u32,
-    /// No transaction may be longer.
+    /// Most blocks of a transaction.
     transaction_max: u32,
-    /// No gap may be longer.
+    /// Most blocks of a gap.
     gap_max: u32,
-    /// What the next transaction is to leave free before it.
+    /// Blocks that the next transaction is to leave free before it.
     gap: u32,
     held: HeldInOrder<HeldRoom>,
 }
 
 #[derive(Clone, Debug)]
 struct HeldRoom {
-    /// Of the gap.
+    /// First block of the gap.
     start: LogBlock,
     gap: u32,
     count: u32,
 }
 
 impl CircularLog {
-    /// An empty log in blocks `first..end`, beginning at `first`.
+    /// Creates an empty log in blocks `first..end`, beginning at `first`.
     pub fn new(first: LogBlock, end: LogBlock) -> CircularLog {
         CircularLog::beginning_at(LogRing::new(first, end), first)
     }
 
-    /// The empty log of a journal.
+    /// Creates the empty log of a journal.
     pub fn of(superblock: &JournalSuperblock) -> CircularLog {
         let ring = LogRing::of(superblock);
         let unit = superblock.log_block_bytes() as u32;
@@ -119,7 +120,7 @@ impl CircularLog {
         log.with_gaps(superblock.gap_max())
     }
 
-    /// An empty log whose next transaction starts at `head`.
+    /// Creates an empty log whose next transaction starts at `head`.
     pub fn beginning_at(ring: LogRing, head: LogBlock) -> CircularLog {
         assert!(ring.holds(head), "{head} is outside the log");
         CircularLog {
@@ -135,15 +136,15 @@ impl CircularLog {
         }
     }
 
-    /// Leaves gaps of up to so many blocks.
+    /// Allows gaps of up to `most` blocks.
     pub fn with_gaps(self, most: u32) -> CircularLog {
         CircularLog { gap_max: most, ..self }
     }
     pub fn ring(&self) -> LogRing {
         self.ring
     }
-    /// Blocks that come back when all before `tail` is released. `tail` is held, or follows the
-    /// last one that is.
+    /// Returns the blocks freed when all transactions before `tail` are released. `tail` is held,
+    /// or follows the last one that is.
     pub fn held_before(&self, tail: TransactionId) -> u32 {
         let Some(oldest) = self.oldest().filter(|oldest| tail.is_after(*oldest)) else { return 0 };
         let start =
@@ -162,8 +163,8 @@ impl LogSpace for CircularLog {
     fn free(&self) -> u32 {
         self.capacity() - self.used
     }
-    /// Gaps fill a log soon. So that it is not emptied by small steps, seven eighths are free
-    /// afterwards.
+    /// Returns an eighth where there are gaps, since these fill a log quickly: it is then not
+    /// emptied in small steps.
     fn stays(&self) -> u32 {
         self.capacity() / if self.gap > 0 { 8 } else { 2 }
     }
@@ -172,7 +173,8 @@ impl LogSpace for CircularLog {
         if count > self.free() {
             return Err(LogFull { needed: count, free: self.free() });
         }
-        // Below three eighths blocks go home, and the largest transaction must find a quarter.
+        // Below three eighths blocks are written back, and the largest transaction must find a
+        // quarter.
         let to_waste = (self.free() - count).saturating_sub(self.capacity() / 16 * 5);
         let gap = self.gap.min(to_waste);
         self.held.push(transaction, HeldRoom { start: self.head, gap, count });
@@ -188,12 +190,13 @@ impl LogSpace for CircularLog {
     fn gap_before(&self, transaction: TransactionId) -> u32 {
         self.held.get(transaction).map_or(0, |held| held.gap)
     }
-    /// A ring has no choice: blocks follow in the order in which they were reserved.
+    /// Returns the reserved blocks: in a ring they follow in the order of reservation.
     fn bind(&mut self, transaction: TransactionId) -> LogRuns {
         let held = self.held.get(transaction).expect("a transaction that has reserved room");
         self.ring.runs(self.ring.advance(held.start, held.gap), held.count)
     }
-    /// In powers of two, so that a log whose transactions grow says so a few times only.
+    /// Rounds lengths up to powers of two, so that growing transactions change the superblock only
+    /// a few times.
     fn announce(&self, superblock: &mut JournalSuperblock, _tail: Option<TransactionId>) -> bool {
         let bound = self.longest.max(self.short).next_power_of_two();
         let is_more = superblock.transaction_bound.is_none_or(|said| said < bound);
@@ -273,8 +276,7 @@ mod tests {
             assert_eq!(log.announce(&mut superblock, None), announced, "{count} blocks");
             assert_eq!(superblock.transaction_bound, Some(bound));
         }
-        // Nothing on disk may say less than what was said before: that transaction is perhaps still
-        // there.
+        // The length on disk must never shrink: that transaction may still be there.
         log.release_before(id(4));
         assert!(!log.announce(&mut superblock, Some(id(4))));
     }
@@ -339,7 +341,7 @@ mod tests {
     }
 
     const GAP_MAX: u32 = 4;
-    /// Of 96 blocks.
+    /// Creates a log of 96 blocks.
     fn log_with_gaps(head: u32) -> CircularLog {
         let ring = LogRing::new(LogBlock(1), LogBlock(97));
         CircularLog::beginning_at(ring, LogBlock(head)).with_gaps(GAP_MAX)
@@ -392,7 +394,7 @@ mod tests {
             }
             gaps.push(log.gap_before(id(number)));
         }
-        // Of 95 blocks 25, five sixteenths, are not for gaps.
+        // 25 of 95 blocks, five sixteenths, are not for gaps.
         assert_eq!(gaps, [4, 4, 4, 4, 4, 4, 4, 2, 0, 0, 0, 0, 0]);
         assert_eq!(log.free(), 0);
         log.release_before(id(4));

@@ -1,36 +1,36 @@
-//! How much of the log lies free between a transaction and the one before it.
+//! Chooses how much of the log lies free between a transaction and the one before it.
 //!
-//! A disk that turns has just passed the end of one commit when it is given the next: that waits
-//! for a revolution. Where the log goes on a little farther on, it need not. How far that is
-//! follows from what disk, bus and program take meanwhile. So it is learnt, from how long commits
-//! took that followed another at once. No geometry is known, and nothing depends on a guess but
-//! time.
+//! When a rotating disk is given a commit right after another, the end of that one has just passed
+//! the head, so the new commit waits for a revolution. It need not if the log continues a little
+//! farther on. How far depends on the time that disk, bus and program take in between. So the
+//! distance is learnt from how long commits took that directly followed another. No geometry is
+//! known, and a wrong guess costs only time.
 //!
 //! 1. Without a gap, a few commits in a row that waited long are a reason to try one.
 //! 2. A few commits are judged together. If too many of them are late the gap is doubled, up to the
-//!    longest. If that does not do either, gaps do not help: it takes ever more late ones until
-//!    they are tried again.
-//! 3. After some that were in time a shorter gap is tried, or none. If that will not do it takes
-//!    ever longer until the next try.
+//!    longest. If even that does not help, gaps do not: it takes ever more late commits until they
+//!    are tried again.
+//! 3. After some that were in time a shorter gap is tried, or none. If that fails it takes ever
+//!    longer until the next try.
 
 use std::time::Duration;
 
-/// `log_gap=`: what is left free between a transaction and the one before it.
+/// The `log_gap=` option: bytes left free between a transaction and the one before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LogGap {
     #[default]
     Off,
-    /// As long as it pays.
+    /// Adaptive: a gap as long as it is worthwhile.
     Auto,
-    /// So many bytes, always.
+    /// A fixed number of bytes, always.
     Always(u32),
 }
 
 impl LogGap {
-    /// Three quarters of a revolution, where 7,200 turns a minute pass 80 MB/s.
+    /// Largest gap, in bytes: three quarters of a revolution at 7,200 rpm and 80 MB/s.
     pub const MOST: u32 = 512 << 10;
 
-    /// No gap has more bytes.
+    /// Returns the most bytes of a gap.
     pub fn most(self) -> u32 {
         match self {
             LogGap::Off => 0,
@@ -40,51 +40,51 @@ impl LogGap {
     }
 }
 
-/// The shortest.
+/// The shortest gap, in bytes.
 const FIRST: u32 = 32 << 10;
-/// The next shorter one: half way to half as long.
+/// Returns the next shorter gap: halfway to half of `gap`.
 fn shorter(gap: u32) -> u32 {
     if gap.is_power_of_two() { gap / 4 * 3 } else { gap / 3 * 2 }
 }
-/// What takes longer beside its bytes may have waited for a revolution: half of one at 15,000 turns
-/// a minute.
+/// Commits that take longer than this beyond their transfer may have waited for a revolution: half
+/// of one at 15,000 rpm.
 const LATE: Duration = Duration::from_millis(2);
-/// In a second. Where bytes pass more slowly a commit may seem late.
+/// Bytes per second. A commit may seem late where the transfer is slower.
 const SLOW: u64 = 80_000_000;
-/// What passes in a second while the program thinks: rather too much. Bytes too many cost their own
-/// time, bytes too few a revolution.
+/// Bytes per second that pass while the program works: rather too many. Surplus bytes cost their
+/// own time, missing ones a revolution.
 const FAST: u64 = 200_000_000;
-/// Whoever comes later than this has lost the place of the head, since the rate is not known so
-/// well.
+/// After a longer idle time the position of the head is lost, since the rate is not known well
+/// enough.
 const AT_ONCE: Duration = Duration::from_millis(1);
-/// A block on its way home: a short seek, and half a revolution.
+/// Time of writing back a block: a short seek, and half a revolution.
 const GOES_HOME: Duration = Duration::from_millis(6);
-/// So many commits are judged together, and of these so many may be late.
+/// Number of commits that are judged together, and how many of them may be late.
 const JUDGED: u32 = 8;
 const MAY_BE_LATE: u32 = 2;
-/// So many in a row are late before gaps are tried, at least and at most.
+/// Number of late commits in a row before gaps are tried, at least and at most.
 const LATE_MIN: u32 = 4;
 const LATE_MAX: u32 = 4096;
-/// So often a gap goes well before less is tried, at least and at most. A try may cost three
-/// revolutions, where so many commits take some hundred.
+/// Number of times that a gap goes well before less is tried, at least and at most. A try may cost
+/// three revolutions, where that many commits take some hundred.
 const WELL_MIN: u32 = 32;
 const WELL_MAX: u32 = 2048;
 
-/// A commit, and how long it took.
+/// A commit, and its duration.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedCommit {
-    /// The gap before it, and what it wrote, in bytes.
+    /// Gap before the commit, and bytes that it wrote.
     pub gap: u64,
     pub written: u64,
-    /// From the end of the commit before it to its begin, and from there to its end.
+    /// Time from the end of the commit before it to its begin, and from there to its end.
     pub idle: Duration,
     pub took: Duration,
-    /// How many writes the disks were given until now.
+    /// Number of writes issued to the disks until now.
     pub writes: u64,
 }
 
 impl TimedCommit {
-    /// What it took beside its own bytes.
+    /// Returns the time that the commit took beyond its transfer.
     fn waited(&self) -> Duration {
         self.took.saturating_sub(Duration::from_micros(self.written / (SLOW / 1_000_000)))
     }
@@ -95,28 +95,29 @@ pub struct Gaps {
     option: LogGap,
     most: u32,
     log: u64,
-    /// By the last commit, in bytes, and how many writes there had been until then.
+    /// Bytes written by the last commit, and number of writes issued until then.
     written: u64,
     writes: u64,
-    /// What is left free now. 0: nothing.
+    /// Bytes left free now. 0: no gap.
     gap: u32,
-    /// It is a try: what was left free before.
+    /// Bytes left free before, if the gap is a try.
     before: Option<u32>,
-    /// Commits with this gap that were judged, and how many of them were late.
+    /// Number of commits with this gap that were judged, and how many of them were late.
     judged: u32,
     late: u32,
-    /// Without a gap: the least that a late one waited. A commit with a gap is late if it gains
-    /// less than a third of that.
+    /// Least wait of a late commit without a gap. A commit with a gap is late if it gains less than
+    /// a third of that.
     waited: Duration,
-    /// How often this gap went well, and how often it must before less is tried.
+    /// Number of times that this gap went well, and how many it takes before less is tried.
     well: u32,
     well_wanted: u32,
-    /// How many in a row must be late before gaps are tried.
+    /// Number of late commits in a row before gaps are tried.
     late_wanted: u32,
 }
 
 impl Gaps {
-    /// `most`: bytes of the longest gap that recovery would look behind. `log`: bytes of the log.
+    /// Creates the state. `most`: bytes of the longest gap that recovery would look behind. `log`:
+    /// bytes of the log.
     pub fn new(option: LogGap, most: u32, log: u64) -> Gaps {
         Gaps {
             option,
@@ -135,11 +136,11 @@ impl Gaps {
         }
     }
 
-    /// How many bytes are to lie free before a commit of so many `blocks` that begins so long after
+    /// Returns how many bytes are to lie free before a commit of `blocks` that begins `idle` after
     /// the one before it has ended.
     ///
-    /// The log turns sooner by the gap. If each commit changes the same blocks, they go home once
-    /// in each turn. Where that takes longer than the gaps of the turn save, there is none.
+    /// The gap makes the log wrap sooner. If each commit changes the same blocks, they are written
+    /// back once per wrap. Where that takes longer than the gaps of a wrap save, there is none.
     pub fn wanted(&self, idle: Duration, blocks: u64) -> u32 {
         match self.option {
             LogGap::Off => 0,
@@ -157,7 +158,7 @@ impl Gaps {
 
     pub fn committed(&mut self, commit: &TimedCommit) {
         self.written = commit.written;
-        // Else the disk had something else to do since the commit before it.
+        // Otherwise the disk had other work since the commit before it.
         let is_next = std::mem::replace(&mut self.writes, commit.writes).checked_add(1)
             == Some(commit.writes);
         if self.option != LogGap::Auto || commit.idle > AT_ONCE || !is_next {
@@ -232,8 +233,8 @@ mod tests {
         writes: 0,
     };
 
-    /// Commits of 4 KiB, one right behind the other, on a disk where a gap of less than `needed`
-    /// bytes loses a revolution. Returns how many did, and the bytes of all gaps.
+    /// Plays commits of 4 KiB, one directly behind the other, on a disk where a gap of less than
+    /// `needed` bytes loses a revolution. Returns how many did, and the bytes of all gaps.
     fn play(gaps: &mut Gaps, count: u32, needed: u64) -> (u32, u64) {
         let (mut late, mut bytes) = (0, 0);
         for _ in 0..count {
@@ -267,7 +268,7 @@ mod tests {
         let mut gaps = auto();
         let (late, _) = play(&mut gaps, 100_000, 100_000);
         assert!((10..=100).contains(&late), "{late} of 100,000");
-        // Something has kept the disk from it for a while.
+        // Other work has kept the disk from it for a while.
         play(&mut gaps, 20, 500_000);
         assert_eq!(gaps.wanted(Duration::ZERO, 0), LogGap::MOST);
         play(&mut gaps, 2000, 100_000);
@@ -278,11 +279,11 @@ mod tests {
     fn a_disk_that_does_not_turn_gets_none() {
         let mut gaps = auto();
         assert_eq!(play(&mut gaps, 10_000, 0), (0, 0));
-        // One that answers after 8 ms whatever is left free, as over a network.
+        // A disk that answers after 8 ms whatever is left free, as over a network.
         let (_, bytes) = play(&mut gaps, 100_000, u64::MAX);
         let (_, later) = play(&mut gaps, 100_000, u64::MAX);
         assert!(later < 100_000 * 1500 && later <= bytes, "{bytes} {later}");
-        // One that was slow for a while.
+        // A disk that was slow for a while.
         let mut gaps = auto();
         play(&mut gaps, 50, FIRST.into());
         assert_eq!(gaps.wanted(Duration::ZERO, 0), FIRST);
@@ -313,7 +314,7 @@ mod tests {
     fn where_commits_change_many_blocks_the_log_does_not_turn_sooner() {
         let mut gaps = auto();
         play(&mut gaps, 100, 20_000);
-        // 910 commits in a turn, each of which saves two thirds of 8 ms.
+        // 910 commits in a wrap, each of which saves two thirds of 8 ms.
         assert_eq!(
             [1, 800, 820].map(|blocks| gaps.wanted(Duration::ZERO, blocks)),
             [FIRST, FIRST, 0]

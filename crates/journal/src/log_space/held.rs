@@ -1,4 +1,4 @@
-//! The transactions that hold room in a log, oldest first: consecutive ids, and the first is not
+//! Transactions that hold space in a log, oldest first: consecutive ids, and the first is not
 //! released.
 
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ impl<T> HeldInOrder<T> {
         HeldInOrder(VecDeque::new())
     }
 
-    /// `transaction` follows the last one.
+    /// Adds `transaction`, which follows the last one.
     pub fn push(&mut self, transaction: TransactionId, room: T) {
         assert!(
             self.is_next(transaction),
@@ -28,7 +28,7 @@ impl<T> HeldInOrder<T> {
         );
         self.0.push_back(Kept { transaction, room, released: false });
     }
-    /// Also of any, while there is none.
+    /// Whether `transaction` follows the last one. True for any while none is held.
     pub fn is_next(&self, transaction: TransactionId) -> bool {
         self.0.back().is_none_or(|last| last.transaction.next() == transaction)
     }
@@ -51,8 +51,8 @@ impl<T> HeldInOrder<T> {
         self.0.iter().map(|held| (held.transaction, &held.room))
     }
 
-    /// Of `transaction`, which is released once; and takes those away that no older one keeps:
-    /// `gone` is told of each.
+    /// Releases `transaction`, once, and removes those that no older transaction keeps, passing
+    /// each to `gone`.
     pub fn release(&mut self, transaction: TransactionId, mut gone: impl FnMut(T)) {
         let index = self.position(transaction).expect("a transaction in the log is released once");
         self.0[index].released = true;

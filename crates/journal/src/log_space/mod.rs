@@ -1,17 +1,17 @@
-//! WHERE the log lies. A log owns its space, the order in which room is handed out and taken back,
-//! and the order in which it is read.
+//! WHERE the log lies. A log owns its space, the order in which space is reserved and freed, and
+//! the order in which it is read.
 //!
 //! Invariants of every log:
-//! 1. Transactions reserve room in the order of their ids, without gaps. What one has reserved is
-//!    its own until it is released.
+//! 1. Transactions reserve space in the order of their ids, without gaps. Reserved space belongs to
+//!    its transaction until that is released.
 //! 2. A log may choose addresses late: a plan names slots (the n-th block of a transaction), and
-//!    `bind` says where they lie. It is called once for each transaction, in order, before any of
+//!    `bind` gives their addresses. It is called once for each transaction, in order, before any of
 //!    its blocks is written.
-//! 3. A transaction is released by its id, in any order, and only once no recovery can need it.
-//!    What it logged is durable at home, and what the log says on disk about its beginning is
-//!    durable, too. When its room can be used again is the log's own matter.
+//! 3. A transaction is released by its id, in any order, and only once no recovery can need it: all
+//!    that it logged is durable at home, and so is the beginning of the log that the disk records.
+//!    The log decides when the space can be used again.
 //! 4. From where the oldest unreleased transaction starts, [`LogWalk::next`] visits the blocks of
-//!    all transactions in the order of ids and slots. Nobody else knows how to walk a log.
+//!    all transactions in the order of ids and slots. No other code knows how to walk a log.
 
 mod circular;
 mod gaps;
@@ -85,7 +85,7 @@ impl LogRuns {
     pub fn start(&self) -> Option<LogBlock> {
         self.0.first().map(|run| run.start)
     }
-    /// Where `count` blocks from the one with the number `index` lie. All of them are there.
+    /// Returns where `count` blocks from the one with the number `index` lie. All of them exist.
     pub fn part(&self, index: u32, count: u32) -> Vec<LogRun> {
         let (mut skip, mut left, mut part) = (index, count, Vec::new());
         for run in &self.0 {
@@ -101,15 +101,16 @@ impl LogRuns {
     }
 }
 
-/// A block of a transaction's log, wherever it will lie.
+/// A block of a transaction's log, whatever its address will be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogSlot {
     pub transaction: TransactionId,
-    /// Counted from the transaction's first block.
+    /// Index, counted from the transaction's first block.
     pub index: u32,
 }
 
-/// More blocks were asked for than are free. Reservation (credits) must make this impossible.
+/// Error: more blocks were requested than are free. Reservation (credits) must make this
+/// impossible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the log has {free} free blocks and the transaction needs {needed}")]
 pub struct LogFull {
@@ -118,21 +119,21 @@ pub struct LogFull {
 }
 
 /// The order in which the blocks of a log are read, as recovery finds it before there is a
-/// [`LogSpace`]. Asks no disk.
+/// [`LogSpace`]. Does no I/O.
 pub trait LogWalk: fmt::Debug {
-    /// The block that follows `at` in the order of the log; `None` if it ends there.
+    /// Returns the block that follows `at` in the order of the log; `None` if the log ends there.
     fn next(&self, at: LogBlock) -> Option<LogBlock>;
-    /// How many blocks, `at` included, follow each other both in the log and by address.
+    /// Returns how many blocks, `at` included, are consecutive both in the log and by address.
     fn together(&self, at: LogBlock) -> u32;
-    /// No walk is longer.
+    /// Returns the most blocks of a walk.
     fn blocks(&self) -> u32;
 }
 
-/// Most bytes that a transaction takes, however long the log is: a header counts them in 32 bits,
-/// and a commit holds them in memory.
+/// Most bytes of a transaction, however long the log is: a header counts them in 32 bits, and a
+/// commit holds them in memory.
 const TRANSACTION_BYTES_MAX: u64 = 1 << 30;
 
-/// [`TRANSACTION_BYTES_MAX`] in log blocks of `unit` bytes.
+/// Returns [`TRANSACTION_BYTES_MAX`] in log blocks of `unit` bytes.
 fn transaction_blocks_max(unit: usize) -> u32 {
     if units::fault!("transaction-unbounded") {
         return u32::MAX;
@@ -141,49 +142,52 @@ fn transaction_blocks_max(unit: usize) -> u32 {
 }
 
 pub trait LogSpace {
-    /// Blocks that can ever be in use at once.
+    /// Returns the most blocks that can be in use at once.
     fn capacity(&self) -> u32;
-    /// Blocks that are neither in use nor reserved.
+    /// Returns the blocks that are neither in use nor reserved.
     fn free(&self) -> u32;
-    /// Blocks that one transaction can reserve now.
+    /// Returns the blocks that one transaction can reserve now.
     fn room(&self) -> u32 {
         self.free()
     }
-    /// Most blocks that one transaction may take. As JBD2: a quarter, so that the next one and a
+    /// Returns the most blocks of a transaction. As in JBD2: a quarter, so that the next one and a
     /// checkpoint fit beside it; and no more than its header can count.
     fn transaction_max(&self) -> u32 {
         self.capacity() / 4
     }
-    /// Blocks that are gone with a transaction of `count` blocks.
+    /// Returns the blocks used up by a transaction of `count` blocks.
     fn taken(&self, count: u32) -> u32 {
         count
     }
-    /// Of transactions that are not home so many blocks may stay when the others go there: half.
+    /// Returns how many blocks of transactions that are not home may stay when the others are
+    /// written back: half.
     fn stays(&self) -> u32 {
         self.capacity() / 2
     }
-    /// Of the `needed` blocks of transactions that are not home, oldest first, how many are to go
-    /// there. Then no more than [`LogSpace::stays`] are left, and a transaction of `largest` blocks
-    /// fits.
+    /// Returns how many of the `needed` blocks of transactions that are not home are to be written
+    /// back, oldest first. Then no more than [`LogSpace::stays`] are left, and a transaction of
+    /// `largest` blocks fits.
     fn to_free(&self, needed: u32, largest: u32) -> u32 {
         needed.saturating_sub(self.stays().min(self.capacity().saturating_sub(largest)))
     }
-    /// The next transaction that reserves room is to begin so many blocks behind the one before it,
-    /// if there is room to waste.
+    /// Requests that the next transaction that reserves space begin `_blocks` blocks behind the one
+    /// before it, if there is space to spare.
     fn leave_gap(&mut self, _blocks: u32) {}
-    /// How many blocks in front of `transaction` are gone with it, and hold nothing.
+    /// Returns how many blocks in front of `transaction` are used up with it, and hold nothing.
     fn gap_before(&self, _transaction: TransactionId) -> u32 {
         0
     }
-    /// Takes `count` (> 0) blocks for `transaction`, which follows the last one that took some.
+    /// Reserves `count` (> 0) blocks for `transaction`, which follows the last one that reserved
+    /// some.
     fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull>;
     /// Chooses the place of `transaction`, which is about to be bound. `head`: where the arm of the
     /// home disk is.
     fn choose(&mut self, _transaction: TransactionId, _head: HomeBlock) {}
-    /// Says where the blocks of `transaction` lie, at the latest moment: its plan is being issued.
+    /// Returns where the blocks of `transaction` lie, as late as possible: its plan is being
+    /// issued.
     fn bind(&mut self, transaction: TransactionId) -> LogRuns;
-    /// What stands in front of the blocks of `transaction`, which is bound: to be written with the
-    /// first of them. `durable`: that transaction and all before it are.
+    /// Returns the header in front of the blocks of `transaction`, which is bound: to be written
+    /// with the first of them. `durable`: that transaction and all before it are.
     fn header(
         &self,
         _transaction: TransactionId,
@@ -197,46 +201,47 @@ pub trait LogSpace {
     fn stale_start(&self, _transaction: TransactionId) -> Option<LogBlock> {
         None
     }
-    /// What the table of runs must have, durably, before the blocks of `transaction`, which is
-    /// bound, are written.
+    /// Returns the pages of the table of runs that must be durable before the blocks of
+    /// `transaction`, which is bound, are written.
     fn table_pages(&mut self, _transaction: TransactionId) -> Vec<TablePage> {
         Vec::new()
     }
-    /// What makes the table of runs count for nothing, until a transaction has told all of it
-    /// again. No transaction is on its way.
+    /// Returns the pages that invalidate the table of runs until a transaction has recorded all of
+    /// it again. No transaction is in flight.
     fn forget_table(&mut self) -> Vec<TablePage> {
         Vec::new()
     }
-    /// Says in the superblock what recovery must know beside where the log begins. It tells this of
-    /// all transactions from `tail` on, or, without one, of the place that was chosen. It also
-    /// tells how long transactions are. Whether that is more than the superblock said before.
+    /// Records in the superblock what recovery must know besides where the log begins: the logs of
+    /// all transactions from `tail` on, or, without one, the log that was chosen; also the greatest
+    /// length of a transaction. Returns whether that is more than the superblock recorded before.
     fn announce(&self, _superblock: &mut JournalSuperblock, _tail: Option<TransactionId>) -> bool {
         false
     }
-    /// Where the blocks of `transaction` lie, which is bound, if they are one run behind a header.
+    /// Returns where the blocks of `transaction`, which is bound, lie, if they are one run behind a
+    /// header.
     fn run_of(&self, _transaction: TransactionId) -> Option<LogRun> {
         None
     }
-    /// In which logs a restart is to look for runs from `end` on, where it knows all others.
-    /// `said`: where it would look else.
+    /// Returns the logs in which a restart is to look for runs from `end` on, if it knows all
+    /// others. `said`: the logs in which it would look otherwise.
     fn since(&self, _end: TransactionId, _said: &ActiveLogs) -> ActiveLogs {
         ActiveLogs::none()
     }
-    /// How many log blocks the longest run from `first` on takes, its header included, as a restart
-    /// must know it; 0 if it need not.
+    /// Returns how many log blocks the longest run from `first` on takes, its header included, as a
+    /// restart must know it; 0 if it need not.
     fn longest_from(&self, _first: TransactionId) -> u32 {
         0
     }
-    /// Whether those are more logs than a restart should look into.
+    /// Whether `since` has more logs than a restart should look into.
     fn are_many(&self, _since: &ActiveLogs) -> bool {
         false
     }
-    /// Where recovery begins to read so that it finds `transaction`, if that is bound; for the next
-    /// one, if the log knows already.
+    /// Returns where recovery begins to read so that it finds `transaction`, if that is bound; for
+    /// the next one, if the log knows already.
     fn start_of(&self, transaction: TransactionId) -> Option<LogBlock>;
-    /// The oldest transaction that has not been released.
+    /// Returns the oldest transaction that has not been released.
     fn oldest(&self) -> Option<TransactionId>;
-    /// No recovery can need `transaction` any more.
+    /// Releases `transaction`, which no recovery can need any more.
     fn release(&mut self, transaction: TransactionId);
     /// Releases every transaction before `tail`.
     fn release_before(&mut self, tail: TransactionId) {
@@ -245,8 +250,8 @@ pub trait LogSpace {
         }
     }
     /// Begins to move the runs of a log that is filled above `percent` away from `head`, if there
-    /// is one and a place for them. No transaction may be on its way to the disk. Until the end
-    /// there is less room.
+    /// is one and a place for them. No transaction may be in flight. Until the end of the swap less
+    /// space is free.
     fn begin_swap(&mut self, _percent: u32, _head: HomeBlock) -> Option<LogSwap> {
         None
     }
@@ -254,8 +259,8 @@ pub trait LogSpace {
     fn is_run_of_swap(&self, _run: &SwappedRun, _bytes: &[u8]) -> bool {
         false
     }
-    /// What is to stand in front of each copy, once the copies are durable. `durable`: that
-    /// transaction and all before it are.
+    /// Returns the header to write in front of each copy, once the copies are durable. `durable`:
+    /// that transaction and all before it are.
     fn headers_of_swap(
         &self,
         _swap: &LogSwap,
@@ -263,13 +268,14 @@ pub trait LogSpace {
     ) -> Vec<(LogBlock, Rc<Buffer>)> {
         Vec::new()
     }
-    /// From now on the superblock says that the copies count.
+    /// Makes the copies count: the superblock says so from now on.
     fn count_copies(&mut self) {}
-    /// Copies and headers are durable, and they count. Returns which runs lie elsewhere now: those
-    /// whose transactions were not released in the meantime.
+    /// Ends a swap whose copies and headers are durable, and count. Returns the runs that have
+    /// moved: those whose transactions were not released during the swap.
     fn end_swap(&mut self, _swap: &LogSwap) -> Vec<SwappedRun> {
         Vec::new()
     }
-    /// No header was written. `again`: it may be tried again before the log gets new transactions.
+    /// Abandons a swap without having written a header. `again`: it may be tried again before the
+    /// log gets new transactions.
     fn give_up_swap(&mut self, _swap: &LogSwap, _again: bool) {}
 }

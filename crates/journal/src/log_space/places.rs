@@ -1,11 +1,11 @@
-//! Where scattered logs lie, and in which order their blocks are read.
+//! Addresses of scattered logs, and the order in which their blocks are read.
 
 use super::LogWalk;
 use format::scattered::ActiveLogs;
 use units::{HomeBlock, LogBlock};
 
-/// So many neighbours are announced together, though no more than an eighth of all: an arm that
-/// goes on finds the next ones announced.
+/// Number of neighbours that are announced together, though no more than an eighth of all: an arm
+/// that moves on finds the next ones announced.
 const ANNOUNCED_BITS: u32 = 16;
 
 /// Where the logs lie.
@@ -13,14 +13,14 @@ const ANNOUNCED_BITS: u32 = 16;
 pub struct LogPlaces {
     /// The first block of the first log; the others follow it in the numbering of log blocks.
     pub first: LogBlock,
-    /// Of each.
+    /// Blocks of each log.
     pub blocks: u32,
-    /// Where each begins on the home disk.
+    /// Start of each log on the home disk.
     pub homes: Vec<HomeBlock>,
 }
 
 impl LogPlaces {
-    /// In log blocks of which a block of home has `each`.
+    /// Size of logs in log blocks, of which a block of home has `each`.
     #[must_use]
     pub fn in_units(&self, each: u32) -> Option<Logs> {
         let count = u32::try_from(self.homes.len()).ok().filter(|count| *count > 0)?;
@@ -30,7 +30,7 @@ impl LogPlaces {
     }
 }
 
-/// The same in log blocks.
+/// Returns the same places in log blocks.
 #[derive(Clone, Debug)]
 pub struct Logs {
     first: LogBlock,
@@ -43,7 +43,7 @@ impl Logs {
     pub fn count(&self) -> u32 {
         self.homes.len() as u32
     }
-    /// Blocks of each.
+    /// Returns the blocks of each log.
     pub fn length(&self) -> u32 {
         self.blocks
     }
@@ -58,26 +58,26 @@ impl Logs {
         let moving = moving.filter(|_| !units::fault!("swap-counts-early"));
         moving.filter(|at| self.holding(*at) == Some(log)).unwrap_or(self.end(log))
     }
-    /// Which log `at` lies in, and which of its blocks it is.
+    /// Returns the log that `at` lies in, and the index of the block there.
     pub(super) fn log_of(&self, at: LogBlock) -> (u32, u32) {
         let offset = at.get() - self.first.get();
         (offset / self.blocks, offset % self.blocks)
     }
-    /// The log that `at` lies in.
+    /// Returns the log that `at` lies in.
     pub(crate) fn holding(&self, at: LogBlock) -> Option<u32> {
         let log = at.get().checked_sub(self.first.get())? / self.blocks;
         (log < self.count()).then_some(log)
     }
-    /// Where the block `index` of a log lies on the home disk.
+    /// Returns where the block `index` of a log lies on the home disk.
     pub fn home(&self, log: u32, index: u32) -> HomeBlock {
         self.homes[log as usize].plus(u64::from(index / self.each))
     }
-    /// Those that may hold runs.
+    /// Returns the logs that may hold runs.
     pub fn active(&self, active: &ActiveLogs) -> impl Iterator<Item = u32> {
         let (shared, active) = (ActiveLogs::logs_a_bit(self.count()), active.clone());
         (0..self.count()).filter(move |log| active.contains(log / shared))
     }
-    /// The bits that are announced with a log's own.
+    /// Returns the bits that are announced with a log's own.
     pub(super) fn announced_with(&self, log: u32) -> impl Iterator<Item = u32> + use<> {
         let shared = ActiveLogs::logs_a_bit(self.count());
         let bits = self.count().div_ceil(shared);

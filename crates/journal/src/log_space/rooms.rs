@@ -1,20 +1,20 @@
-//! The room in logs of one length: what each has left, and what is promised to transactions that
-//! are not bound yet.
+//! Space in logs of one length: what each has left, and what is promised to transactions that are
+//! not bound yet.
 //!
-//! 1. A log is filled from its start. Its room comes back when all of its runs are released, and
-//!    all at once.
-//! 2. What fits when it is promised fits when it is taken: other promises may take the longest
-//!    rooms of all.
+//! 1. A log is filled from its start. Its space is freed when all of its runs are released, and all
+//!    at once.
+//! 2. A run that fits when it is promised fits when it is taken: other promises may take the
+//!    longest free spaces of all.
 
 #[derive(Clone, Debug)]
 pub(super) struct Rooms {
     /// Blocks of each log.
     length: u32,
     used: Vec<Used>,
-    /// Blocks that are free, and what was promised of them.
+    /// Blocks that are free, and how many of them are promised.
     free: u32,
     promised: u32,
-    /// The longest rooms of all logs, longest first.
+    /// The longest free spaces of all logs, longest first.
     longest: [u32; 3],
 }
 
@@ -46,18 +46,18 @@ impl Rooms {
         self.longest = longest;
     }
 
-    /// Blocks that are neither taken nor promised.
+    /// Returns the blocks that are neither taken nor promised.
     pub fn free(&self) -> u32 {
         self.free - self.promised
     }
-    /// The longest run that fits beside `promises` others wherever they go.
+    /// Returns the longest run that fits beside `promises` others wherever they are placed.
     pub fn fitting(&self, promises: usize) -> u32 {
         let [longest, ..] = self.longest;
-        // So many logs may lose their room to those that are promised; or one, to all.
+        // Each promised run may take the space of one log; or all of them that of a single log.
         let untouched = self.longest.get(promises).copied().unwrap_or(0);
         untouched.max(longest.saturating_sub(self.promised))
     }
-    /// Blocks that are taken of `log`.
+    /// Returns the blocks that are taken of `log`.
     pub fn used(&self, log: u32) -> Used {
         self.used[log as usize]
     }
@@ -68,7 +68,7 @@ impl Rooms {
     pub fn promise(&mut self, blocks: u32) {
         self.promised += blocks;
     }
-    /// Keeps a promise in `log`, and says at which of its blocks.
+    /// Keeps a promise in `log`, and returns the block at which the run begins there.
     pub fn take(&mut self, log: u32, blocks: u32) -> u32 {
         let used = &mut self.used[log as usize];
         let first = used.blocks;
@@ -78,7 +78,7 @@ impl Rooms {
         self.note_longest();
         first
     }
-    /// A run in `log` is released.
+    /// Releases a run in `log`.
     pub fn release(&mut self, log: u32) {
         let used = &mut self.used[log as usize];
         used.live -= 1;
@@ -88,15 +88,15 @@ impl Rooms {
         }
         self.note_longest();
     }
-    /// `log` is not begun again before one more release than it has runs.
+    /// Keeps `log` from being begun again before one more release than it has runs.
     pub fn hold(&mut self, log: u32) {
         self.used[log as usize].live += 1;
     }
-    /// Nothing fits into `log` any more.
+    /// Closes `log`: nothing fits into it any more.
     pub fn close(&mut self, log: u32) {
         self.set(log, Used { blocks: self.length, ..self.used(log) });
     }
-    /// What is used of `log` from now on.
+    /// Sets what is used of `log` from now on.
     pub fn set(&mut self, log: u32, used: Used) {
         self.free = self.free + self.used(log).blocks - used.blocks;
         self.used[log as usize] = used;

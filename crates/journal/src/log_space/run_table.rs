@@ -1,17 +1,16 @@
-//! What scattered logs tell of their runs in a table on memory that survives a power cut (`mtl=`,
+//! The table of runs of scattered logs, on memory that survives a power cut (`mtl=`,
 //! [`format::run_table`]).
 //!
-//! 1. The table tells of a run, durably, before any block of that is written: whatever the logs
-//!    hold, it tells.
-//! 2. It counts only under the mark that the journal superblock has. Each mount has a mark of its
-//!    own, and says it before its first run. A mount without a table says 0.
-//! 3. The first run of a mount brings all that are live. While runs move from log to log no table
-//!    counts, and the first run behind that brings all again.
-//! 4. Which run is the latest two pages tell: one of the run, one of the run before. The first run
-//!    stands on both. So a table of which one page was forgotten, or lost, counts for nothing.
-//! 5. A run that comes meanwhile is told nowhere. So it makes the table count for nothing by
-//!    itself, before it is written. What the swap has written there to that end need not be durable
-//!    yet.
+//! 1. The table records a run, durably, before any block of the run is written: it covers whatever
+//!    the logs hold.
+//! 2. It counts only under the mark in the journal superblock. Each mount has a mark of its own,
+//!    and writes it before its first run. A mount without a table writes 0.
+//! 3. The first run of a mount records all live runs. While runs move from log to log no table
+//!    counts, and the first run after that records all of them again.
+//! 4. Two pages identify the latest run: one records that run, one the run before. The first run is
+//!    on both. So a table of which one page was forgotten, or lost, does not count.
+//! 5. A run that is written during a swap is not recorded. Instead it invalidates the table itself,
+//!    before it is written. The swap's own invalidation need not be durable yet.
 
 use super::scattered::{HEADER, ScatteredLog};
 use device::Buffer;
@@ -22,19 +21,19 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::TransactionId;
 
-/// A page of the table, and what is to stand there.
+/// A page number of the table, and its new content.
 pub type TablePage = (u64, Rc<Buffer>);
 
 #[derive(Clone, Debug)]
 pub(super) struct RunTable {
     pub mark: u32,
     seed: Seed,
-    /// All live runs are told.
+    /// Whether all live runs are recorded.
     is_whole: bool,
 }
 
 impl ScatteredLog {
-    /// A table tells of the runs from now on. `mark`: none that was used before, and not 0.
+    /// Records runs in a table from now on. `mark`: one that was never used before, and not 0.
     #[must_use]
     pub fn with_table(mut self, mark: u32) -> ScatteredLog {
         let seed = run_table::table_seed(self.seed, mark);
@@ -42,8 +41,8 @@ impl ScatteredLog {
         self
     }
 
-    /// What the table must have before the run of `transaction`, which is bound, is written: that
-    /// run, or nothing that counts.
+    /// Returns the pages to write before the run of `transaction`, which is bound, is written: they
+    /// record that run, or invalidate the table.
     pub(super) fn pages_for(&mut self, transaction: TransactionId) -> Vec<TablePage> {
         if self.swapping.is_some() {
             if units::fault!("run-table-left-by-run-in-swap") {
@@ -68,14 +67,14 @@ impl ScatteredLog {
         let header = self.header_of(transaction).expect("a transaction that is bound");
         run_table::put_latest(&header, seed, &mut latest);
         if !was_whole {
-            // Of the one before no page tells, so both tell of this one.
+            // No page records the run before, so both record this one.
             LATEST_PAGES.for_each(|page| drop(pages.insert(page, Buffer::copy_of(&latest))));
         }
         pages.insert(run_table::latest_page(transaction), latest);
         pages.into_iter().map(|(page, bytes)| (page, Rc::new(bytes))).collect()
     }
 
-    /// What makes the table count for nothing.
+    /// Returns the pages that invalidate the table.
     pub(super) fn pages_without(&mut self) -> Vec<TablePage> {
         let Some(table) = &mut self.table else { return Vec::new() };
         if units::fault!("run-table-kept-in-swap") {
@@ -85,7 +84,7 @@ impl ScatteredLog {
         LATEST_PAGES.map(|page| (page, Rc::new(Buffer::zeroed(TABLE_PAGE)))).collect()
     }
 
-    /// The page that holds the slot of `transaction`.
+    /// Returns the page that holds the slot of `transaction`.
     fn slots_beside(&self, transaction: TransactionId, seed: Seed) -> Buffer {
         let mut page = Buffer::zeroed(TABLE_PAGE);
         for header in
@@ -96,7 +95,8 @@ impl ScatteredLog {
         page
     }
 
-    /// As in front of the run. One is on its way at a time, so those before it are durable.
+    /// Returns the header as in front of the run. One run is in flight at a time, so those before
+    /// it are durable.
     fn header_of(&self, transaction: TransactionId) -> Option<RunHeader> {
         let held = self.held.get(transaction)?;
         let (log, first) = held.bound?;

@@ -1,19 +1,19 @@
 //! Many short logs all over the home disk (`docs/modes/scattered.md`): each transaction is one run
-//! in the log nearest to where the disk's arm is.
+//! in the log nearest to the disk's arm.
 //!
 //! 1. A run lies in one log, and begins with a header in a block of its own, which recovery
 //!    follows.
-//! 2. What may lie in a log is named in the journal superblock, durably, before the log's first run
-//!    is written ([`LogSpace::announce`]).
-//! 3. How long the longest run is, is said there likewise, before it is written. So far recovery
-//!    looks for a run behind one whose header has rotted.
-//! 4. What fits when it is admitted fits when it is bound (`rooms`).
-//! 5. While runs move, the superblock marks the copies: they count from the write of it that takes
-//!    the mark away, all at once. No run is written behind a mark.
+//! 2. A log is named in the journal superblock, durably, before its first run is written
+//!    ([`LogSpace::announce`]).
+//! 3. So is the length of the longest run, before it is written. Recovery looks that far for a run
+//!    behind one whose header has rotted.
+//! 4. A run that fits when it is admitted fits when it is bound (`rooms`).
+//! 5. While runs move, the superblock marks the copies: they count from the write of it that
+//!    removes the mark, all at once. No run is written behind a mark.
 //! 6. A power cut may leave a run without its header. A restart does not see it, and its number is
 //!    used again, perhaps in its place: a new header alone would bring the old run back, and so
-//!    would a table that tells of it. So before runs of these numbers are written, or told of, what
-//!    their place begins with is wiped ([`LogSpace::stale_start`]).
+//!    would a table that lists it. So before runs of these numbers are written or listed, the first
+//!    block of their place is wiped ([`LogSpace::stale_start`]).
 //! 7. While a snapshot counts, the superblock also names each log that may get a run behind it,
 //!    durably, before the run is written. So a restart need not look into the others.
 
@@ -29,37 +29,37 @@ use format::scattered::{ActiveLogs, RunHeader};
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// A restart is to look into no more logs than these, if it knows what is in the others: a seek
-/// each.
+/// Most logs that a restart is to look into, if it knows what is in the others: a seek each.
 const LOOKED_INTO_MAX: usize = 512;
-/// Recovery looks so many bytes ahead whatever the superblock says: shorter runs need not be
+/// Bytes that recovery looks ahead whatever the superblock says: shorter runs need not be
 /// announced.
 pub(crate) const LENGTH_UNSAID: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
 pub struct ScatteredLog {
     pub(super) logs: Logs,
-    /// Bytes of a log block, and what run headers are checked by.
+    /// Bytes of a log block, and seed of the checksums of run headers.
     pub(super) unit: usize,
     pub(super) seed: Seed,
-    /// What the journal superblock calls the start of the log.
+    /// Start of the log in the journal superblock.
     anchor: LogBlock,
     pub(super) rooms: Rooms,
     pub(super) held: HeldInOrder<Held>,
-    /// Where the last run went.
+    /// Log of the last run.
     last: u32,
     chosen: Option<u32>,
-    /// The longest run that was ever reserved, header included.
+    /// Log blocks of the longest run that was ever reserved, header included.
     longest: u32,
     /// The log that is being filled with another one's runs.
     pub(super) swapping: Option<Filling>,
     pub(super) table: Option<RunTable>,
-    /// From this transaction on, so many may have the number of a run that a power cut has left.
+    /// First of [`IN_FLIGHT_MAX`] transactions that may have the number of a run that a power cut
+    /// has left.
     left_over: Option<TransactionId>,
 }
 
-/// Transactions that may be on their way at a power cut, so that a restart finds a later one's run
-/// without an earlier one's.
+/// Most transactions in flight at a power cut, so that a restart finds a later one's run without an
+/// earlier one's.
 const IN_FLIGHT_MAX: u32 = 2;
 
 /// A log that is being filled with copies of another one's runs.
@@ -68,20 +68,20 @@ pub(super) struct Filling {
     pub(super) log: u32,
     /// The first block of the copies.
     pub(super) at: LogBlock,
-    /// The superblock says, or is about to, that they count.
+    /// The superblock says, or is about to say, that the copies count.
     pub(super) counts: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Held {
-    /// Of its run, header included.
+    /// Blocks of its run, header included.
     pub(super) blocks: u32,
-    /// Which log, and the run's first block in it.
+    /// Log of the run, and its first block there.
     pub(super) bound: Option<(u32, u32)>,
 }
 
 impl ScatteredLog {
-    /// Empty logs. `superblock` says that the log lies there.
+    /// Creates empty logs. `superblock` describes scattered logs.
     pub fn new(superblock: &JournalSuperblock, logs: Logs) -> ScatteredLog {
         let unit = superblock.log_block_bytes();
         ScatteredLog {
@@ -100,9 +100,9 @@ impl ScatteredLog {
         }
     }
 
-    /// Logs that hold the `runs` of `first` and the transactions behind it, as recovery found them.
-    /// Each log goes on behind the last of its own. None of them counts as fresh: a swap needs a
-    /// later durable floor than their headers have.
+    /// Creates logs that hold the `runs` of `first` and the transactions behind it, as recovery
+    /// found them. Each log continues behind the last of its own. None of the runs counts as fresh:
+    /// a swap needs a later durable floor than their headers have.
     #[must_use]
     pub fn holding(mut self, first: TransactionId, runs: &[LogRun]) -> ScatteredLog {
         let mut transaction = first;
@@ -121,8 +121,8 @@ impl ScatteredLog {
         self
     }
 
-    /// Whether the longest run is longer than was said. What is said is rounded up, so few lengths
-    /// are ever said. It is never less than before, so none is said again with each move of the
+    /// Whether the longest run is longer than was announced. Announced lengths are rounded up, so
+    /// that there are few of them, and never shrink, so that none is repeated with each move of the
     /// tail.
     fn announce_longest(&self, said: &mut Option<u32>) -> bool {
         let is_long = self.longest as usize * self.unit >= LENGTH_UNSAID;
@@ -133,7 +133,7 @@ impl ScatteredLog {
         is_longer
     }
 
-    /// What is said with the logs that get runs next.
+    /// Returns the logs that get runs next, which are announced together.
     fn about_to_be_filled(&self) -> ActiveLogs {
         let mut wanted = ActiveLogs::none();
         let chosen = self.chosen.unwrap_or(self.last);
@@ -144,8 +144,9 @@ impl ScatteredLog {
         wanted
     }
 
-    /// Says where the copies lie that do not count. Whether that must be known before the next run
-    /// is written: a mark that an interrupted swap has left would hide it.
+    /// Records in the superblock where the copies lie that do not count. Returns whether that must
+    /// be durable before the next run is written: a mark that an interrupted swap has left would
+    /// hide it.
     fn announce_moving(&self, superblock: &mut JournalSuperblock) -> bool {
         let (said, chosen) = (superblock.moving(), self.chosen.unwrap_or(self.last));
         let moving = self.swapping.filter(|filling| !filling.counts).map(|filling| filling.at);
@@ -157,7 +158,7 @@ impl ScatteredLog {
         }
     }
 
-    /// The log with room for `blocks` in which the next run would lie nearest to `head`.
+    /// Returns the log with space for `blocks` in which the next run would lie nearest to `head`.
     fn nearest(&self, blocks: u32, head: HomeBlock) -> Option<u32> {
         let distance = |log: &u32| {
             self.logs.home(*log, self.rooms.used(*log).blocks).get().abs_diff(head.get())
@@ -166,7 +167,7 @@ impl ScatteredLog {
     }
 }
 
-/// A run's header takes a block.
+/// Log blocks of a run's header.
 pub(super) const HEADER: u32 = 1;
 
 impl LogSpace for ScatteredLog {
@@ -180,7 +181,7 @@ impl LogSpace for ScatteredLog {
         let unbound = self.held.iter().rev().take_while(|(_, held)| held.bound.is_none()).count();
         self.rooms.fitting(unbound).saturating_sub(HEADER)
     }
-    /// The next one, and a revoke for each live record, fit beside it.
+    /// Leaves space for the next transaction, and for a revoke for each live record.
     fn transaction_max(&self) -> u32 {
         let most = ((self.logs.length() - HEADER) / 2).min(self.capacity() / 4);
         most.min(transaction_blocks_max(self.unit))
@@ -188,7 +189,8 @@ impl LogSpace for ScatteredLog {
     fn taken(&self, count: u32) -> u32 {
         count + HEADER
     }
-    /// Room comes back log by log: until one is empty, all that hold it up go home.
+    /// Space is freed log by log: until one is empty, all transactions that hold it are written
+    /// back.
     fn to_free(&self, needed: u32, largest: u32) -> u32 {
         if self.room() < largest { needed } else { needed.saturating_sub(self.capacity() / 2) }
     }
@@ -263,7 +265,7 @@ impl LogSpace for ScatteredLog {
         }
         let said = match tail {
             Some(tail) => {
-                // What lies before the tail recovery need not see.
+                // Recovery need not see transactions before the tail.
                 let live = self.held.iter().filter(|(transaction, _)| !tail.is_after(*transaction));
                 for (log, _) in live
                     .filter_map(|(_, held)| held.bound)
@@ -293,7 +295,7 @@ impl LogSpace for ScatteredLog {
         let start = self.logs.start(log).plus(first + HEADER);
         Some(LogRun { start, count: held.blocks - HEADER })
     }
-    /// Those that it looked into before are looked into again while they are few: they need not be
+    /// Logs that a restart looked into before stay among them while they are few: they need not be
     /// announced anew.
     fn since(&self, end: TransactionId, said: &ActiveLogs) -> ActiveLogs {
         let mut needed = self.about_to_be_filled();
@@ -315,7 +317,7 @@ impl LogSpace for ScatteredLog {
     fn are_many(&self, since: &ActiveLogs) -> bool {
         self.logs.active(since).count() > LOOKED_INTO_MAX
     }
-    /// Recovery begins with the logs that are announced, wherever a transaction starts.
+    /// Returns the anchor: recovery begins with the announced logs, wherever a transaction starts.
     fn start_of(&self, _transaction: TransactionId) -> Option<LogBlock> {
         Some(self.anchor)
     }
@@ -362,7 +364,7 @@ mod tests {
     use std::collections::VecDeque;
     use units::{BlockSize, SplitMix};
 
-    /// Four logs of 16 blocks, 100 blocks of home apart.
+    /// Creates four logs of 16 blocks, 100 blocks of home apart.
     fn log() -> ScatteredLog {
         let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
@@ -413,13 +415,13 @@ mod tests {
     fn what_is_admitted_fits_wherever_the_others_go() {
         let mut log = log();
         assert_eq!((log.room(), log.transaction_max()), (15, 7));
-        // Two logs are full, one has 8 left, one all of its 16.
+        // Two logs are full, one has 8 blocks left, one all of its 16.
         put(&mut log, 0, 15, 90);
         put(&mut log, 1, 15, 190);
         put(&mut log, 2, 7, 290);
         assert_eq!(log.room(), 15);
         log.reserve(id(3), 7).unwrap();
-        // It takes 8 of either: the other's 8 are left, or its own.
+        // It takes 8 blocks of either log: the other's 8 are left, or its own.
         assert_eq!(log.room(), 7);
         log.choose(id(3), HomeBlock(390));
         log.bind(id(3));
@@ -429,7 +431,7 @@ mod tests {
         assert_eq!(log.room(), 15);
     }
 
-    /// Random transactions at random places: what was admitted is bound, and no two runs share a
+    /// Random transactions at random places: each admitted one is bound, and no two runs share a
     /// block.
     #[test]
     fn no_two_live_runs_share_a_block() {

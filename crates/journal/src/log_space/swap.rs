@@ -1,18 +1,18 @@
-//! Log swapping moves the runs of a log that is nearly full to a cold one, so the arm finds room
-//! again where it is.
+//! Log swapping moves the runs of a log that is nearly full to a cold one, so that there is space
+//! again near the arm.
 //!
-//! 1. What moves stays where it was until its copies, with headers of their own, are durable
-//!    ([`crate::plan_run_headers`]), and the superblock says that they count. It says so of all of
-//!    them at once ([`super::LogSpace::count_copies`]): after a crash either all runs have moved or
-//!    none. Headers of copies that do not count are wiped before their place is used.
-//! 2. A copy's header names a later durable floor than the header before it did. So recovery, which
-//!    may meet both, knows the copy by it. For that a log moves only if it got a transaction since
-//!    its runs came there. What it got must fill an eighth of it, or all would be read and written
-//!    for the room of a little.
-//! 3. Meanwhile neither log takes a run, and recovery is told of the one that is filled
+//! 1. Runs that move stay where they were until their copies, with headers of their own, are
+//!    durable ([`crate::plan_run_headers`]), and the superblock says that they count. It says so of
+//!    all of them at once ([`super::LogSpace::count_copies`]): after a crash either all runs have
+//!    moved or none. Headers of copies that do not count are wiped before their place is used.
+//! 2. A copy's header has a later durable floor than the header before it. So recovery, which may
+//!    meet both, recognizes the copy. For that a log moves only if it got a transaction since its
+//!    runs came there. Such transactions must fill an eighth of it, or all of it would be read and
+//!    written to free little space.
+//! 3. During a swap neither log takes a run, and the log that is filled is announced to recovery
 //!    ([`super::LogSpace::announce`]).
 //! 4. Numbers rise within a log: runs move to an empty one, or behind others that are all older and
-//!    leave room for them.
+//!    leave space for them.
 
 use super::rooms::Used;
 use super::scattered::{Filling, HEADER, ScatteredLog};
@@ -21,7 +21,7 @@ use format::scattered::RunHeader;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// Runs on their way from one log to another.
+/// Runs that are being moved from one log to another.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogSwap {
     from: u32,
@@ -32,21 +32,21 @@ pub struct LogSwap {
     runs: Vec<SwappedRun>,
 }
 
-/// A log moves only if runs that were put there, not moved there, fill this part of it.
+/// Inverse of the share of a log that runs put there, not moved there, must fill before it moves.
 const FRESH_PART: u32 = 8;
 
-/// A run on its way. Its header comes first.
+/// A run that is being moved. Its header comes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwappedRun {
     pub transaction: TransactionId,
     pub from: LogBlock,
     pub to: LogBlock,
-    /// Behind the header.
+    /// Log blocks behind the header.
     pub blocks: u32,
 }
 
 impl SwappedRun {
-    /// Where the block `at` of the run has gone.
+    /// Returns the new address of the block `at` of the run.
     #[must_use]
     pub fn moved(&self, at: LogBlock) -> LogBlock {
         self.to.plus(at.get() - self.from.get())
@@ -60,8 +60,9 @@ impl LogSwap {
 }
 
 impl ScatteredLog {
-    /// Of the logs that are filled above `percent` the one nearest to `head`; and, farther away,
-    /// the farthest empty one. If there is none, the farthest that has room behind older runs.
+    /// Returns, of the logs that are filled above `percent`, the one nearest to `head`; and,
+    /// farther away, the farthest empty one. If there is none, the farthest that has space behind
+    /// older runs.
     pub(super) fn find_swap(&self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
         if self.swapping.is_some() || self.held.iter().any(|(_, held)| held.bound.is_none()) {
             return None;
@@ -89,14 +90,14 @@ impl ScatteredLog {
         Some(LogSwap { from, to, used: self.rooms.used(from).blocks, filled, runs })
     }
 
-    /// Transaction, first block and blocks of each run that is held in `log`, in order.
+    /// Returns transaction, first block and blocks of each run that is held in `log`, in order.
     fn bound_to(&self, log: u32) -> impl Iterator<Item = (TransactionId, u32, u32)> {
         self.held.iter().filter_map(move |(transaction, held)| {
             let (_, first) = held.bound.filter(|(bound, _)| *bound == log)?;
             Some((transaction, first, held.blocks))
         })
     }
-    /// The last run that is held in each log.
+    /// Returns the last run that is held in each log.
     fn newest_of_each(&self) -> Vec<Option<TransactionId>> {
         let mut newest = vec![None; self.logs.count() as usize];
         for (transaction, held) in self.held.iter() {
@@ -112,18 +113,18 @@ impl ScatteredLog {
         u64::from(used.blocks) > full
             && u64::from(used.fresh) >= full.min(length / u64::from(FRESH_PART)).max(1)
     }
-    /// Both logs are full for whoever looks for room.
+    /// Closes both logs: neither has space for further runs.
     pub(super) fn close_for(&mut self, swap: &LogSwap) {
         let at = self.logs.start(swap.to).plus(swap.filled.blocks);
         self.swapping = Some(Filling { log: swap.to, at, counts: false });
         self.rooms.close(swap.from);
         self.rooms.close(swap.to);
-        // The runs that come count as one. So the log is not begun again if what it holds is
-        // released meanwhile.
+        // The runs that come count as one, so that the log is not begun again if all its own are
+        // released during the swap.
         self.rooms.hold(swap.to);
     }
 
-    /// The runs that are still held, and lie now where their copies do.
+    /// Moves the runs that are still held to the addresses of their copies.
     pub(super) fn rebind(&mut self, swap: &LogSwap) -> Vec<SwappedRun> {
         let mut moved = Vec::new();
         for run in self.remaining(swap) {
@@ -147,7 +148,7 @@ impl ScatteredLog {
         moved
     }
 
-    /// Everything is as it was. `again`: the log may be swapped another time.
+    /// Restores the state before the swap. `again`: the log may be swapped another time.
     pub(super) fn open_again(&mut self, swap: &LogSwap, again: bool) {
         self.open_filled(swap);
         if !self.remaining(swap).is_empty() {
@@ -158,15 +159,15 @@ impl ScatteredLog {
         self.swapping = None;
     }
 
-    /// Nothing came to the log that was to be filled.
+    /// Reopens the log that was to be filled, to which nothing came.
     fn open_filled(&mut self, swap: &LogSwap) {
         let live = self.rooms.used(swap.to).live;
         self.rooms.set(swap.to, Used { live, ..swap.filled });
         self.rooms.release(swap.to);
     }
 
-    /// Runs of which no transaction was released meanwhile. While there are any, their log was not
-    /// begun again.
+    /// Returns the runs of which no transaction was released during the swap. While there are any,
+    /// their log was not begun again.
     fn remaining(&self, swap: &LogSwap) -> Vec<SwappedRun> {
         let first = |run: &SwappedRun| run.from.get() - self.logs.start(swap.from).get();
         let is_held = |run: &&SwappedRun| {
@@ -176,7 +177,7 @@ impl ScatteredLog {
         swap.runs.iter().filter(is_held).copied().collect()
     }
 
-    /// What stands in front of the copies. `durable`: that transaction and all before it are.
+    /// Returns the headers of the copies. `durable`: that transaction and all before it are.
     pub(super) fn headers(
         &self,
         swap: &LogSwap,
@@ -191,7 +192,7 @@ impl ScatteredLog {
         swap.runs.iter().map(header).collect()
     }
 
-    /// Whether `bytes` begin with the header of `run`, where it was.
+    /// Whether `bytes` begin with the header of `run`, at its old address.
     pub(super) fn begins(&self, run: &SwappedRun, bytes: &[u8]) -> bool {
         let header = RunHeader::parse(run.from, bytes, self.seed);
         header.is_some_and(|header| {
@@ -207,7 +208,7 @@ mod tests {
     use format::jbd2::JournalSuperblock;
     use units::{BlockSize, SplitMix};
 
-    /// Logs of 16 blocks, 100 blocks of home apart.
+    /// Creates logs of 16 blocks, 100 blocks of home apart.
     fn log(count: u64) -> ScatteredLog {
         log_of(count, 16)
     }
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(log.end_swap(&swap).len(), 2);
         assert_eq!(log.free(), 5 * 16 - 14 - 4 - 4 - 4);
         assert_eq!(put(&mut log, 5, 3, 110).start, LogBlock(64 + 16 + 1), "there is room again");
-        // It has got nothing of its own, and nothing farther is empty.
+        // The log has got no runs of its own, and none farther away is empty.
         assert_eq!(log.begin_swap(80, HomeBlock(300)), None);
         log.release_before(id(6));
         assert_eq!(log.free(), 5 * 16);
@@ -298,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Else ten megabytes would be read and written for a few kilobytes of room.
+    /// Otherwise ten megabytes would be read and written to free a few kilobytes.
     #[test]
     fn a_log_that_was_moved_moves_again_only_behind_an_eighth_of_new_runs() {
         let mut log = log_of(4, 64);
@@ -306,7 +307,7 @@ mod tests {
         put(&mut log, 1, 26, 0);
         let swap = log.begin_swap(80, HomeBlock(0)).unwrap();
         log.end_swap(&swap);
-        // The arm has gone where the runs are now.
+        // The arm has moved to where the runs are now.
         let there = HomeBlock(354);
         assert_eq!(put(&mut log, 2, 3, there.get()).start, LogBlock(64 + 3 * 64 + 54 + 1));
         assert_eq!(log.begin_swap(80, there), None, "4 blocks are new");
@@ -345,7 +346,7 @@ mod tests {
         assert_eq!(log.begin_swap(80, HomeBlock(0)), None);
     }
 
-    /// What the cold log held is released while its room is being filled.
+    /// Runs that the cold log held are released while it is being filled.
     #[test]
     fn a_cold_log_is_not_begun_again_under_the_runs_that_come() {
         for moves in [true, false] {
@@ -366,7 +367,7 @@ mod tests {
         }
     }
 
-    /// Recovery would not look there otherwise, and might believe what is left in the old log.
+    /// Recovery would not look there otherwise, and might believe remains in the old log.
     #[test]
     fn the_log_that_is_filled_is_announced_until_its_runs_count() {
         let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
@@ -414,7 +415,7 @@ mod tests {
         }
     }
 
-    /// Random transactions and swaps: room is counted right, and no two live runs share a block.
+    /// Random transactions and swaps: space is counted right, and no two live runs share a block.
     #[test]
     fn no_two_live_runs_share_a_block_whatever_is_swapped() {
         let seed = 12;

@@ -1,5 +1,5 @@
-//! Small and random requests join the transaction as whole blocks, sequential ones go home before
-//! the commit. The first update of a block's update sequence decides for the whole sequence.
+//! Small and random requests join the transaction as whole blocks, sequential ones are written home
+//! before the commit. The first update of a block's update sequence decides for the whole sequence.
 //! (`docs/modes/adaptive.md`)
 
 use super::{Decision, LOGGED_WRITE_SIZE, Policy, Update, UpdateSequence};
@@ -30,7 +30,7 @@ impl Policy for Adaptive {
     fn logs_data(&self) -> bool {
         true
     }
-    /// Else replay would overwrite what bypassed the log after it.
+    /// True: otherwise replay would overwrite data that bypassed the log after it.
     fn keeps_sequences(&self) -> bool {
         true
     }

@@ -1,9 +1,9 @@
-//! WHAT is logged: for each update of one block of file data, the bytes, the block, or nothing
-//! (home it goes).
+//! WHAT is logged: for each update of one block of file data, the bytes, the block, or nothing (the
+//! data is written home).
 //!
 //! One small file per mode. Metadata is always logged and asks no policy. A policy sees one update
-//! and the block's [`UpdateSequence`]; it keeps no state of its own, but for what it learns of the
-//! disk. Whatever depends on the mode is asked of its policy: outside this folder nobody names a
+//! and the block's [`UpdateSequence`]; it keeps no state of its own, except what it learns of the
+//! disk. Whatever depends on the mode is asked of its policy: no code outside this folder names a
 //! mode to decide by it.
 
 mod adaptive;
@@ -38,34 +38,36 @@ pub enum DataMode {
     Adaptive,
 }
 
-/// Which requests count as small (selective mode).
+/// Threshold below which requests count as small (selective mode).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteThreshold {
-    /// Those shorter than so many bytes (paper: the page size).
+    /// Requests shorter than this many bytes (paper: the page size).
     Fixed(u64),
-    /// Learnt from what writes cost on this disk.
+    /// Learnt from the cost of writes on this disk.
     Auto,
 }
 
 /// An update of one block of file data, as policies see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Update {
-    /// The bytes of the block that change. Not empty.
+    /// Bytes of the block that change. Not empty.
     pub range: BlockRange,
     pub block_size: BlockSize,
-    /// Bytes of the whole write request that this is a part of.
+    /// Bytes of the whole write request that the update is a part of.
     pub request: u64,
-    /// Whether the request continues a long row of requests of one transaction, each of which
+    /// Whether the request belongs to a long sequential stream of one transaction: each request
     /// begins where the one before ended.
     pub sequential: bool,
     /// The state of the block's update sequence, ended ones already cleared
     /// ([`UpdateSequence::current`]).
     pub sequence: UpdateSequence,
-    /// Whether it changes only bytes that the file had already, in a block that no transaction
-    /// under way makes reachable. Without it nothing but older bytes of the file would show.
+    /// Whether the update changes only bytes that the file had already, in a block that no
+    /// transaction in progress makes reachable. Without it only older bytes of the file would be
+    /// visible.
     pub in_place: bool,
-    /// To be logged whatever the mode would rather do. Durability is enough for the file, or replay
-    /// could undo what bypasses the log, because it holds a record of the block.
+    /// Whether the update is logged whatever the mode prefers. Durability is enough for the file,
+    /// or replay could undo data that bypasses the log, because the log holds a record of the
+    /// block.
     pub must_log: bool,
 }
 
@@ -73,23 +75,23 @@ impl Update {
     pub fn is_whole_block(&self) -> bool {
         self.range == self.block_size.whole()
     }
-    /// Past the log: a commit waits only for what it makes reachable.
+    /// Returns the decision for data that bypasses the log: a commit waits only for data that it
+    /// makes reachable.
     fn past_log(&self) -> Decision {
         if self.in_place { Decision::HomeWhenever } else { Decision::HomeBeforeCommit }
     }
 }
 
-/// What becomes of an update.
+/// How an update reaches the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// The changed bytes go to a multiwrite block of the log.
+    /// Logs the changed bytes in a multiwrite block.
     LogBytes,
-    /// The whole block, as it is when the transaction is locked, goes to the log as a regular
-    /// block.
+    /// Logs the whole block, as it is when the transaction is locked, as a regular block.
     LogBlock,
-    /// The block is not logged; it goes home before the transaction commits.
+    /// Does not log the block; it is written home before the transaction commits.
     HomeBeforeCommit,
-    /// The block is not logged; it goes home whenever write-back sends it.
+    /// Does not log the block; write-back writes it home at any time.
     HomeWhenever,
 }
 
@@ -99,15 +101,16 @@ impl Decision {
     }
 }
 
-/// The `logged_write_size=` option of a mount, where nobody says it.
+/// Default of the `logged_write_size=` option of a mount, in bytes.
 pub const LOGGED_WRITE_SIZE: u64 = 32 << 10;
 
 /// A mode of journaling.
 pub trait Policy {
     fn decide(&self, update: &Update) -> Decision;
-    /// The longest request that is logged, in bytes, where that alone decides of a random one.
+    /// Sets the longest request that is logged, in bytes, where that alone decides for a random
+    /// one.
     fn set_logged_write_size(&mut self, _bytes: u64) {}
-    /// Whether data can come into the log, so that handles reserve room for it.
+    /// Whether data can be logged, so that handles reserve log space for it.
     fn logs_data(&self) -> bool {
         false
     }
@@ -119,19 +122,20 @@ pub trait Policy {
     fn keeps_sequences(&self) -> bool {
         false
     }
-    /// Whether `decide` looks at [`Update::must_log`], which whoever asks must then find out.
+    /// Whether `decide` looks at [`Update::must_log`], which the caller must then determine.
     fn looks_into_log(&self) -> bool {
         false
     }
-    /// What it learns from what writes cost; `None`: nothing, and nobody need measure any.
+    /// Returns what the policy learns from the cost of writes; `None` if nothing, so that no cost
+    /// need be measured.
     fn learns(&self) -> Option<&AutoThreshold> {
         None
     }
-    /// Requests shorter than this are small now, if that is what decides.
+    /// Returns the size below which requests are small now, if that decides.
     fn threshold(&self) -> Option<u64> {
         None
     }
-    /// Whether an update of a part of a block may need the rest of it before the commit.
+    /// Whether an update of a part of a block may need the rest of the block before the commit.
     fn needs_base(&self) -> bool {
         true
     }
@@ -158,7 +162,7 @@ impl DataMode {
         }
     }
 
-    /// The policy of this mode. Only selective looks at `threshold`.
+    /// Returns the policy of this mode. Only selective looks at `threshold`.
     pub fn policy(self, threshold: WriteThreshold) -> Box<dyn Policy> {
         match self {
             DataMode::Writeback => Box::new(writeback::Writeback),
@@ -171,7 +175,7 @@ impl DataMode {
     }
 }
 
-/// The policy of a mode with what a mount varies of it.
+/// Returns the policy of a mode with the variations of a mount.
 pub fn varied(mode: Box<dyn Policy>, variations: Variations) -> Box<dyn Policy> {
     Box::new(varied::Varied { mode, variations })
 }
@@ -329,7 +333,7 @@ mod tests {
         );
     }
 
-    /// What a policy says of itself must hold for whatever it decides.
+    /// A policy's description of itself must hold for all of its decisions.
     #[test]
     fn no_mode_decides_otherwise_than_it_announces() {
         let last = TransactionId(7);

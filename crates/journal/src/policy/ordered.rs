@@ -1,4 +1,5 @@
-//! Data goes home before the transaction that makes it reachable commits. (`docs/modes/ordered.md`)
+//! Data is written home before the transaction that makes it reachable commits.
+//! (`docs/modes/ordered.md`)
 
 use super::{Decision, Policy, Update};
 

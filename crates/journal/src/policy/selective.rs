@@ -42,7 +42,7 @@ impl Policy for Selective {
     fn logs_bytes(&self) -> bool {
         true
     }
-    /// Else replay would overwrite what bypassed the log after it.
+    /// True: otherwise replay would overwrite data that bypassed the log after it.
     fn keeps_sequences(&self) -> bool {
         true
     }

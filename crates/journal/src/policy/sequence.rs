@@ -1,7 +1,7 @@
 use super::Decision;
 use units::TransactionId;
 
-/// Where a block stands in its update sequence (paper, section 2.4). Kept per cached block; dropped
+/// Position of a block in its update sequence (paper, section 2.4). Kept per cached block; dropped
 /// only when [`UpdateSequence::current`] says so, or when the block is freed (its records are then
 /// revoked).
 ///
@@ -15,14 +15,14 @@ pub enum UpdateSequence {
     None,
     /// Updates are in the log, the last one in transaction `last`.
     Journalled { last: TransactionId },
-    /// Updates went home past the log, the last one before transaction `last` committed.
+    /// Updates were written home past the log, the last one before transaction `last` committed.
     Bypassed { last: TransactionId },
 }
 
 impl UpdateSequence {
-    /// The state to decide by: `None` if the sequence has ended. It has ended iff the block is
-    /// `clean`, its latest content durable at home, and the last update is out of the log. That is:
-    /// `log_tail`, the first transaction of the log **on disk**, is after the last update's.
+    /// Returns the state to decide by: `None` if the sequence has ended. It has ended iff the block
+    /// is `clean`, its latest content durable at home, and the last update is out of the log. That
+    /// is: `log_tail`, the first transaction of the log **on disk**, is after the last update's.
     #[must_use]
     pub fn current(self, clean: bool, log_tail: TransactionId) -> UpdateSequence {
         match self {
@@ -36,8 +36,8 @@ impl UpdateSequence {
         }
     }
 
-    /// The state after `decision` was taken for an update in `transaction`. `self` is the current
-    /// state.
+    /// Returns the state after `decision` was taken for an update in `transaction`. `self` is the
+    /// current state.
     #[must_use]
     pub fn after(self, decision: Decision, transaction: TransactionId) -> UpdateSequence {
         if decision.is_logged() {

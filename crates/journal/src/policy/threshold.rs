@@ -1,52 +1,54 @@
-//! Which size is small, learnt on line: `threshold=auto` of selective journaling.
+//! Learns on line which requests are small: `threshold=auto` of selective journaling.
 //! (`docs/modes/selective.md`)
 //!
 //! A request that is logged costs its bytes in the log. If no later one changes the same blocks, it
-//! also costs a write home when others go there too. One that bypasses the log costs a write home
-//! that its commit waits for. Whoever carries plans out says how long these took; this chooses the
-//! threshold at which the requests of late would have cost least.
+//! also costs a home write at write-back. One that bypasses the log costs a home write that its
+//! commit waits for. The executor of plans reports how long these took; this module chooses the
+//! threshold at which the recent requests would have cost least.
 //!
 //! 1. Requests below [`SMALL`] bytes are always small, and those of [`LARGE`] never: the threshold
 //!    lies between the two.
 //! 2. It moves up only where that gains a tenth, and down where it gains anything. So it does not
 //!    move back and forth under a load between the two.
-//! 3. What was not tried of late is tried again, with a few requests, if it could gain. Trials take
-//!    no more than one part in [`TRIAL_SHARE`] of the time. They are ever more seldom as long as
+//! 3. An alternative not tried recently is tried again, with a few requests, if it could gain.
+//!    Trials take no more than one part in [`TRIAL_SHARE`] of the time, and become ever rarer while
 //!    they change nothing.
-//! 4. Requests that go home later, together with their neighbours, cost what such a write costs for
+//! 4. Requests written back later, together with their neighbours, cost what such a write costs for
 //!    all of them.
-//! 5. What goes home while nobody waits costs those who do only as far as the disk has no time to
-//!    spare.
-//! 6. A request for whose commit nobody waits costs the same at home, now or later: then the log is
-//!    only more.
+//! 5. Write-back for which nobody waits costs waiting callers only as far as the disk has no idle
+//!    time.
+//! 6. A request for whose commit nobody waits costs the same at home, now or later: logging it only
+//!    adds to that.
 //! 7. Data that is overwritten in place and synced needs no commit at home. In the log it takes
-//!    one, which all share who wait at that time.
-//! 8. It begins with all in the log. That keeps nobody waiting until something has to go home.
-//! 9. It knows the time only from what it is told, and nothing is left to chance: the same
-//!    observations give the same thresholds.
+//!    one, which all callers waiting at that time share.
+//! 8. All requests are logged at first. That delays nobody until something has to be written back.
+//! 9. Time is known only from observations passed in, and nothing is random: the same observations
+//!    give the same thresholds.
 
 use super::write_costs::{CommitCost, TimedWrites, WriteCosts};
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use units::Instant;
 
-/// Shorter requests are parts of a page: at home they would take a read and the whole of it.
+/// Requests shorter than this, in bytes, are parts of a page: at home they would take a read and a
+/// write of the whole page.
 const SMALL: u64 = 4096;
-/// Requests of so many bytes are large on every disk: what they take at home is their bytes.
+/// Requests of this many bytes are large on every disk: at home they cost their transfer alone.
 const LARGE: u64 = 1 << 20;
-/// Requests are told apart by powers of two between the two.
+/// Number of classes of requests, by powers of two between the two.
 const CLASSES: usize = (LARGE / SMALL).trailing_zeros() as usize;
-/// After so many requests, those before count half.
+/// Number of requests after which earlier ones count half.
 const REQUESTS_REMEMBERED: f64 = 1024.0;
-/// The present threshold stays unless another one costs less than this part of what it costs.
+/// The present threshold stays unless another one costs less than this share of its cost.
 const GAIN: f64 = 0.9;
 const TRIAL_SHARE: u32 = 32;
-/// A trial is of so many requests at most.
+/// Most requests of a trial.
 const TRIAL_REQUESTS: f64 = 8.0;
-/// After a trial that changes nothing the next one waits for four times as many commits, up to so
-/// many.
+/// After a trial that changes nothing the next one waits for four times as many commits, up to this
+/// number.
 const PATIENCE_MAX: u64 = 64;
-/// A trial by which the cost of a home write seems another by such a part is followed by one soon.
+/// A trial that changes the estimated cost of a home write by this share is soon followed by
+/// another.
 const SURPRISE: f64 = 0.25;
 
 /// Recent requests of one class.
@@ -54,22 +56,22 @@ const SURPRISE: f64 = 0.25;
 struct Class {
     requests: f64,
     bytes: f64,
-    /// Their blocks, and how many of these no recent request had changed: each of those will be a
-    /// write home.
+    /// Blocks of the requests, and how many of these no recent request had changed: each of those
+    /// will be a home write.
     blocks: f64,
     fresh: f64,
-    /// Commits that only they and longer ones need, if they are logged.
+    /// Commits that only this class and longer ones need, if they are logged.
     commits: f64,
 }
 
-/// What the recent requests of one class would have cost: nanoseconds.
+/// Cost that the recent requests of one class would have had, in nanoseconds.
 #[derive(Clone, Copy, Default, Debug)]
 struct ClassCost {
-    /// In the log: their bytes, what goes home later, and commits that nothing else needs.
+    /// If logged: their bytes, later write-back, and commits that nothing else needs.
     bytes: f64,
     later: f64,
     commits: f64,
-    /// Past the log.
+    /// If they bypass the log.
     home: f64,
 }
 
@@ -79,7 +81,7 @@ impl ClassCost {
     }
 }
 
-/// What is tried until the next commit.
+/// Alternative that is tried until the next commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Trial {
     Home,
@@ -90,23 +92,23 @@ enum Trial {
 struct Learnt {
     classes: [Class; CLASSES],
     costs: WriteCosts,
-    /// Commits, and syncs without one, since one tried this.
+    /// Commits, and syncs without one, since the last trial of each kind.
     unseen: [u64; 2],
     trial_at: Instant,
-    /// How many commits there are to be from one trial to the next.
+    /// Number of commits from one trial to the next.
     patience: u64,
-    /// What a home write seemed to take when this was concluded last.
+    /// Estimated cost of a home write at the last conclusion.
     home_before: Option<f64>,
-    /// When the last commit would have begun that syncs without one would have taken.
+    /// Start of the last of the commits that syncs without one would have taken.
     spared: Instant,
 }
 
 impl Learnt {
     fn class_costs(&self) -> [ClassCost; CLASSES] {
         let (byte, busy, waited) = (self.costs.byte(), self.costs.busy(), self.costs.waited());
-        // Nothing that is logged has gone home yet: then nobody was kept waiting by it either.
+        // No logged data has been written back yet, so nobody was delayed by that either.
         let (later, of_bytes) = self.costs.later().map_or((0.0, 0.0), |each| (each, 1.0));
-        // As long as nobody knows, none is sent home for whom someone waits.
+        // While the cost is unknown, no request that a caller waits for is sent home.
         let home = self.costs.home().unwrap_or(f64::MAX / 1e12);
         self.classes.map(|class| {
             if class.requests < 1.0 {
@@ -131,11 +133,11 @@ pub struct AutoThreshold {
     learnt: RefCell<Learnt>,
     present: Cell<u64>,
     trial: Cell<Option<Trial>>,
-    /// Requests for which it is still tried.
+    /// Requests for which the trial continues.
     left: Cell<f64>,
     /// The class of the shortest request since the last commit, or sync without one.
     shortest: Cell<Option<usize>>,
-    /// There was one since then that is small whatever the threshold.
+    /// Whether since then there was a request that is small whatever the threshold.
     had_small: Cell<bool>,
 }
 
@@ -148,14 +150,14 @@ impl Default for AutoThreshold {
 }
 
 impl AutoThreshold {
-    /// Requests below it are small.
+    /// Returns the threshold: shorter requests are small.
     pub fn present(&self) -> u64 {
         self.present.get()
     }
 
     /// Whether a request counts as small, if no earlier one has decided that for its blocks.
-    /// `sequential`: it continues a long row of one transaction, so at home it costs its bytes and
-    /// nothing beside.
+    /// `sequential`: it continues a long sequential stream of one transaction, so at home it costs
+    /// its transfer alone.
     pub fn is_small(&self, request: u64, sequential: bool) -> bool {
         if !(SMALL..LARGE).contains(&request) || sequential {
             return request < SMALL;
@@ -167,8 +169,8 @@ impl AutoThreshold {
         }
     }
 
-    /// A request of that length, which is no part of a long row, changed so many bytes of a block.
-    /// `fresh`: no recent request had changed it.
+    /// Records that a request of `request` bytes, outside any long sequential stream, changed
+    /// `bytes` bytes of a block. `fresh`: no recent request had changed the block.
     pub fn updated(&self, request: u64, bytes: u64, fresh: bool) {
         let Some(index) = class_of(request) else {
             self.had_small.set(self.had_small.get() || request < SMALL);
@@ -192,13 +194,14 @@ impl AutoThreshold {
         }
     }
 
-    /// Data went home that no commit waited for. `waited`: a sync did.
+    /// Records home writes that no commit waited for. `waited`: a sync did.
     pub fn note_home_writes(&self, took: &TimedWrites, waited: bool) {
         self.learnt.borrow_mut().costs.note_home_writes(took, waited);
     }
 
-    /// A sync came at `asked` for data that was overwritten in place: at home it takes no commit.
-    /// In the log it shares one with those that come while the one before is under way.
+    /// Records a sync, which came at `asked`, of data that was overwritten in place: at home it
+    /// takes no commit. In the log it shares one with those that come while the previous commit is
+    /// in progress.
     pub fn asked_for_data_alone(&self, asked: Instant) {
         let learnt = &mut *self.learnt.borrow_mut();
         let (shortest, had_small) = (self.shortest.take(), self.had_small.take());
@@ -207,12 +210,12 @@ impl AutoThreshold {
         learnt.spared = asked.max(learnt.spared.plus(took));
         learnt.classes[class].commits += f64::from(u8::from(!had_small));
     }
-    /// It was answered without one.
+    /// Records that the sync was answered without a commit.
     pub fn needed_no_commit(&self, asked: Instant, now: Instant) {
         self.conclude(&mut self.learnt.borrow_mut(), now, now.since(asked.min(now)));
     }
 
-    /// A commit is durable. `busy`: for how long the disk of home has been at work, in all.
+    /// Records that a commit is durable. `busy`: total time that the home disk has been at work.
     pub fn committed(&self, now: Instant, busy: Duration, cost: &CommitCost) {
         let learnt = &mut *self.learnt.borrow_mut();
         learnt.costs.committed(now, busy, cost);
@@ -222,8 +225,8 @@ impl AutoThreshold {
         self.conclude(learnt, now, Duration::from_nanos(took));
     }
 
-    /// Chooses the threshold anew, now that something that took so long was made durable, and what
-    /// is to be tried.
+    /// Chooses the threshold anew after something was made durable, which took `took`, and the next
+    /// trial.
     fn conclude(&self, learnt: &mut Learnt, now: Instant, took: Duration) {
         let before = self.present.get();
         self.choose(learnt);
@@ -252,13 +255,13 @@ impl AutoThreshold {
         }
     }
 
-    /// A trial of what the present threshold did to no request of late. There were some, and it
-    /// could gain. Of two, the one that was not made for longer.
+    /// Returns a trial of an alternative that the present threshold applied to no recent request,
+    /// if there were any that could gain. Of two, the one that was not made for longer.
     fn next_trial(&self, learnt: &Learnt) -> Option<Trial> {
         let costs = learnt.class_costs();
         let (logged, sent_home) = costs.split_at(self.split());
         let sum = |of: &[ClassCost], part: fn(&ClassCost) -> f64| of.iter().map(part).sum::<f64>();
-        // No write home takes less than its bytes.
+        // No home write takes less than its transfer.
         let least = |of| sum(of, |cost| cost.bytes);
         let candidates = [
             (Trial::Home, least(logged), sum(logged, ClassCost::logged)),
@@ -281,20 +284,20 @@ impl AutoThreshold {
         let best =
             (0..=CLASSES).min_by(|left, right| cost(*left).total_cmp(&cost(*right))).unwrap_or(0);
         let present = self.split();
-        // What is logged takes memory, too, until it is home: less of that need not gain.
+        // Logged data also takes memory until it is home: less of that need not gain.
         let gain = if best < present { 1.0 } else { GAIN };
         if cost(best) < cost(present) * gain {
             self.present.set(SMALL << best);
         }
     }
 
-    /// The first class that the present threshold sends home.
+    /// Returns the first class that the present threshold sends home.
     fn split(&self) -> usize {
         (self.present.get() / SMALL).trailing_zeros() as usize
     }
 }
 
-/// `None`: such requests are small, or large, whatever the threshold.
+/// Returns the class of a request; `None` if it is small, or large, whatever the threshold.
 fn class_of(request: u64) -> Option<usize> {
     (SMALL..LARGE).contains(&request).then(|| (request / SMALL).ilog2() as usize)
 }
@@ -303,25 +306,25 @@ fn class_of(request: u64) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// A disk, and what is asked of it: everything in nanoseconds.
+    /// A disk and its load; all times in nanoseconds.
     struct World {
         auto: AutoThreshold,
         now: Instant,
-        /// Of a home write that a commit waits for, of one that nobody waits for, and of a commit's
-        /// own.
+        /// Cost of a home write that a commit waits for, of one that nobody waits for, and of a
+        /// commit itself.
         home: u64,
         later: u64,
         log: u64,
         byte: u64,
         busy: Duration,
-        /// Between two commits the disk has so much time to spare.
+        /// Idle time of the disk between two commits.
         spare: u64,
-        /// So many requests that were logged go home with one write.
+        /// Number of logged requests written back with one write.
         together: u64,
         waited: bool,
-        /// Without barriers the drive's cache takes so many home writes of a commit at once.
+        /// Number of home writes of a commit that the drive's cache takes at once without barriers.
         cached: Option<u64>,
-        /// Commits that did otherwise than the threshold said.
+        /// Number of commits that deviated from the threshold.
         trials: u64,
     }
     const DISK: (u64, u64) = (6_000_000, 1_500_000);
@@ -346,8 +349,8 @@ mod tests {
                 trials,
             }
         }
-        /// One commit of `count` requests, `hot` of which change what others changed; what is
-        /// logged goes home at once.
+        /// Plays one commit of `count` requests, `hot` of which change blocks that others changed;
+        /// logged blocks are written back at once.
         fn commit(&mut self, request: u64, count: u64, hot: u64) -> u64 {
             let (waited, durable) = (self.waited, self.cached.is_none());
             let mut cost = CommitCost { waited, durable, ..CommitCost::default() };
@@ -382,7 +385,7 @@ mod tests {
             self.auto.committed(self.now, self.busy, &cost);
             took
         }
-        /// The disk is at work for so many nanoseconds, and none pass besides.
+        /// Keeps the disk at work for the given nanoseconds, without any other time passing.
         fn works(&mut self, nanoseconds: u64) {
             self.now = self.now.plus(Duration::from_nanos(nanoseconds));
             self.busy += Duration::from_nanos(nanoseconds);
@@ -400,7 +403,7 @@ mod tests {
         let mut ssd = World::new(SSD, 2);
         ssd.commits(200, 64 << 10, 8, 0);
         assert_eq!(ssd.auto.present(), SMALL, "{:?}", ssd.auto);
-        // Where most requests change what others changed, few go home.
+        // Where most requests change the blocks of others, few are written back.
         ssd.commits(600, 8 << 10, 8, 7);
         assert!(ssd.auto.present() > 8 << 10, "{:?}", ssd.auto);
     }
@@ -416,7 +419,7 @@ mod tests {
         assert!(disk.auto.is_small(64 << 10, false) && !disk.auto.is_small(64 << 10, true));
     }
 
-    /// Of a load that stays, a tenth at most is lost against the better of the two, whatever the
+    /// Under a constant load at most a tenth is lost against the better of the two, whatever the
     /// disk.
     #[test]
     fn no_load_loses_a_tenth_against_the_better_fixed_threshold() {
@@ -448,7 +451,7 @@ mod tests {
         let mut disk = World::new(DISK, 10);
         disk.commits(300, 64 << 10, 4, 4);
         assert!(disk.auto.present() > 64 << 10, "{:?}", disk.auto);
-        // The seeks are gone: neighbours go home together.
+        // The seeks are gone: neighbours are written back together.
         (disk.home, disk.later) = (1000, 1000);
         disk.commits(300, 64 << 10, 4, 0);
         assert_eq!(disk.auto.present(), SMALL, "{:?}", disk.auto);
@@ -470,7 +473,7 @@ mod tests {
 
     #[test]
     fn what_goes_home_together_later_is_logged() {
-        // One by one it costs as much to send home later as at once, and the log besides.
+        // One by one it costs as much to write back later as at once, and the log in addition.
         let mut disk = World::new((2_000_000, 2_000_000), 10);
         disk.commits(200, 16 << 10, 32, 0);
         assert_eq!(disk.auto.present(), SMALL, "{:?}", disk.auto);
@@ -489,8 +492,8 @@ mod tests {
         assert_eq!(disk.auto.present(), SMALL, "{:?}", disk.auto);
     }
 
-    /// A database's log: one request overwrites in place, and is synced; so many do it at the same
-    /// time.
+    /// A database's log: one request overwrites in place, and is synced; `writers` do this at the
+    /// same time.
     fn overwrite_and_sync(disk: &mut World, request: u64, writers: u64) {
         let usual = request < disk.auto.present();
         let mut logged = TimedWrites::default();
@@ -584,7 +587,7 @@ mod tests {
         assert_eq!(play(), play());
     }
 
-    /// Nothing that is observed leads beyond the bounds, or to no number.
+    /// No observation leads beyond the bounds, or to no number.
     #[test]
     fn no_observation_leads_beyond_the_bounds() {
         let (auto, dice) = (AutoThreshold::default(), units::SplitMix::new(3));

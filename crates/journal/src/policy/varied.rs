@@ -1,23 +1,23 @@
-//! What a mount may vary of its mode.
+//! Variations of a mode that a mount may choose.
 
 use super::{AutoThreshold, Decision, Policy, Update};
 
-/// Each of them alone, or several together.
+/// Variations, each alone or several together.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Variations {
-    /// There are files of which durability is enough (paper: O_DUR, section IV-D). Their data is
-    /// logged in every mode, whatever the size of a request. Once the log holds a block, so are all
-    /// updates of it until the log holds it no more: replay would undo one that bypassed.
+    /// Some files need only durability (paper: O_DUR, section IV-D). Their data is logged in every
+    /// mode, whatever the size of a request. Once the log holds a block, so are all updates of it
+    /// until the log holds it no more: replay would undo one that bypassed.
     pub durable_only: bool,
-    /// Overwrites in place that bypass the log go home before the commit, as in ext3. In ext4 no
-    /// commit waits for them.
+    /// Overwrites in place that bypass the log are written home before the commit, as in ext3. In
+    /// ext4 no commit waits for them.
     pub ordered_overwrites: bool,
-    /// The threshold is compared with what a request changes of one block, and not with the length
-    /// of the request. The prototype of selective journaling did so.
+    /// The threshold is compared with the bytes that a request changes in one block, not with the
+    /// length of the request, as in the prototype of selective journaling.
     pub threshold_per_block: bool,
 }
 
-/// A mode, and what is varied of it.
+/// A mode with its variations.
 pub(super) struct Varied {
     pub mode: Box<dyn Policy>,
     pub variations: Variations,
@@ -30,7 +30,7 @@ impl Policy for Varied {
         let in_place = update.in_place && !ordered_overwrites;
         match self.mode.decide(&Update { request, in_place, ..*update }) {
             decision if decision.is_logged() || !(durable_only && update.must_log) => decision,
-            // Whole: what went home past the log before is in it, too.
+            // Whole, to include data that bypassed the log before.
             _ => Decision::LogBlock,
         }
     }

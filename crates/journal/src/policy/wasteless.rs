@@ -17,7 +17,7 @@ impl Policy for Wasteless {
     fn logs_bytes(&self) -> bool {
         true
     }
-    /// Bytes are logged blind.
+    /// False: bytes are logged without the rest of the block.
     fn needs_base(&self) -> bool {
         false
     }

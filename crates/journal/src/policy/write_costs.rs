@@ -1,56 +1,56 @@
-//! What writes cost on this disk: learnt from how long they took.
+//! Costs of writes on this disk, learnt from how long they took.
 //!
-//! A write takes time for its bytes, and a time beside. Home writes differ in the time beside; log
-//! writes tell what a byte takes.
+//! A write takes time for its transfer, and time beyond it. Home writes differ in the latter; log
+//! writes show what a byte takes.
 
 use std::time::Duration;
 use units::Instant;
 
-/// Each observation leaves this part of the weight of those before.
+/// Share of the weight of earlier observations that each observation leaves.
 const KEPT: f64 = 3.0 / 4.0;
-/// The same of commits, for who waits.
+/// The corresponding share for commits, for the share that is waited for.
 const WAITED_KEPT: f64 = 15.0 / 16.0;
-/// Writes of so many bytes tell how long a byte takes.
+/// Writes of this many bytes show how long a byte takes.
 const STREAM: u64 = 256 << 10;
-/// Nanoseconds that a byte takes as long as nobody knows: few, so that long requests are logged
-/// once, which tells.
+/// Nanoseconds per byte while unknown: few, so that long requests are logged once, which measures
+/// it.
 const BYTE_AT_FIRST: f64 = 1.0;
-/// A byte may take longer than it did at best: so much with each long write.
+/// Factor by which the best time per byte grows with each large write.
 const BYTE_FORGETS: f64 = 1.0 + 1.0 / 256.0;
 const BYTE_MIN: f64 = 0.05;
-/// The weight of the latest log write among those before. And how far they must differ, squared, to
-/// tell what a byte takes.
+/// Weight of the latest log write among earlier ones, and the squared relative difference between
+/// them needed to show what a byte takes.
 const SLOPE_FORGETS: f64 = 1.0 / 64.0;
 const SLOPE_MIN: f64 = 0.01;
 
-/// Home writes that someone waits for, over those that nobody waits for.
+/// Least cost of home writes that are waited for, relative to those that nobody waits for.
 const UNSORTED: f64 = 2.0;
-/// Nanoseconds after which the work before counts half.
+/// Nanoseconds after which earlier work counts half.
 const BUSY_REMEMBERED: f64 = 4e9;
 
 /// Writes of one kind, and the time from the first one's start to the last one's end, with the
 /// barrier behind them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct TimedWrites {
-    /// Each of neighbouring blocks.
+    /// Number of writes, each of neighbouring blocks.
     pub writes: u64,
     pub bytes: u64,
     pub nanoseconds: u64,
 }
 
-/// What a commit took.
+/// Cost of a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CommitCost {
-    /// Data that bypassed the log, before the commit.
+    /// Writes of data that bypassed the log, before the commit.
     pub home: TimedWrites,
     pub log: TimedWrites,
-    /// Whether anyone waited for it.
+    /// Whether anyone waited for the commit.
     pub waited: bool,
     /// Whether barriers were kept.
     pub durable: bool,
 }
 
-/// How long a write takes beside its bytes.
+/// Time of writes beyond their transfer.
 #[derive(Clone, Copy, Default, Debug)]
 struct Beside {
     writes: f64,
@@ -70,8 +70,8 @@ impl Beside {
     }
 }
 
-/// How the time of log writes grows with their bytes: means, and how both differ from them
-/// together.
+/// Growth of the time of log writes with their bytes: the means, the variance of the bytes, and
+/// their covariance with the time.
 #[derive(Clone, Copy, Default, Debug)]
 struct Slope {
     count: f64,
@@ -81,13 +81,13 @@ struct Slope {
     product: f64,
 }
 
-/// Which part of the time the disk was at work.
+/// Share of the time in which the disk was at work.
 #[derive(Debug, Default)]
 struct Busy {
-    /// When this was last asked, and for how long it had been at work until then.
+    /// Time of the last observation, and total time at work until then.
     at: Instant,
     total: Duration,
-    /// Of late, in nanoseconds.
+    /// Recent work, in nanoseconds.
     work: f64,
     time: f64,
 }
@@ -117,55 +117,55 @@ pub(super) struct WriteCosts {
     /// Bytes of commits, and of those that someone waited for.
     written: f64,
     waited: f64,
-    /// At most so many nanoseconds for a byte.
+    /// Upper bound of the nanoseconds per byte.
     byte_max: Option<f64>,
 }
 
 impl WriteCosts {
-    /// Nanoseconds that a home write takes beside its bytes that someone waits for; `None`: there
-    /// was none yet.
+    /// Returns the nanoseconds beyond its transfer of a home write that someone waits for; `None`
+    /// if there was none yet.
     ///
-    /// Without barriers the cache of a drive takes a few writes at once, and many wait for those
-    /// before them. So it is not believed that one takes less than twice as long as those that
-    /// nobody waits for, which are sorted and many.
+    /// Without barriers the cache of a drive takes a few writes at once, and later ones wait for
+    /// those before them. So the estimate is at least twice that of the writes that nobody waits
+    /// for, which are sorted and numerous.
     pub fn home(&self) -> Option<f64> {
         let home = self.home.each()?;
         Some(if self.durable { home } else { home.max(self.later().unwrap_or(0.0) * UNSORTED) })
     }
-    /// The same of a home write that nobody waits for.
+    /// Returns the nanoseconds beyond its transfer of a home write that nobody waits for.
     pub fn later(&self) -> Option<f64> {
         self.later.each()
     }
-    /// What a commit's log takes beside its bytes.
+    /// Returns the nanoseconds of a commit's log write beyond its transfer.
     pub fn commit(&self) -> f64 {
         self.log.beside(self.byte())
     }
-    /// Which part of the time the disk of home is at work.
+    /// Returns the share of the time in which the home disk is at work.
     pub fn busy(&self) -> f64 {
         self.busy.part()
     }
-    /// Which part of what is written someone waits for.
+    /// Returns the share of written bytes that someone waits for.
     pub fn waited(&self) -> f64 {
         if self.written > 0.0 { self.waited / self.written } else { 1.0 }
     }
-    /// So many of those make `bytes` go home, of so many requests. They are fewer where neighbours
-    /// were changed by several.
+    /// Returns how many such writes take `bytes` of `requests` requests home: fewer than these
+    /// where several changed neighbouring blocks.
     pub fn later_writes(&self, requests: f64, bytes: f64) -> f64 {
         let Beside { writes, bytes: of_writes, .. } = self.later;
         if of_writes > 0.0 { requests.min(bytes * writes / of_writes) } else { requests }
     }
-    /// Nanoseconds for a byte.
+    /// Returns the nanoseconds per byte.
     pub fn byte(&self) -> f64 {
         let slope = self.log.each().or(self.byte_max).unwrap_or(BYTE_AT_FIRST);
         slope.clamp(BYTE_MIN, self.byte_max.unwrap_or(f64::MAX).max(BYTE_MIN))
     }
 
-    /// Data went home that no commit waited for. `waited`: a sync did.
+    /// Records home writes that no commit waited for. `waited`: a sync did.
     pub fn note_home_writes(&mut self, took: &TimedWrites, waited: bool) {
         self.streamed(took);
         self.add(took, waited);
     }
-    /// `busy`: for how long the disk of home has been at work, in all.
+    /// Records a commit. `busy`: total time that the home disk has been at work.
     pub fn committed(&mut self, now: Instant, busy: Duration, cost: &CommitCost) {
         self.busy.note(now, busy);
         self.durable = cost.durable;
@@ -186,8 +186,8 @@ impl WriteCosts {
             sum.add(took, byte);
         }
     }
-    /// A long write takes what its bytes take, and something beside: the shortest time is the best
-    /// guess.
+    /// Updates the bound from a large write, which takes its transfer and some time beyond: the
+    /// shortest time is the best estimate.
     fn streamed(&mut self, took: &TimedWrites) {
         if took.bytes >= STREAM {
             let each = took.nanoseconds as f64 / took.bytes as f64;
@@ -207,11 +207,11 @@ impl Slope {
         self.square = (1.0 - part) * (self.square + part * off * off);
         self.product = (1.0 - part) * (self.product + part * off * slower);
     }
-    /// What the mean write takes beside its bytes, if each takes so long.
+    /// Returns the time of the mean write beyond its transfer, at `byte` nanoseconds per byte.
     fn beside(&self, byte: f64) -> f64 {
         (self.nanoseconds - self.bytes * byte).max(0.0)
     }
-    /// How much longer a write takes for each byte; `None` where all are as long.
+    /// Returns the additional time per byte; `None` where all writes are equally long.
     fn each(&self) -> Option<f64> {
         let differ = self.square > self.bytes * self.bytes * SLOPE_MIN;
         (differ && self.product.is_finite()).then(|| self.product / self.square)

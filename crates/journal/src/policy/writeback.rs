@@ -1,4 +1,4 @@
-//! Data goes home whenever write-back sends it; only metadata is logged.
+//! Data is written home at any time by write-back; only metadata is logged.
 //! (`docs/modes/writeback.md`)
 
 use super::{Decision, Policy, Update};

@@ -1,4 +1,4 @@
-//! Which record format a journal has: its superblock says so, and is told so.
+//! Choice of the record format of a journal, which its superblock records.
 
 use super::Records;
 use super::blocks::BlockRecords;
@@ -24,27 +24,28 @@ impl RecordFormat {
             RecordFormat::Packed => "packed",
         }
     }
-    /// Where nobody says: as others can read them, if they can; else the format that takes the
-    /// fewest bytes. `bytes`: parts of blocks are logged, which others cannot read.
+    /// Returns the default: a format that other implementations read, if they can; else the one
+    /// that takes the fewest bytes. `bytes`: parts of blocks are logged, which others cannot read.
     pub fn by_default(bytes: bool) -> RecordFormat {
         if bytes { RecordFormat::Packed } else { RecordFormat::Blocks }
     }
-    /// Whether a transaction may set out while another is on its way: it says which ones were
-    /// durable then. Of JBD2's blocks any later transaction proves that those before it were.
+    /// Whether a transaction may be issued while another is in flight: the format must record which
+    /// ones were durable then. With JBD2's blocks any later transaction proves that those before it
+    /// were.
     pub fn may_overlap(self) -> bool {
         self == RecordFormat::Packed
     }
-    /// Whether its transactions are found behind a gap.
+    /// Whether transactions can be found behind a gap.
     pub fn may_have_gaps(self) -> bool {
         self == RecordFormat::Packed
     }
-    /// Whether its log blocks may be shorter than blocks of home: [`RecordsWanted::unit`].
+    /// Whether log blocks may be shorter than home blocks: [`RecordsWanted::unit`].
     pub fn has_short_units(self) -> bool {
         self == RecordFormat::Packed
     }
-    /// Whether its log has a checksum of the superblock in any case, and a nonce that tells its
-    /// transactions from those of logs before it. Without the one a flipped bit of the other would
-    /// make each transaction a stranger's.
+    /// Whether the log always has a checksum of the superblock, and a nonce that distinguishes its
+    /// transactions from those of logs before it. Without the checksum a flipped bit of the nonce
+    /// would make all transactions foreign.
     fn has_nonce(self) -> bool {
         self == RecordFormat::Packed
     }
@@ -58,11 +59,11 @@ impl FromStr for RecordFormat {
     }
 }
 
-/// What a mount wants of the records of its log.
+/// Requirements of a mount on the records of its log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordsWanted {
     pub format: RecordFormat,
-    /// A log block should have so many bytes, if the format has short ones.
+    /// Bytes of a log block, if the format has short ones.
     pub unit: u32,
     /// Parts of blocks are logged ([`crate::Policy::logs_bytes`]).
     pub bytes: bool,
@@ -70,13 +71,13 @@ pub struct RecordsWanted {
     pub checksums: bool,
     /// A checksum over each transaction, also where no bytes are logged. Only with `checksums`.
     pub transaction_checksum: bool,
-    /// Home addresses beyond 32 bits.
+    /// Home addresses may exceed 32 bits.
     pub wide: bool,
-    /// So many bytes may lie free between two transactions, if the format can tell.
+    /// Most bytes that may lie free between two transactions, if the format allows gaps.
     pub gap_bytes: u32,
 }
 
-/// The record format of the log that `superblock` describes.
+/// Returns the record format of the log that `superblock` describes.
 pub fn of(superblock: &JournalSuperblock) -> Rc<dyn Records> {
     match superblock.packed {
         Some(packed) => Rc::new(PackedRecords::of(superblock, packed)),
@@ -84,8 +85,8 @@ pub fn of(superblock: &JournalSuperblock) -> Rc<dyn Records> {
     }
 }
 
-/// Says in the superblock in which format its log, which is empty, will be written. `nonce`: asked
-/// if the format has one.
+/// Records in the superblock the format in which its log, which is empty, will be written. `nonce`:
+/// called if the format has one.
 pub fn begin(
     superblock: &mut JournalSuperblock,
     wanted: RecordsWanted,
@@ -107,8 +108,8 @@ pub fn begin(
     of(superblock)
 }
 
-/// Whether a mount that wants this would go on with the log of `superblock` in the very format that
-/// it has.
+/// Whether a mount with these requirements would continue the log of `superblock` in the very
+/// format that it has.
 pub fn is_written_so(superblock: &JournalSuperblock, wanted: RecordsWanted) -> bool {
     let mut new = superblock.clone();
     new.set_clean(superblock.sequence);
@@ -123,7 +124,7 @@ pub fn is_written_so(superblock: &JournalSuperblock, wanted: RecordsWanted) -> b
     format(&new) == format(superblock)
 }
 
-/// An empty log holds no records that others would not understand.
+/// Clears the format: an empty log holds no records that others would not understand.
 pub fn clear(superblock: &mut JournalSuperblock, checksums: bool) {
     superblock.set_log_format(checksums, superblock.is_wide(), false);
 }

@@ -6,21 +6,21 @@
 //! 1. A transaction is a sequence of log blocks of [`Records::block_bytes`] each, without gaps in
 //!    the log's own order. Each transaction follows the one before it, or a gap that the log has
 //!    left: then [`Scanner::begins`] finds it. The last block completes it.
-//! 2. [`LogContent::Sealed`] promises that a checksum over the whole transaction tells a torn one
-//!    from a whole one. Whoever cannot promise it says [`LogContent::InTwo`], and gets a barrier
-//!    before the block that commits.
-//! 3. What is scanned gives back what was written: the same home blocks, bytes and revokes, in the
-//!    same order. Records of one block in one transaction replay in the order in which they come.
+//! 2. [`LogContent::Sealed`] promises that a checksum over the whole transaction distinguishes a
+//!    torn one from a whole one. A format that cannot promise this returns [`LogContent::InTwo`],
+//!    and gets a barrier before the block that commits.
+//! 3. A scan returns what was written: the same home blocks, bytes and revokes, in the same order.
+//!    Records of one block in one transaction replay in the order in which they come.
 //! 4. [`Records::log_blocks_bound`] is never less than what `write` makes. Handles reserve by it,
 //!    so a commit never finds the log too short.
-//! 5. What lies in the log from earlier rounds, or from another journal, is never taken for a
+//! 5. Remains in the log of earlier wraps, or of another journal, are never taken for a
 //!    transaction. Blocks carry the transaction's id, and checksums the journal's identity.
-//! 6. [`Scanner::ahead`] says *proves* only of blocks that could not exist had the open transaction
-//!    not been durable. With one commit at a time any later transaction proves that. A format for
-//!    overlapping commits writes down up to which transaction everything was durable when it was
-//!    issued ([`CommitMoment::durable`]), and proves just that.
-//! 7. Nothing read is believed: no block makes a reader panic, loop, or hold more than the log is
-//!    long.
+//! 6. [`Scanner::ahead`] returns *proves* only for blocks that could not exist had the open
+//!    transaction not been durable. With one commit at a time any later transaction proves that. A
+//!    format for overlapping commits records up to which transaction everything was durable when it
+//!    was issued ([`CommitMoment::durable`]), and proves just that.
+//! 7. No input is trusted: no block makes a reader panic, loop, or hold more than the length of the
+//!    log.
 
 pub mod blocks;
 mod choose;
@@ -37,27 +37,27 @@ use std::fmt;
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, LogBlock, Timestamp, TransactionId};
 
-/// Log blocks in log order, and what each of them is. A buffer holds one, or several of a kind.
+/// Log blocks in log order, each with its kind. A buffer holds one, or several of a kind.
 pub type LogBlocks = Vec<(BlockKind, Rc<Buffer>)>;
 
-/// The content of a block as of the locking of the transaction; for a block recorded as bytes, only
-/// those need be right.
+/// Returns the content of a block as of the locking of the transaction; for a block recorded as
+/// bytes, only those need be right.
 pub type Images<'a> = &'a dyn Fn(HomeBlock) -> Rc<Buffer>;
 
 /// Blocks that a transaction logs whole, so that they can be read there again
-/// ([`Records::read_whole`]): at which byte of its log blocks each begins. Not all need be told.
+/// ([`Records::read_whole`]): at which byte of its log blocks each begins. Not all need be listed.
 pub type Wholes = Vec<(HomeBlock, u64)>;
 
-/// Where a block lies whole in the log.
+/// Position of a whole block in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WholePlace {
-    /// The log block in which it begins, and at which byte of that. No log block is longer than 64
-    /// KiB.
+    /// The log block in which the block begins, and the byte in that. No log block is longer than
+    /// 64 KiB.
     pub at: LogBlock,
     pub offset: u16,
 }
 
-/// What a transaction's records say of the moment when they were made.
+/// State at the moment when a transaction's records were made, which they record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommitMoment {
     pub time: Timestamp,
@@ -75,7 +75,7 @@ pub enum LogContent {
 }
 
 impl LogContent {
-    /// How many log blocks of `unit` bytes.
+    /// Returns the number of log blocks of `unit` bytes.
     pub fn count(&self, unit: usize) -> u32 {
         match self {
             LogContent::Sealed(blocks) => blocks_in(blocks, unit),
@@ -85,21 +85,21 @@ impl LogContent {
 }
 
 pub trait Records: fmt::Debug {
-    /// The length of a log block.
+    /// Returns the bytes of a log block.
     fn block_bytes(&self) -> usize;
-    /// Memory that `write` takes for each log block that it makes.
+    /// Returns the bytes of memory that `write` takes for each log block that it makes.
     fn block_memory(&self) -> usize {
         self.block_bytes()
     }
-    /// Whether parts of blocks can be recorded; else a policy must not log any
+    /// Whether parts of blocks can be recorded; otherwise a policy must not log any
     /// ([`crate::Policy::logs_bytes`]).
     fn holds_parts(&self) -> bool;
-    /// Whether a block that is logged whole goes into the log as its image, which needs no memory
-    /// of its own.
+    /// Whether a block that is logged whole enters the log as its image, which needs no memory of
+    /// its own.
     fn logs_images(&self) -> bool {
         false
     }
-    /// All log blocks of a transaction that is not empty. Adds to `wholes`, in any order.
+    /// Makes all log blocks of a transaction that is not empty. Adds to `wholes`, in any order.
     fn write(
         &self,
         transaction: &LockedTransaction,
@@ -107,34 +107,35 @@ pub trait Records: fmt::Debug {
         moment: &CommitMoment,
         wholes: &mut Wholes,
     ) -> LogContent;
-    /// How many log blocks hold `bytes` bytes of a block that begins at this byte of the first of
-    /// them.
+    /// Returns how many log blocks hold `bytes` bytes of a block that begins at byte `offset` of
+    /// the first of them.
     fn blocks_of_whole(&self, offset: usize, bytes: usize) -> u32 {
         (offset + bytes).div_ceil(self.block_bytes()) as u32
     }
-    /// Reads a block again that is whole in `log`, these log blocks, from byte `offset` on. What is
-    /// no such block gives other bytes: whoever reads knows a checksum.
+    /// Reads a block again that is whole in `log`, these log blocks, from byte `offset` on. If
+    /// there is no such block it gives other bytes: the caller knows a checksum.
     fn read_whole(&self, log: &[u8], offset: usize, block: &mut [u8]) {
         block.copy_from_slice(&log[offset..offset + block.len()]);
     }
-    /// What replaying the record of a metadata block needs, of which `ranges` changed.
+    /// Returns what replay of the record of a metadata block needs, of which `ranges` changed.
     fn metadata_coverage(&self, ranges: &RangeSet) -> Coverage;
-    /// Upper bound of the log blocks that `write` makes.
+    /// Returns an upper bound of the log blocks that `write` makes.
     fn log_blocks_bound(&self, holdings: &Holdings) -> u32;
-    /// Upper bound of the log blocks that `revokes` revokes add to any transaction.
+    /// Returns an upper bound of the log blocks that `revokes` revokes add to any transaction.
     fn revoke_blocks_bound(&self, revokes: u64) -> u32;
 
-    /// Reads the log of a crashed volume, from the first block of `first` on.
+    /// Returns a scanner of the log of a crashed volume, from the first block of `first` on.
     fn scanner(&self, first: TransactionId) -> Box<dyn Scanner>;
-    /// Reads again what a scan has found.
+    /// Returns a decoder, which reads again what a scan has found.
     fn decoder(&self) -> Box<dyn Decoder>;
-    /// Whether anything ahead of the seeming end of the log can prove that it is damage.
+    /// Whether anything ahead of the seeming end of the log can prove that the log is damaged.
     fn proves_commits(&self) -> bool;
-    /// A block to be read once the end of the log is known: for what others keep beside the log.
+    /// Returns a block to be read once the end of the log is known: for what other implementations
+    /// keep beside the log.
     fn epilogue(&self) -> Option<LogBlock> {
         None
     }
-    /// `block` is that block, and `end` the first transaction that is not committed.
+    /// Checks that block, `block`. `end`: the first transaction that is not committed.
     fn check_epilogue(&self, _end: TransactionId, _block: &[u8]) -> Result<(), RecoverError> {
         Ok(())
     }
@@ -147,7 +148,7 @@ pub struct LogPiece<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What the log is, as far as it has been read.
+/// State of the log, as far as it has been read.
 #[derive(Debug)]
 pub enum ScanVerdict {
     /// The block is part of the open transaction, whose end is not known yet.
@@ -160,7 +161,7 @@ pub enum ScanVerdict {
     Damaged(RecordFault),
 }
 
-/// The first thing that is not as it should be.
+/// The first fault that was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordFault {
     pub at: LogBlock,
@@ -174,7 +175,7 @@ pub struct LogSpan {
     pub blocks: u32,
 }
 
-/// A committed transaction: what must be read again for its revokes, and for its records.
+/// A committed transaction: spans to be read again for its revokes, and for its records.
 #[derive(Clone, Default, Debug)]
 pub struct FoundTransaction {
     pub revokes: Vec<LogSpan>,
@@ -192,22 +193,22 @@ pub struct Ahead {
 
 /// Finds transactions, block by block in log order. Verifies every checksum there is.
 pub trait Scanner {
-    /// The next block. After [`ScanVerdict::End`] and [`ScanVerdict::Damaged`] only `ahead` is
-    /// asked.
+    /// Takes the next block. After [`ScanVerdict::End`] and [`ScanVerdict::Damaged`] only `ahead`
+    /// is called.
     fn give(&mut self, piece: LogPiece) -> Result<ScanVerdict, RecoverError>;
     /// Whether the open transaction begins with this block, which need not be where it should.
     fn begins(&self, _block: &[u8]) -> bool {
         false
     }
-    /// Looks at a block behind the seeming end of the log, and at the one that seemed to end it.
+    /// Examines a block behind the seeming end of the log, or the one that seemed to end it.
     fn ahead(&self, block: &[u8]) -> Option<Ahead>;
 }
 
-/// What a span of the log holds.
+/// Content of a span of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decoded<'a> {
-    /// `place`: where the log holds just these bytes, in consecutive log blocks, if that can be
-    /// told. `stays`: durability is enough for the block's file.
+    /// `place`: where the log holds just these bytes, in consecutive log blocks, if known. `stays`:
+    /// durability is enough for the block's file.
     Whole {
         home: HomeBlock,
         stays: bool,
@@ -224,16 +225,16 @@ pub enum Decoded<'a> {
     Revoke(HomeBlock),
 }
 
-/// Takes what a decoder finds.
+/// Receives what a decoder finds.
 pub type Sink<'a> = &'a mut dyn FnMut(Decoded) -> Result<(), RecoverError>;
 
-/// Reads the spans of a [`FoundTransaction`] again, which may no longer be what they were.
+/// Reads the spans of a [`FoundTransaction`] again, which may have changed.
 pub trait Decoder {
-    /// A span of `transaction` begins with the next block.
+    /// Begins a span of `transaction` with the next block.
     fn begin(&mut self, transaction: TransactionId);
-    /// The next block of the span. What does not concern the pass that asks may be left out or
-    /// given.
+    /// Takes the next block of the span. Records that do not concern the pass may be left out or
+    /// passed on.
     fn give(&mut self, piece: LogPiece, sink: Sink) -> Result<(), RecoverError>;
-    /// Log blocks seen, by kind.
+    /// Returns the log blocks seen, by kind.
     fn counts(&self) -> PassCounts;
 }

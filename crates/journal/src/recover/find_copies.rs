@@ -17,7 +17,7 @@ pub struct FindCopies {
 }
 
 impl FindCopies {
-    /// `None`: no swap was interrupted.
+    /// Creates the search; `None` if no swap was interrupted.
     pub fn new(superblock: &JournalSuperblock, logs: &Logs) -> Option<FindCopies> {
         let at = superblock.moving().filter(|_| !units::fault!("swap-counts-early"))?;
         let end = logs.end(logs.holding(at)?);
@@ -26,15 +26,15 @@ impl FindCopies {
     pub fn wants(&self) -> Option<LogBlock> {
         (self.at < self.end).then_some(self.at)
     }
-    /// `block`: the bytes of the wanted log block. A header may stand in any of them: those before
-    /// it may be lost.
+    /// Takes `block`, the bytes of the wanted log block. A header may be in any of them: those
+    /// before it may be lost.
     pub fn give(&mut self, block: &[u8]) {
         if RunHeader::parse(self.at, block, self.seed).is_some() {
             self.headers.push(self.at);
         }
         self.at = self.at.plus(1);
     }
-    /// Returns where they are.
+    /// Returns the headers' addresses.
     pub fn finish(self) -> Vec<LogBlock> {
         self.headers
     }

@@ -1,13 +1,12 @@
-//! Finds the transactions of scattered logs, before the scan. It goes by the run headers in the
+//! Finds the transactions of scattered logs, before the scan. It follows the run headers in the
 //! logs that the journal superblock calls active, from each log's start on.
 //!
-//! 1. Reads one block for each run, and a few behind the last of each log. What does not belong to
-//!    this life of the log, or lies before the tail, is passed over.
-//! 2. Of copies that a swap has not finished (`moving` in the journal superblock) none is looked
-//!    at.
+//! 1. Reads one block for each run, and a few behind the last of each log. Headers that do not
+//!    belong to this life of the log, or lie before the tail, are skipped.
+//! 2. Copies that a swap has not finished (`moving` in the journal superblock) are skipped.
 //! 3. Of several copies of a run that with the latest durable floor counts. Where a snapshot
 //!    records the place, the floor is what was committed when it did.
-//! 4. A run behind a gap shows by its durable floor whether what is missing was committed once:
+//! 4. The durable floor of a run behind a gap shows whether the missing runs were committed once:
 //!    then the log is damaged.
 
 use super::{RecoverError, SnapshotContents};
@@ -19,42 +18,42 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
-/// So many bytes behind the last run of a log are looked at for another, and more where the
-/// superblock knows of longer runs. A header that has rotted is to be noticed.
+/// Bytes behind the last run of a log that are searched for another, and more where the superblock
+/// knows of longer runs, so that a rotted header is noticed.
 const LOOK_AHEAD: usize = crate::log_space::LENGTH_UNSAID;
 
-/// So many log blocks behind the last run of a log are looked at for another.
+/// Returns how many log blocks behind the last run of a log are searched for another.
 pub fn look_ahead(superblock: &JournalSuperblock) -> u32 {
     look_ahead_of(superblock, superblock.transaction_bound.unwrap_or(0))
 }
 
 fn look_ahead_of(superblock: &JournalSuperblock, longest: u32) -> u32 {
     let unit = superblock.log_block_bytes();
-    // Of a run whose header has rotted, that block and those behind it; and the next one's header.
+    // That block and those behind it of a run whose header has rotted; and the next one's header.
     ((LOOK_AHEAD / unit) as u32).max(longest.saturating_add(1))
 }
 
-/// Before the first pass: which runs there are.
+/// Finds which runs there are, before the first pass.
 #[derive(Debug)]
 pub struct FindRuns {
     logs: Rc<Logs>,
     seed: Seed,
     tail: TransactionId,
-    /// Logs to look at; the first is under way.
+    /// Logs to look at; the first is being read.
     queue: VecDeque<u32>,
     at: LogBlock,
     /// The last run of this log.
     last: Option<TransactionId>,
-    /// Of logs that a snapshot tells of, the end of the last run, and its transaction.
+    /// End of the last run, and its transaction, of each log that a snapshot covers.
     told: BTreeMap<u32, (LogBlock, TransactionId)>,
     /// Blocks that may still be looked at without a header.
     left: u32,
     look_ahead: u32,
-    /// Copies from here to the end of their log do not count.
+    /// Start of the copies that do not count, up to the end of their log.
     moving: Option<LogBlock>,
-    /// By distance from the tail.
+    /// Runs by distance from the tail.
     found: BTreeMap<u32, FoundRun>,
-    /// All of them, those of which another copy counts, too.
+    /// All headers, including those of which another copy counts.
     headers: Vec<(LogBlock, TransactionId)>,
     logs_read: u32,
     blocks_read: u64,
@@ -66,45 +65,45 @@ struct FoundRun {
     durable: TransactionId,
 }
 
-/// The runs of consecutive transactions from the tail on, and what is known of those behind.
+/// Runs of consecutive transactions from the tail on, and what is known of those behind.
 #[derive(Debug)]
 pub struct FoundRuns {
     pub(super) walk: Rc<RunsInOrder>,
     pub(super) tail: TransactionId,
-    /// The latest transaction of which there is anything.
+    /// The latest transaction of which anything was found.
     pub(super) latest: TransactionId,
-    /// Up to which one all were durable once.
+    /// The latest transaction up to which all were durable once.
     pub(super) proven: Option<TransactionId>,
     pub(super) gave_up: bool,
     pub(super) headers: Vec<(LogBlock, TransactionId)>,
-    /// Of the latest run, where a table tells of it. In the log it may be torn.
+    /// Header of the latest run, where a table records it. In the log it may be torn.
     pub(super) told: Option<RunHeader>,
     pub logs_read: u32,
     pub blocks_read: u64,
 }
 
 impl FoundRuns {
-    /// Of the oldest.
+    /// Returns the start of the oldest run.
     pub fn start(&self) -> Option<LogBlock> {
         self.walk.start()
     }
-    /// Where all of them lie, without their headers.
+    /// Returns the addresses of all runs, without their headers.
     pub fn runs(&self) -> &[LogRun] {
         &self.walk.runs
     }
-    /// Where the first so many lie, without their headers.
+    /// Returns the addresses of the first `count` runs, without their headers.
     pub fn first_runs(&self, count: usize) -> &[LogRun] {
         &self.walk.runs[..count]
     }
-    /// Headers of transactions from `end` on: where the log goes on with that one, they are nothing
-    /// but in the way.
+    /// Returns the headers of transactions from `end` on: where the log continues with that one,
+    /// they must be overwritten.
     pub fn headers_from(&self, end: TransactionId) -> impl Iterator<Item = LogBlock> {
         let is_later =
             move |(_, transaction): &&(LogBlock, TransactionId)| transaction.is_at_or_after(end);
         self.headers.iter().filter(is_later).map(|(at, _)| *at)
     }
-    /// The header of the last transaction before `end`, if a table alone tells of it: a log block,
-    /// and where it belongs.
+    /// Returns the header of the last transaction before `end`, if only a table records it: a log
+    /// block, and its address.
     pub fn missing_header(
         &self,
         superblock: &JournalSuperblock,
@@ -119,7 +118,7 @@ impl FoundRuns {
         header.serialize(superblock.scattered_seed(), &mut block);
         Some((header.at, Rc::new(block)))
     }
-    /// The same from a later transaction on.
+    /// Restricts the runs to those from a later transaction on.
     #[must_use]
     pub fn from(&self, first: TransactionId) -> FoundRuns {
         let skipped = (first.0.wrapping_sub(self.tail.0) as usize).min(self.walk.runs.len());
@@ -131,18 +130,18 @@ impl FoundRuns {
             ..*self
         }
     }
-    /// How many there are.
+    /// Returns the number of runs.
     pub fn count(&self) -> usize {
         self.walk.runs.len()
     }
-    /// The runs, in order.
+    /// Returns the walk over the runs, in order.
     pub fn walk(&self) -> Rc<dyn LogWalk> {
         self.walk.clone()
     }
 }
 
 impl FindRuns {
-    /// `superblock` says that the log lies in scattered logs.
+    /// Creates the search. `superblock` describes scattered logs.
     pub fn new(superblock: &JournalSuperblock, logs: Rc<Logs>) -> FindRuns {
         let active = superblock.scattered.as_ref().map(|scattered| logs.active(&scattered.active));
         let look_ahead = look_ahead(superblock);
@@ -166,7 +165,7 @@ impl FindRuns {
         find
     }
 
-    /// Leaves out logs of which nothing is to be read.
+    /// Skips logs of which nothing is to be read.
     fn begin(&mut self) {
         let (logs, told, moving) = (&self.logs, &self.told, self.moving);
         let from = |log: u32| told.get(&log).map_or(logs.start(log), |(end, _)| *end);
@@ -175,7 +174,7 @@ impl FindRuns {
         self.begin_log();
     }
 
-    /// Behind what a snapshot tells of: in the logs alone that may have got runs since.
+    /// Searches behind what a snapshot covers: only in logs that may have got runs since.
     pub fn behind(
         superblock: &JournalSuperblock,
         logs: Rc<Logs>,
@@ -197,7 +196,7 @@ impl FindRuns {
         find
     }
 
-    /// So many log blocks of most logs are read.
+    /// Returns how many log blocks of most logs are read.
     pub fn look_ahead(&self) -> u32 {
         self.look_ahead
     }
@@ -216,7 +215,7 @@ impl FindRuns {
         (!self.queue.is_empty()).then_some(self.at)
     }
 
-    /// `block`: the bytes of the wanted log block.
+    /// Takes `block`, the bytes of the wanted log block.
     pub fn give(&mut self, block: &[u8]) {
         self.blocks_read += 1;
         let log = *self.queue.front().expect("no block was wanted");
@@ -245,7 +244,7 @@ impl FindRuns {
     }
 
     fn note(&mut self, header: RunHeader) {
-        // A transaction takes two blocks and more, so no more than these can be live.
+        // A transaction takes at least two blocks, so no more than these can be live.
         let distance = header.transaction.0.wrapping_sub(self.tail.0);
         if distance < self.logs.blocks() {
             self.headers.push((header.at, header.transaction));
@@ -260,7 +259,7 @@ impl FindRuns {
         }
     }
 
-    /// `until_damage`: what was committed behind a gap is given up.
+    /// Returns the runs found. `until_damage`: transactions committed behind a gap are given up.
     pub fn finish(self, until_damage: bool) -> Result<FoundRuns, RecoverError> {
         assert!(self.queue.is_empty(), "the search is not over");
         let id = |distance: u32| TransactionId(self.tail.0.wrapping_add(distance));
@@ -419,7 +418,7 @@ mod tests {
         let mut disk = Disk::new(TransactionId(7));
         disk.put(0, 0, 5, 2);
         let live = disk.put(0, 3, 7, 2);
-        // Behind it the remains of an earlier round, and in another log those of an earlier life.
+        // Behind it the remains of an earlier wrap, and in another log those of an earlier life.
         disk.put(0, 6, 4, 2);
         disk.superblock.scattered.as_mut().unwrap().nonce = 4;
         disk.put(1, 0, 8, 2);
@@ -468,7 +467,7 @@ mod tests {
         }
     }
 
-    /// A log that was swapped holds its runs still, or what a torn run has left of them.
+    /// A log that was swapped still holds its runs, or what a torn run has left of them.
     #[test]
     fn of_two_copies_of_a_run_the_one_with_the_later_durable_floor_counts() {
         for (old, new) in [(0, 3), (3, 0)] {

@@ -8,7 +8,7 @@ use units::{BlockRange, BlockSize, HomeBlock};
 /// once.
 pub struct ReplayImages {
     block_size: BlockSize,
-    /// Content, and which bytes of it records gave.
+    /// Content, and its bytes that records gave.
     images: BTreeMap<HomeBlock, (Buffer, RangeSet)>,
 }
 
@@ -26,7 +26,7 @@ impl ReplayImages {
         ReplayImages { block_size, images: BTreeMap::new() }
     }
 
-    /// Actions come in log order.
+    /// Applies an action. Actions come in log order.
     pub fn apply(&mut self, action: ReplayAction) {
         let (home, range, bytes, base_zero) = match action {
             ReplayAction::WriteWhole { home, bytes } => {
@@ -46,12 +46,13 @@ impl ReplayImages {
         given.insert(range);
     }
 
-    /// What was merged of the block counts for nothing.
+    /// Drops what was merged of the block.
     pub fn forget(&mut self, home: HomeBlock) {
         self.images.remove(&home);
     }
 
-    /// Blocks held in memory: when there are too many, write what `take` gives and go on.
+    /// Returns the number of blocks held in memory: when there are too many, write what `take`
+    /// returns and go on.
     pub fn len(&self) -> usize {
         self.images.len()
     }
@@ -59,7 +60,7 @@ impl ReplayImages {
         self.images.is_empty()
     }
 
-    /// All images, sorted by home address; the set is empty afterwards.
+    /// Returns all images, sorted by home address; the set is empty afterwards.
     pub fn take(&mut self) -> Vec<ReplayImage> {
         let whole = self.block_size.whole();
         let image = |(home, (content, given)): (HomeBlock, (Buffer, RangeSet))| {
@@ -71,7 +72,7 @@ impl ReplayImages {
 }
 
 impl ReplayImage {
-    /// Fills the missing bytes from what home holds; the image is then whole.
+    /// Fills the missing bytes from the home block; the image is then whole.
     pub fn fill_from(&mut self, home: &[u8]) {
         if units::fault!("packed-base-unread") {
             self.missing.clear();

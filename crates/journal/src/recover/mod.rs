@@ -1,4 +1,4 @@
-//! Recovery in three passes, none of which does I/O: each says which log block it wants and is
+//! Recovery in three passes, none of which does I/O: each returns which log block it wants and is
 //! given its bytes.
 //!
 //! `while let Some(at) = pass.wants() { pass.give(&read(at))?; }` (blocks are wanted in log order,
@@ -7,11 +7,11 @@
 //! [`ReplayImages`] -> home.
 //!
 //! Invariants:
-//! 1. The scan reads each log block at most once: one turn round the log, whatever the blocks say.
-//!    Where it ends, as many as a gap may have are read again.
+//! 1. The scan reads each log block at most once: one wrap of the log, whatever the blocks say. At
+//!    its end, as many as a gap may have are read again.
 //! 2. Nothing is written home before the scan has verified every checksum of every committed
 //!    transaction.
-//! 3. Replaying again, after a crash within recovery, gives the same result: the log is left alone
+//! 3. Replaying again, after a crash within recovery, gives the same result: the log is unchanged
 //!    until all is home.
 //!
 //! Source: paper, section 3.3; kernel `fs/jbd2/recovery.c` and e2fsprogs `e2fsck/recovery.c` for
@@ -40,9 +40,9 @@ use crate::pass_outcome::{PassCounts, RecoverError};
 use std::ops::Range;
 use units::{HomeBlock, LogBlock};
 
-/// Where replay may write: which addresses are blocks of home, and no others'.
+/// Addresses that replay may write: only blocks of home.
 pub trait Bounds {
-    /// Why no record may name `home`; `None` if one may.
+    /// Returns why no record may name `home`; `None` if one may.
     fn refuses(&self, home: HomeBlock) -> Option<&'static str>;
 }
 
@@ -66,11 +66,11 @@ impl Bounds for HomeBounds {
     }
 }
 
-/// A pass that is fed log blocks.
+/// A pass that is fed with log blocks.
 pub trait Pass {
-    /// The log block to give next; `None` when the pass is over.
+    /// Returns the log block to give next; `None` when the pass has ended.
     fn wants(&self) -> Option<LogBlock>;
-    /// `block`: the bytes of the wanted log block.
+    /// Takes `block`, the bytes of the wanted log block.
     fn give(&mut self, block: &[u8]) -> Result<(), RecoverError>;
     fn counts(&self) -> PassCounts;
 }

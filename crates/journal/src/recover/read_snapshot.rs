@@ -1,12 +1,12 @@
-//! Reads what a snapshot of the mapping table tells of the log ([`format::snapshot`]), instead of
-//! the log itself.
+//! Reads from a snapshot of the mapping table what it records of the log ([`format::snapshot`]),
+//! instead of the log itself.
 //!
-//! 1. All pieces that the superblock names are whole, and tell of transactions without a gap, or
-//!    none of them counts.
-//! 2. What is told could have been found: runs in logs that are announced, one behind the other;
-//!    blocks that records may name.
+//! 1. All pieces that the superblock names are whole, and cover transactions without a gap, or none
+//!    of them counts.
+//! 2. Only entries that a search could have found count: runs in announced logs, one behind the
+//!    other; blocks that records may name.
 //! 3. Of each block the newest record counts that no later revoke hides, as in a replay.
-//! 4. No more blocks are kept than whoever asks has room for.
+//! 4. No more blocks are kept than the caller has memory for.
 
 use super::Bounds;
 use crate::log_space::{LogRun, Logs};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// Why a snapshot is not believed.
+/// Why a snapshot is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SnapshotRefused {
     #[error("none counts")]
@@ -35,13 +35,13 @@ pub enum SnapshotRefused {
     Elsewhere(TransactionId),
 }
 
-/// A run that was told.
+/// A run that a snapshot records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SnapshotRun {
     pub transaction: TransactionId,
     pub run: LogRun,
-    /// Up to which transaction was committed when the snapshot recorded this place. A copy with a
-    /// later durable floor was made afterwards, any other was left behind before.
+    /// The newest transaction committed when the snapshot recorded this place. A copy with a later
+    /// durable floor was made afterwards, any other was left behind before.
     pub durable: TransactionId,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct SnapshotRun {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotBlock {
     pub by: TransactionId,
-    /// Where its run holds the block whole; `None`: home has it.
+    /// The block whole in its run; `None`: home has it.
     pub whole: Option<SnapshotWhole>,
 }
 
@@ -62,15 +62,15 @@ pub struct SnapshotWhole {
     pub stays: bool,
 }
 
-/// What a snapshot tells of the log from the tail on.
+/// Content of a snapshot from the tail on.
 #[derive(Clone, Debug)]
 pub struct SnapshotContents {
     tail: TransactionId,
-    /// From the tail on, without a gap.
+    /// Runs from the tail on, without a gap.
     runs: Vec<SnapshotRun>,
     blocks: BTreeMap<HomeBlock, SnapshotBlock>,
     pieces: Vec<SnapshotPiece>,
-    /// The first transaction that it does not tell of, and the first that is read from the log.
+    /// The first transaction not covered, and the first that is read from the log.
     end: TransactionId,
     read_from: TransactionId,
 }
@@ -79,7 +79,7 @@ impl SnapshotContents {
     pub(super) fn runs_from(&self, first: TransactionId) -> impl Iterator<Item = &SnapshotRun> {
         self.runs.iter().filter(move |run| run.transaction.is_at_or_after(first))
     }
-    /// Checks that all runs that were told, from the tail on, were found where they were told.
+    /// Checks that all recorded runs, from the tail on, were found at their recorded places.
     /// `found`: from the tail on. A run elsewhere frees the place that the snapshot names, so the
     /// next search would not look there.
     pub fn check_found(&self, found: &[LogRun]) -> Result<(), SnapshotRefused> {
@@ -94,7 +94,8 @@ impl SnapshotContents {
             None => Ok(()),
         }
     }
-    /// What earlier transactions than [`SnapshotContents::read_from`] hold and home may lack.
+    /// Returns the blocks that transactions before [`SnapshotContents::read_from`] hold and home
+    /// may lack.
     pub fn blocks(&self) -> &BTreeMap<HomeBlock, SnapshotBlock> {
         &self.blocks
     }
@@ -118,20 +119,20 @@ pub struct ReadSnapshot {
     named: NamedSnapshot,
     /// Most blocks that are kept.
     most: usize,
-    /// The piece under way: its number, where it begins, and what was read of it.
+    /// The piece being read: its number, where it begins, and what was read of it.
     number: u32,
     begin: LogBlock,
     bytes: Vec<u8>,
-    /// Its blocks, once its header is read.
+    /// Number of its blocks, once its header is read.
     blocks: Option<u32>,
     is_over: bool,
-    /// The transaction that the next piece, or the next run of this one, must be of.
+    /// The transaction with which the next piece, or the next run of this one, must begin.
     next: Option<TransactionId>,
     told: SnapshotContents,
 }
 
 impl ReadSnapshot {
-    /// `most`: blocks that there is room for.
+    /// Creates the reader. `most`: number of blocks that fit in memory.
     pub fn new(
         superblock: &JournalSuperblock,
         logs: Rc<Logs>,
@@ -173,7 +174,7 @@ impl ReadSnapshot {
         })
     }
 
-    /// The log block to read next.
+    /// Returns the log block to read next.
     pub fn wants(&self) -> Option<LogBlock> {
         let read =
             (self.bytes.len() / (self.places.block_bytes / self.places.each as usize)) as u32;
@@ -182,7 +183,7 @@ impl ReadSnapshot {
         (!self.is_over && is_inside()).then(at)
     }
 
-    /// `block`: the bytes of the wanted log block.
+    /// Takes `block`, the bytes of the wanted log block.
     pub fn give(&mut self, block: &[u8]) -> Result<(), SnapshotRefused> {
         self.bytes.extend_from_slice(block);
         let refused = SnapshotRefused::Piece(self.number);
@@ -199,7 +200,7 @@ impl ReadSnapshot {
         self.end_piece(blocks)
     }
 
-    /// If all of it was read.
+    /// Ends the piece if all of it was read.
     fn end_piece(&mut self, blocks: u32) -> Result<(), SnapshotRefused> {
         if self.bytes.len() < blocks as usize * self.places.block_bytes {
             return Ok(());
@@ -280,7 +281,7 @@ impl ReadSnapshot {
         Ok(())
     }
 
-    /// A record of the transaction whose run was told last.
+    /// Adds a record of the transaction whose run was recorded last.
     fn tell(
         &mut self,
         home: HomeBlock,
@@ -320,7 +321,8 @@ impl ReadSnapshot {
         self.told.runs.get(index).is_some_and(|told| end <= u64::from(told.run.count) * unit)
     }
 
-    /// Every run lies in a log that recovery would look at, behind those of earlier transactions.
+    /// Checks that every run lies in a log that recovery would look at, behind those of earlier
+    /// transactions.
     fn check_places(&self) -> Result<(), SnapshotRefused> {
         let active: Vec<u32> = self.logs.active(&self.active).collect();
         let mut ends: BTreeMap<u32, LogBlock> = BTreeMap::new();
@@ -328,7 +330,7 @@ impl ReadSnapshot {
             let refused = SnapshotRefused::Impossible(*transaction);
             let log = self.logs.holding(run.start).filter(|log| active.binary_search(log).is_ok());
             let log = log.ok_or(refused)?;
-            // A header stands in front of each.
+            // A header precedes each.
             let behind = ends.get(&log).copied().unwrap_or(self.logs.start(log));
             let left = self.logs.counted_end(log, self.moving).get().checked_sub(run.start.get());
             let fits = left.is_some_and(|left| run.count <= left);
@@ -363,7 +365,7 @@ mod tests {
         SnapshotItem::Whole { home: HomeBlock(home), stays: false, offset: 1024, sum }
     }
 
-    /// Four logs of 32 blocks behind a journal of 64, all announced, and the blocks of that.
+    /// Four logs of 32 blocks behind a journal of 64, all announced, and that journal's blocks.
     struct Told {
         superblock: JournalSuperblock,
         ring: SnapshotRing,
@@ -380,11 +382,11 @@ mod tests {
             let ring = SnapshotRing::new(&superblock);
             Told { superblock, ring, blocks: vec![vec![0; 1024]; 64] }
         }
-        /// One piece more, of all before transaction `end`.
+        /// Adds a piece that covers all transactions before `end`.
         fn tell(self, end: u32, items: &[SnapshotItem]) -> Told {
             self.tell_late(end, end.wrapping_sub(1), items)
         }
-        /// One piece more, written when `committed` was.
+        /// Adds a piece, written when `committed` was committed.
         fn tell_late(mut self, end: u32, committed: u32, items: &[SnapshotItem]) -> Told {
             let piece =
                 self.ring.begin_piece(self.ring.end(TAIL)..id(end), id(committed), items).unwrap();

@@ -1,11 +1,12 @@
 //! Reads from the table of runs (`mtl=`) what [`super::FindRuns`] would look for in the logs.
 //!
-//! 1. Nothing counts that has another mark than the journal superblock says. So an older table, or
-//!    another volume's, is refused.
-//! 2. Each run from the tail to the latest is told, or the table is refused. Which is the latest
-//!    two pages tell, which must fit: of the latest and the run before, or both of the first.
-//! 3. What is told could have been found: in logs that are announced, one run behind the other.
-//!    Whether it is there, the scan sees by its checksums. Only the latest run may be torn.
+//! 1. Entries count only under the mark in the journal superblock. So an older table, or another
+//!    volume's, is refused.
+//! 2. Each run from the tail to the latest is recorded, or the table is refused. Two pages identify
+//!    the latest, and must fit: of the latest and the run before, or both of the first.
+//! 3. Only entries that a search could have found count: in announced logs, one run behind the
+//!    other. The scan verifies by checksums that each run is there. Only the latest run may be
+//!    torn.
 
 use super::find_runs::{FoundRuns, RunsInOrder};
 use crate::log_space::{LogRun, LogWalk, Logs};
@@ -17,7 +18,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
-/// Why a table is not believed.
+/// Why a table is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TableRefused {
     #[error("the last mount had none")]
@@ -40,11 +41,11 @@ pub struct ReadTable {
     tail: TransactionId,
     /// Pages to read, in order.
     wanted: Range<u64>,
-    /// The transaction whose slot is looked for, once the pages of the latest are read.
+    /// The transaction whose slot is sought, once the pages of the latest are read.
     looked_for: Option<TransactionId>,
-    /// What the pages of the latest tell of, as far as they were read.
+    /// Transactions that the pages of the latest record, as far as they were read.
     latest: Vec<TransactionId>,
-    /// How many transactions there are from the tail on.
+    /// Number of transactions from the tail on.
     count: Option<u32>,
     headers: Vec<RunHeader>,
 }
@@ -73,14 +74,13 @@ impl ReadTable {
         }
     }
 
-    /// `page`: the bytes of the wanted page.
+    /// Takes `page`, the bytes of the wanted page.
     pub fn give(&mut self, page: &[u8]) -> Result<(), TableRefused> {
         if let Some(first) = self.looked_for {
             return self.take_slots(first, page);
         }
         self.wanted.start += 1;
-        // One that is lost, or was made to count for nothing, may have told of a later run than the
-        // other.
+        // A page that is lost, or was invalidated, may have recorded a later run than the other.
         let latest = run_table::latest(page, self.seed);
         if latest.is_none() && !units::fault!("run-table-one-page") {
             return Err(TableRefused::OfAnother);
@@ -98,7 +98,7 @@ impl ReadTable {
         Ok(())
     }
 
-    /// The later of the two, if they fit.
+    /// Returns the later of the two, if they fit.
     fn latest_covered(&self) -> Option<TransactionId> {
         let [one, other] = self.latest[..] else {
             return self.latest.first().copied().filter(|_| units::fault!("run-table-one-page"));
@@ -111,8 +111,8 @@ impl ReadTable {
         transaction.0.wrapping_sub(self.tail.0)
     }
 
-    /// The page holds the slots of `first` and of some behind it. One more than the pages of the
-    /// latest tell of is looked at: its slot may be there alone.
+    /// Takes the slots of `page`: that of `first` and some behind it. One more than the pages of
+    /// the latest record is examined: its slot may be there alone.
     fn take_slots(&mut self, first: TransactionId, page: &[u8]) -> Result<(), TableRefused> {
         let count = self.count.unwrap_or(0);
         let (place, mut at) = (run_table::slot_page(first), first);
@@ -147,7 +147,7 @@ impl ReadTable {
             walk: Rc::new(RunsInOrder::new(runs, self.logs.blocks())),
             tail,
             latest: latest.unwrap_or(tail),
-            // One is on its way at a time.
+            // One transaction is in flight at a time.
             proven: latest.map(TransactionId::previous),
             gave_up: false,
             headers: self.headers.iter().map(|header| (header.at, header.transaction)).collect(),
@@ -157,7 +157,8 @@ impl ReadTable {
         })
     }
 
-    /// Every run lies in a log that recovery would look at, behind those of earlier transactions.
+    /// Checks that every run lies in a log that recovery would look at, behind those of earlier
+    /// transactions.
     fn check_places(&self) -> Result<(), TableRefused> {
         let active: Vec<u32> = self.logs.active(&self.active).collect();
         let mut ends: BTreeMap<u32, LogBlock> = BTreeMap::new();
@@ -212,7 +213,7 @@ mod tests {
                 starts: Vec::new(),
             }
         }
-        /// Runs of so many transactions, each in another log.
+        /// Creates runs of `count` transactions, each in another log.
         fn of(count: u32) -> Told {
             let mut told = Told::new();
             (0..count).for_each(|number| {
@@ -309,7 +310,7 @@ mod tests {
         }
     }
 
-    /// A run was told in between.
+    /// A run was recorded in between.
     #[test]
     fn pages_of_the_latest_that_do_not_fit_are_refused() {
         let mut told = Told::of(6);
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(told.read().unwrap_err(), TableRefused::Impossible(id));
     }
 
-    /// What the swap itself has written there may be lost until its flush is over.
+    /// Pages that the swap itself has written may be lost until its flush has ended.
     #[test]
     fn a_run_that_comes_while_runs_move_leaves_no_table_that_lacks_it() {
         for gives_up in [false, true] {

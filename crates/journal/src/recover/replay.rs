@@ -19,11 +19,11 @@ impl ReplayAction {
     }
 }
 
-/// The same, and where it comes from.
+/// A record to replay, and its origin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplayedRecord {
     pub by: TransactionId,
-    /// Where a log in one piece holds the block whole, if that can be told.
+    /// Where a contiguous log holds the block whole, if known.
     pub place: Option<WholePlace>,
     /// Durability is enough for the block's file.
     pub stays: bool,
@@ -38,7 +38,7 @@ pub struct ReplayPass {
     transactions: u64,
 }
 
-/// What becomes of records.
+/// Outcome of records.
 struct ReplayOutcome {
     revokes: RevokeTable,
     bounds: Box<dyn Bounds>,
@@ -70,11 +70,11 @@ impl ReplayPass {
         }
     }
 
-    /// The records read since the last call, in log order. Take them after each `give`.
+    /// Returns the records read since the last call, in log order. Take them after each `give`.
     pub fn take_records(&mut self) -> Vec<ReplayedRecord> {
         std::mem::take(&mut self.outcome.records)
     }
-    /// The same, for whoever need not know where they come from.
+    /// Returns only the actions of these records.
     pub fn take_actions(&mut self) -> impl Iterator<Item = ReplayAction> {
         self.take_records().into_iter().map(|record| record.action)
     }

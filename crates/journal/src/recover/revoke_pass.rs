@@ -27,8 +27,8 @@ impl RevokePass {
             revokes: 0,
         }
     }
-    /// Keeps no revoke of what no record may name: it hides nothing, and a forged log may hold any
-    /// number of them.
+    /// Drops revokes of blocks that no record may name: they hide nothing, and a forged log may
+    /// hold any number of them.
     pub fn within(mut self, bounds: impl Bounds + 'static) -> RevokePass {
         self.bounds = Some(Box::new(bounds));
         self

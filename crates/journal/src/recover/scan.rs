@@ -7,44 +7,43 @@ use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
 /// Ids left out after recovery: no later scan may take what lies behind the end of this log for its
-/// own.
+/// own transactions.
 const IDS_SKIPPED: u32 = 16;
-/// No transaction takes more than a quarter of the log, and a sixteenth for its revokes. Counts
-/// where the superblock does not say how long transactions are.
+/// Inverse of the reach as a share of the log: no transaction takes more than a quarter of the log,
+/// and a sixteenth for its revokes. Used where the superblock does not record their length.
 const TRANSACTION_SHARE_MAX: u32 = 2;
-/// Most transactions on their way to the disk at once: so many may follow one of which they do not
-/// prove that it was durable.
+/// Most transactions in flight at once: as many may follow one without proving that it was durable.
 pub const IN_FLIGHT_MAX: u32 = 4;
 
 /// First pass: finds the last committed transaction.
 ///
-/// Where the log seems to end it looks ahead. A commit begins when one of the few before it is
-/// durable. So whatever belongs to a later transaction proves that this one was committed, and that
-/// damage ended the log. It looks as far as these few may reach, by what the superblock says of
-/// their length.
+/// Where the log seems to end it looks ahead. A commit is issued when one of the few before it is
+/// durable. So any block of a later transaction proves that this one was committed, and that damage
+/// ended the log. The pass looks as far as these few may reach, given their length in the
+/// superblock.
 pub struct ScanPass {
     log: Rc<dyn LogWalk>,
     records: Rc<dyn Records>,
     scanner: Box<dyn Scanner>,
     state: State,
     until_damage: bool,
-    /// All transactions up to this one were durable once, as later ones say.
+    /// The latest transaction up to which all were durable once, by the record of later ones.
     proven: Option<TransactionId>,
     at: LogBlock,
-    /// Where the open transaction begins, if it follows the one before it at once.
+    /// Where the open transaction begins, if it directly follows the one before it.
     expected: LogBlock,
-    /// It was looked for behind a gap, and is not there.
+    /// The open transaction was sought behind a gap, and is not there.
     has_no_gap: bool,
     /// A block of the gap that cannot be read.
     unreadable: Option<LogBlock>,
-    /// Blocks of the log not yet read: at most one turn round it.
+    /// Blocks of the log not yet read: at most one wrap.
     unread: u32,
     /// Most blocks between a transaction and the one before it.
     gap_max: u32,
     /// How far behind the log's end a transaction may reach that proves that this is no end.
     reach: u32,
-    /// The transaction whose end has not been found yet, and the latest one of which there is
-    /// anything.
+    /// The transaction whose end has not been found yet, and the latest one of which anything was
+    /// found.
     open: TransactionId,
     latest: TransactionId,
     /// Why the log seemed to end.
@@ -61,8 +60,8 @@ pub struct Scanned {
     pub end: TransactionId,
     /// The id that the next new transaction must have.
     pub next: TransactionId,
-    /// The log was damaged, and what had been committed behind the damage is given up. Home may
-    /// hold newer blocks than the log, so e2fsck is due.
+    /// Whether the log was damaged, and what had been committed behind the damage is given up. Home
+    /// may hold newer blocks than the log, so e2fsck must be run.
     pub gave_up: bool,
     pub(super) log: Rc<dyn LogWalk>,
     pub(super) records: Rc<dyn Records>,
@@ -70,7 +69,7 @@ pub struct Scanned {
 }
 
 impl Scanned {
-    /// The committed transactions, and the log blocks of each that are read again.
+    /// Returns the committed transactions, and the log blocks of each that are read again.
     pub fn transactions(&self) -> impl Iterator<Item = (TransactionId, Vec<LogBlock>)> {
         self.transactions.iter().map(|found| {
             let spans = found.records.iter().chain(&found.revokes);
@@ -85,7 +84,7 @@ impl Scanned {
     }
 }
 
-/// What must be read again of a committed transaction.
+/// Spans of a committed transaction that must be read again.
 #[derive(Clone, Debug)]
 pub(super) struct ScannedTransaction {
     pub id: TransactionId,
@@ -103,7 +102,7 @@ pub struct LogStart {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Log,
-    /// Looks for the beginning of the open transaction behind a gap: so many blocks are none.
+    /// Looks for the beginning of the open transaction behind a gap: this many blocks are none.
     Gap(u32),
     /// Looks for later transactions, in this many more blocks.
     Ahead(u32),
@@ -112,7 +111,7 @@ enum State {
 }
 
 impl ScanPass {
-    /// Of a journal whose superblock is clean, nothing is read.
+    /// Creates the pass. If the journal's superblock is clean, nothing is read.
     pub fn new(superblock: &JournalSuperblock) -> Result<ScanPass, RecoverError> {
         if superblock.scattered.is_some() && !superblock.is_clean() {
             return Err(RecoverError::LogsMissing);
@@ -130,7 +129,7 @@ impl ScanPass {
         })
     }
 
-    /// Of scattered logs.
+    /// Creates the pass over scattered logs.
     pub fn over_runs(records: Rc<dyn Records>, found: &FoundRuns) -> ScanPass {
         let (transaction, at) = (found.tail, found.walk.start());
         let start = LogStart { transaction, at: at.unwrap_or(LogBlock(0)) };
@@ -144,7 +143,7 @@ impl ScanPass {
         scan
     }
 
-    /// Of a log of any kind.
+    /// Creates the pass over a log of any kind.
     pub fn over(records: Rc<dyn Records>, log: Rc<dyn LogWalk>, start: LogStart) -> ScanPass {
         let first = start.transaction;
         ScanPass {
@@ -182,12 +181,13 @@ impl ScanPass {
         ScanPass { state: State::Over, ..self }
     }
 
-    /// Whether a damaged log ends before the damage, and what was committed behind it is given up.
+    /// Sets whether a damaged log ends before the damage, and what was committed behind it is given
+    /// up.
     pub fn until_damage(self, until_damage: bool) -> ScanPass {
         ScanPass { until_damage, ..self }
     }
 
-    /// Call it when nothing is wanted any more.
+    /// Returns the result. Call it when no block is wanted any more.
     pub fn finish(self) -> Scanned {
         assert_eq!(self.state, State::Over, "the scan is not over");
         let mut scanned = self.scanned;
@@ -197,9 +197,9 @@ impl ScanPass {
         scanned
     }
 
-    /// The block that is wanted cannot be read. If it lies in a gap it may be left from long ago:
-    /// commits need not write over it. Returns whether that may be, or nothing behind it counts any
-    /// more.
+    /// Skips the wanted block, which cannot be read. In a gap it may be an old remnant: commits
+    /// need not overwrite it. Returns whether it may be skipped: in a gap, or if nothing behind it
+    /// counts any more.
     pub fn pass_over(&mut self) -> Result<bool, RecoverError> {
         match self.state {
             State::Log if self.may_begin_later() => self.pass_over_in_gap(0),
@@ -217,11 +217,11 @@ impl ScanPass {
         self.go_on_in_gap(passed).map(|()| true)
     }
 
-    /// Transactions may begin so many blocks behind the end of the one before them.
+    /// Allows transactions to begin up to `most` blocks behind the end of the one before them.
     pub fn behind_gaps(self, most: u32) -> ScanPass {
         ScanPass { gap_max: most, ..self }
     }
-    /// Whether the log seems to have ended, and what is read tells only if that is damage.
+    /// Whether the log seems to have ended, and further blocks only decide whether it is damaged.
     pub fn looks_ahead(&self) -> bool {
         matches!(self.state, State::Ahead(_))
     }
@@ -273,15 +273,16 @@ impl ScanPass {
     fn may_be_gap(&self, block: &[u8]) -> bool {
         self.may_begin_later() && !self.scanner.begins(block)
     }
-    /// Whether the block that is wanted is where the open transaction begins, or where the gap
-    /// before it does.
+    /// Whether the wanted block is where the open transaction begins, or where the gap before it
+    /// does.
     fn may_begin_later(&self) -> bool {
         self.gap_max > 0
             && self.at == self.expected
             && !self.has_no_gap
             && !units::fault!("gap-ends-log")
     }
-    /// `passed`: blocks from the expected beginning on that do not begin the open transaction.
+    /// Takes a block of a gap. `passed`: blocks from the expected beginning on that do not begin
+    /// the open transaction.
     fn give_gap(&mut self, block: &[u8], passed: u32) -> Result<(), RecoverError> {
         if self.scanner.begins(block) {
             (self.state, self.expected, self.unreadable) = (State::Log, self.at, None);
@@ -290,7 +291,8 @@ impl ScanPass {
         }
         self.go_on_in_gap(passed)
     }
-    /// Without a beginning within reach, what lies where it was expected tells how the log ended.
+    /// Continues in a gap. If no beginning is within reach, the block where it was expected decides
+    /// how the log ended.
     fn go_on_in_gap(&mut self, passed: u32) -> Result<(), RecoverError> {
         let passed = passed + 1;
         let next =
@@ -318,7 +320,7 @@ impl ScanPass {
         self.proven.is_some_and(|proven| !self.open.is_after(proven))
     }
 
-    /// An error, unless the log is to end before the damage.
+    /// Returns an error, unless the log is to end before the damage.
     fn damaged(&mut self, fault: RecordFault) -> Result<(), RecoverError> {
         let RecordFault { at, what } = fault.clone();
         if !self.until_damage {
@@ -332,7 +334,7 @@ impl ScanPass {
         self.unread -= 1;
         match self.log.next(self.at) {
             Some(next) if self.unread > 0 => self.at = next,
-            // A whole turn: a log never is that full.
+            // A whole wrap: a log never is that full.
             _ => self.end(),
         }
     }
@@ -346,7 +348,7 @@ impl ScanPass {
         self.state = self.records.epilogue().map_or(State::Over, State::Epilogue);
     }
 
-    /// The log ends with this `block`, or it is damaged: what lies ahead tells.
+    /// Looks ahead: the log ends with this `block`, or it is damaged.
     fn look_ahead(&mut self, block: &[u8]) -> Result<(), RecoverError> {
         let reach = match self.until_damage {
             // Not a reason to refuse, but no id may be used again.
@@ -357,7 +359,7 @@ impl ScanPass {
         self.give_ahead(block, reach.min(self.unread))
     }
 
-    /// `left`: how many blocks may still be looked at, this one included.
+    /// Takes a block ahead. `left`: how many blocks may still be looked at, this one included.
     fn give_ahead(&mut self, block: &[u8], left: u32) -> Result<(), RecoverError> {
         if left == 0 {
             self.end();

@@ -1,22 +1,22 @@
-//! A transaction on its way to the log, and in the log: what checkpoint and revoke need of it.
+//! A transaction in flight to the log, and in the log: what checkpoint and revoke need of it.
 
 use super::Coverage;
 use units::{HomeBlock, TransactionId};
 
-/// Its commit plan is being carried out.
+/// A transaction whose commit plan is being carried out.
 #[derive(Debug)]
 pub struct CommittingTransaction {
     id: TransactionId,
     revoked: Vec<HomeBlock>,
 }
 
-/// Its commit block is durable.
+/// A transaction whose commit block is durable.
 #[derive(Clone, Debug)]
 pub struct CommittedTransaction {
     pub id: TransactionId,
-    /// How many log blocks it takes.
+    /// Number of its log blocks.
     pub log_blocks: u32,
-    /// What it logged, sorted by block.
+    /// Records that it logged, sorted by block.
     pub records: Vec<(HomeBlock, Coverage)>,
     pub revoked: Vec<HomeBlock>,
 }
@@ -31,8 +31,8 @@ impl CommittingTransaction {
     pub fn id(&self) -> TransactionId {
         self.id
     }
-    /// Its commit block is durable, the last of `log_blocks`. `records`: what it logged, sorted by
-    /// block.
+    /// Returns the committed transaction: its commit block is durable, the last of `log_blocks`.
+    /// `records`: what it logged, sorted by block.
     pub(crate) fn committed(
         self,
         log_blocks: u32,

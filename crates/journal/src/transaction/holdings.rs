@@ -1,6 +1,6 @@
-//! What a transaction holds: what record formats bound their log blocks by.
+//! Content of a transaction by which record formats bound its log blocks.
 
-/// What a transaction holds, for the bound of its log blocks.
+/// Content of a transaction, for the bound of its log blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Holdings {
     /// Blocks that may be logged whole: metadata, data, and those that open handles may add.
@@ -12,7 +12,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// The same, and `blocks` blocks more, logged whole or in part.
+    /// Adds `blocks` blocks, logged whole or in part.
     pub fn and_blocks(self, blocks: u32) -> Holdings {
         Holdings { blocks: self.blocks + u64::from(blocks), ..self }
     }

@@ -5,7 +5,7 @@ use crate::ranges::RangeSet;
 use std::collections::{BTreeMap, BTreeSet};
 use units::{BlockSize, HomeBlock, Instant, TransactionId};
 
-/// No handle can join any more; nothing changes any more.
+/// A transaction that no handle can join any more; nothing in it changes.
 #[derive(Debug)]
 pub struct LockedTransaction {
     pub(crate) id: TransactionId,
@@ -14,12 +14,12 @@ pub struct LockedTransaction {
     pub(crate) handles: u64,
     pub(crate) metadata: BTreeMap<HomeBlock, RangeSet>,
     pub(crate) data: BTreeMap<HomeBlock, Record>,
-    /// Of the data, the blocks of files for which durability is enough.
+    /// Blocks of data whose files need only durability.
     pub(crate) stays: BTreeSet<HomeBlock>,
-    /// Sorted.
+    /// Blocks to be written home before the commit, sorted.
     pub(crate) home_data: Vec<HomeBlock>,
-    /// Some were written early, so that the barrier before the commit is due though no block is
-    /// left.
+    /// Whether some were written early, so that the barrier before the commit is needed though no
+    /// block is left.
     pub(crate) home_written_early: bool,
     pub(crate) revoked: BTreeSet<HomeBlock>,
     pub(crate) payload: u64,
@@ -35,18 +35,18 @@ impl LockedTransaction {
     pub fn handles(&self) -> u64 {
         self.handles
     }
-    /// Every block whose image the commit needs, sorted within each kind.
+    /// Returns every block whose image the commit needs, sorted within each kind.
     pub fn metadata(&self) -> impl Iterator<Item = HomeBlock> + '_ {
         self.metadata.keys().copied()
     }
-    /// The same, with what changed of each.
+    /// Returns the metadata blocks, sorted, each with its changed ranges.
     pub fn metadata_ranges(&self) -> impl Iterator<Item = (HomeBlock, &RangeSet)> + '_ {
         self.metadata.iter().map(|(block, ranges)| (*block, ranges))
     }
     pub fn data(&self) -> impl Iterator<Item = (HomeBlock, &Record)> + '_ {
         self.data.iter().map(|(block, record)| (*block, record))
     }
-    /// How many blocks it logs.
+    /// Returns the number of blocks that it logs.
     pub fn logged_blocks(&self) -> u64 {
         (self.metadata.len() + self.data.len()) as u64
     }
@@ -60,11 +60,11 @@ impl LockedTransaction {
     pub fn revoked(&self) -> impl Iterator<Item = HomeBlock> + '_ {
         self.revoked.iter().copied()
     }
-    /// Bytes of file data that callers wrote in this transaction.
+    /// Returns the bytes of file data that callers wrote in this transaction.
     pub fn payload(&self) -> u64 {
         self.payload
     }
-    /// Nothing to write: it is committed as it stands.
+    /// Whether there is nothing to write, so that it is committed as it stands.
     pub fn is_empty(&self) -> bool {
         self.metadata.is_empty()
             && self.data.is_empty()
@@ -72,13 +72,13 @@ impl LockedTransaction {
             && !self.home_written_early
             && self.revoked.is_empty()
     }
-    /// Logs whole the metadata blocks of which `is_hot` says so.
+    /// Marks the metadata blocks for which `is_hot` is true to be logged whole.
     pub(crate) fn log_whole(&mut self, is_hot: impl Fn(HomeBlock) -> bool) {
         for (_, ranges) in self.metadata.iter_mut().filter(|(block, _)| is_hot(**block)) {
             *ranges = RangeSet::of(self.block_size.whole());
         }
     }
-    /// The plan has been made and is being carried out.
+    /// Starts the commit: the plan has been made and is being carried out.
     pub fn start_commit(self) -> CommittingTransaction {
         CommittingTransaction::new(self.id, self.revoked)
     }

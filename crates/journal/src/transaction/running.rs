@@ -1,4 +1,4 @@
-//! The running transaction: what handles changed, and what committing it would take of the log.
+//! The running transaction: what handles changed, and the log blocks that committing it would take.
 
 use super::{Holdings, LockedTransaction, Record};
 use crate::home_data::HomeData;
@@ -59,15 +59,15 @@ impl RunningTransaction {
     pub fn open_handles(&self) -> u32 {
         self.open_handles
     }
-    /// Credits of open handles that are not used yet.
+    /// Returns the credits of open handles that are not used yet.
     pub fn credits(&self) -> u32 {
         self.credits
     }
-    /// Handles that have joined, open or stopped.
+    /// Returns the number of handles that have joined, open or stopped.
     pub fn handles(&self) -> u64 {
         self.handles
     }
-    /// Nothing to commit.
+    /// Whether there is nothing to commit.
     pub fn is_empty(&self) -> bool {
         self.metadata.is_empty()
             && self.data.is_empty()
@@ -76,37 +76,36 @@ impl RunningTransaction {
             && self.revoked.is_empty()
     }
 
-    /// Its commit writes nothing but its log, as far as it is known now.
+    /// Whether its commit writes nothing but its log, as far as is known now.
     pub fn is_all_logged(&self) -> bool {
         (self.home_data.is_empty() && !self.home_written_early)
             || units::fault!("overlap-home-passes")
     }
 
-    /// A handle joins and reserves `credits` metadata blocks.
+    /// Adds a handle, which reserves `credits` metadata blocks.
     pub fn open_handle(&mut self, credits: u32) {
         self.open_handles += 1;
         self.handles += 1;
         self.credits += credits;
     }
-    /// An open handle reserves `credits` more.
+    /// Reserves `credits` more for an open handle.
     pub fn extend_handle(&mut self, credits: u32) {
         self.credits += credits;
     }
-    /// A handle stops and gives back the `credits` it reserved and has not used.
+    /// Removes a handle, which gives back the `credits` it reserved and has not used.
     pub fn close_handle(&mut self, credits: u32) {
         self.open_handles = self.open_handles.checked_sub(1).expect("an open handle");
         self.credits = self.credits.checked_sub(credits).expect("credits reserved by this handle");
     }
-    /// An open handle has used `credits` of its reservation (a metadata block is now counted by
-    /// itself).
+    /// Uses `credits` of an open handle's reservation (a metadata block is now counted by itself).
     pub fn use_credits(&mut self, credits: u32) {
         self.credits = self.credits.checked_sub(credits).expect("credits reserved by this handle");
     }
 
-    /// `ranges` of a metadata block changed. True if the block was not yet part of this
-    /// transaction.
+    /// Adds changed `ranges` of a metadata block. Returns true if the block was not yet part of
+    /// this transaction.
     pub fn add_metadata(&mut self, block: HomeBlock, ranges: &[BlockRange]) -> bool {
-        // Data of another owner, on a damaged volume: what changed of it is logged no more as data.
+        // Data of another owner, on a damaged volume: its changes are no longer logged as data.
         let all = [self.block_size.whole()];
         let ranges = if self.drop_data(block) { &all } else { ranges };
         // A revoke would hide this transaction's own copy as well. Older copies are replayed before
@@ -120,16 +119,16 @@ impl RunningTransaction {
         self.metadata.len() > blocks
     }
 
-    /// `range` of a data block changed and is to be logged as bytes. `base_zero`: every other byte
-    /// of the block became zero by this very change, so what the transaction held of it before is
-    /// void.
+    /// Adds the changed `range` of a data block, to be logged as bytes. `base_zero`: every other
+    /// byte of the block became zero by this very change, which voids what the transaction held of
+    /// it before.
     pub fn add_data_bytes(&mut self, block: HomeBlock, range: BlockRange, base_zero: bool) {
         assert!(!range.is_empty() && self.block_size.whole().covers(range), "{block} {range:?}");
         self.payload += range.len() as u64;
         self.revoked.remove(&block);
         let whole = self.block_size.whole();
-        // Metadata of another owner, on a damaged volume: it is logged as of locking, with these
-        // bytes.
+        // Metadata of another owner, on a damaged volume: the block is logged as of locking, with
+        // these bytes.
         if let Some(changed) = self.metadata.get_mut(&block) {
             changed.insert(if base_zero { whole } else { range });
             return;
@@ -156,7 +155,7 @@ impl RunningTransaction {
         }
     }
 
-    /// A data block changed (`bytes` of it) and is to be logged as it will be when the transaction
+    /// Adds a changed data block (`bytes` of it), to be logged as it will be when the transaction
     /// is locked.
     pub fn add_data_block(&mut self, block: HomeBlock, bytes: u64) {
         self.drop_data(block);
@@ -170,7 +169,7 @@ impl RunningTransaction {
         self.whole_data += 1;
     }
 
-    /// Whether durability is enough for the file of a data block that is to be logged.
+    /// Sets whether durability is enough for the file of a data block that is to be logged.
     pub fn set_stays(&mut self, block: HomeBlock, stays: bool) {
         if stays {
             self.stays.insert(block);
@@ -179,28 +178,28 @@ impl RunningTransaction {
         }
     }
 
-    /// `bytes` of a data block of `owner` changed; the block must be home before this transaction
-    /// commits.
+    /// Adds a changed data block (`bytes` of it) of `owner`, which must be home before this
+    /// transaction commits.
     pub fn add_home_data(&mut self, owner: Owner, block: HomeBlock, bytes: u64) {
         self.payload += bytes;
         self.home_data.insert(block, owner);
     }
 
-    /// `bytes` of new blocks are on their way home already; the commit waits for them. The plan
-    /// gets its barrier.
+    /// Adds `bytes` of new blocks that are being written home already; the commit waits for them.
+    /// The plan gets its barrier.
     pub fn add_home_run(&mut self, bytes: u64) {
         self.payload += bytes;
         self.home_written_early = true;
     }
 
-    /// The blocks of a file that go home before the commit, sorted; `None` if there are more than
-    /// `most` of all files to look through.
+    /// Returns the blocks of a file to be written home before the commit, sorted; `None` if there
+    /// are more than `most` of all files to look through.
     pub fn home_data_of(&self, owner: Owner, most: usize) -> Option<Vec<HomeBlock>> {
         self.home_data.of(owner, most)
     }
 
-    /// A block that was to go home before the commit is there already (write-back was faster), with
-    /// all updates up to now. The plan keeps its barrier.
+    /// Removes a block that was to be written home before the commit and is there already
+    /// (write-back was faster), with all updates up to now. The plan keeps its barrier.
     pub fn home_data_written(&mut self, owner: Owner, block: HomeBlock) {
         if self.home_data.owner_of(block) == Some(owner) {
             self.home_data.remove(block);
@@ -208,12 +207,12 @@ impl RunningTransaction {
         }
     }
 
-    /// Whether the log gets anything of the block.
+    /// Whether anything of the block is logged.
     pub fn logs(&self, block: HomeBlock) -> bool {
         self.metadata.contains_key(&block) || self.data.contains_key(&block)
     }
 
-    /// The block is free from this transaction on. Drops what the transaction had to write of it.
+    /// Frees the block from this transaction on. Drops what the transaction had to write of it.
     /// `logged`: records of it may be in the log, so revoke them; false only if there can be none
     /// since the block was allocated.
     pub fn free(&mut self, block: HomeBlock, logged: bool) {
@@ -225,15 +224,15 @@ impl RunningTransaction {
         }
     }
 
-    /// Home holds the block durably, and others may change it there: older records of it must not
-    /// be replayed. What this transaction itself logs of it stays.
+    /// Revokes older records of a block that home holds durably, where others may change it: they
+    /// must not be replayed. What this transaction itself logs of it stays.
     pub fn revoke(&mut self, block: HomeBlock) {
         if !self.logs(block) {
             self.revoked.insert(block);
         }
     }
 
-    /// What committing would write to the log, with all credits of open handles used: for
+    /// Returns what committing would write to the log, with all credits of open handles used: for
     /// [`crate::Records::log_blocks_bound`].
     pub fn holdings(&self) -> Holdings {
         Holdings {
@@ -244,7 +243,7 @@ impl RunningTransaction {
         }
     }
 
-    /// No handle may be open. What was hashed is now sorted.
+    /// Locks the transaction, in which no handle may be open. What was hashed is now sorted.
     pub fn lock(self) -> LockedTransaction {
         assert_eq!(
             self.open_handles, 0,
@@ -265,7 +264,7 @@ impl RunningTransaction {
         }
     }
 
-    /// Forgets what was to be logged of a data block; true if there was something.
+    /// Drops what was to be logged of a data block; returns whether there was anything.
     fn drop_data(&mut self, block: HomeBlock) -> bool {
         if self.data.is_empty() {
             return false;
@@ -335,7 +334,7 @@ mod tests {
             (locked.metadata().count(), locked.data().count(), locked.home_data().count()),
             (0, 0, 0)
         );
-        // Block 3 went past the log and block 4 is said to be in it.
+        // Block 3 bypassed the log and block 4 is said to be in it.
         assert_eq!(
             locked.revoked().collect::<Vec<_>>(),
             [HomeBlock(1), HomeBlock(2), HomeBlock(4)]

@@ -1,12 +1,12 @@
 //! Every way to cut a commit or a checkpoint short, in every format. After recovery all that was
-//! acknowledged is there, and of the transaction under way all or nothing.
+//! acknowledged is there, and of the transaction in progress all or nothing.
 
 use crate::simulation::*;
 use journal::*;
 use std::collections::BTreeSet;
 use units::*;
 
-/// A transaction that has one of everything. `turn` varies bytes and blocks.
+/// Creates a transaction that has one of everything. `turn` varies bytes and blocks.
 fn mixed(volume: &mut Volume, turn: u64) -> (RunningTransaction, BTreeSet<u64>) {
     let (byte, extended) = (turn as u8 ^ 0x5a, volume.format.extended);
     let block_size = volume.block_size;
@@ -56,7 +56,7 @@ fn mixed(volume: &mut Volume, turn: u64) -> (RunningTransaction, BTreeSet<u64>) 
 }
 
 /// Recovers `disk` and compares; `before` and `after` are the states without and with the
-/// transaction under way.
+/// transaction in progress.
 fn check(
     disk: Disk,
     acked: bool,
@@ -119,8 +119,8 @@ fn every_crash_point_of_a_commit_gives_all_or_nothing_in_every_format() {
 fn wrapping_of_the_log_and_of_transaction_ids_changes_nothing() {
     let dice = SplitMix::new(2);
     for format in Format::all().filter(|format| format.block_size == 1024) {
-        // The log holds three transactions or so: every one lies differently, over remains of
-        // earlier rounds.
+        // The log holds about three transactions: every one lies differently, over remains of
+        // earlier wraps.
         let mut volume = Volume::new(format, 30, TransactionId(u32::MAX - 5));
         for turn in 0..24 {
             commit_with_crashes(
@@ -181,7 +181,7 @@ fn a_revoke_hides_fragments_and_whole_blocks_but_not_later_ones() {
         let mut second = volume.running();
         (5..7).for_each(|home| second.free(HomeBlock(home), true));
         volume.commit(second);
-        // Block 5 now belongs to a file whose data went home past the log; block 6 is logged again.
+        // Block 5 now belongs to a file whose data bypassed the log; block 6 is logged again.
         volume.disk.home[5] = vec![0x77; 1024];
         let mut third = volume.running();
         log(&mut third, &mut volume, 6, 0xb2);

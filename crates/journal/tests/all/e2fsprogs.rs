@@ -1,5 +1,5 @@
-//! Journals that we write are replayed by e2fsck, and journals that debugfs writes are read by us.
-//! e2fsck refuses a journal with multiwrite records before it touches anything.
+//! e2fsck replays journals that we write, and we read journals that debugfs writes. e2fsck refuses
+//! a journal with multiwrite records before it touches anything.
 
 use device::Buffer;
 use format::jbd2::{ExternalJournal, JournalSuperblock};
@@ -84,7 +84,7 @@ impl Image {
         run("debugfs", &["-w", "-R", command, self.path.to_str().unwrap()]);
     }
 
-    /// File and byte of a block.
+    /// Returns file and byte of a block.
     fn place(&self, at: Address) -> (&Path, u64) {
         let size = self.block_size.bytes() as u64;
         match (at, &self.external) {
@@ -152,8 +152,8 @@ impl Image {
     }
 }
 
-/// A journal device, and the volume told that it is its own (mke2fs itself insists on a block
-/// device).
+/// Creates a journal device, and a volume that names it as its own (mke2fs itself insists on a
+/// block device).
 fn external_journal(directory: &Path, image: &str, block_size: u32) -> PathBuf {
     let device = directory.join("journal");
     File::create(&device).unwrap().set_len(4 << 20).unwrap();
@@ -179,7 +179,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Begins `before_wrap` blocks before the end of the log.
+    /// Begins the log `before_wrap` blocks before its end.
     fn new(image: &Image, checksums: bool, extended: bool, before_wrap: u32) -> Writer<'_> {
         let mut superblock = image.superblock();
         let next = superblock.next_transaction();
@@ -218,9 +218,9 @@ impl Writer<'_> {
     }
 }
 
-/// Whole blocks through several descriptors, an escaped block, a revoke, round the end of the log,
-/// and a last transaction without its commit block. Returns what the file's blocks must hold after
-/// replay.
+/// Writes whole blocks through several descriptors, an escaped block, a revoke, across the end of
+/// the log, and a last transaction without its commit block. Returns what the file's blocks must
+/// hold after replay.
 fn write_journal(image: &Image, checksums: bool) -> Vec<Vec<u8>> {
     let size = image.block_size.bytes();
     let mut writer = Writer::new(image, checksums, false, 40);
@@ -294,7 +294,7 @@ fn use_with_kernel(image: &Path, mode: &str, copy: &Path) -> bool {
     output.status.success()
 }
 
-/// Our own three passes over an image's journal.
+/// Runs our own three passes over an image's journal.
 fn recover(image: &Image) -> Result<Scanned, RecoverError> {
     let read = |at| image.read(Address::Log(at));
     let mut scan = ScanPass::new(&image.superblock())?;

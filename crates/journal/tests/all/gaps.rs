@@ -13,7 +13,7 @@ const UNIT: usize = 512;
 const LOG_UNITS: u32 = 128;
 const GAP_MAX: u32 = 5;
 
-/// A log, as far as something was written to it.
+/// A log, as far as it has been written.
 struct Log {
     records: Rc<dyn Records>,
     first: TransactionId,
@@ -36,7 +36,7 @@ impl Log {
     fn gap(self, units: u32) -> Log {
         self.with(&vec![0x5a; units as usize * UNIT])
     }
-    /// A transaction of two units, issued when those up to `durable` were.
+    /// Adds a transaction of two units, issued when those up to `durable` were durable.
     fn issued(self, id: u32, durable: u32) -> Log {
         let bytes = one_change(&*self.records, id, durable, 700);
         assert_eq!(bytes.len(), 2 * UNIT);
@@ -54,7 +54,7 @@ impl Log {
         self
     }
 
-    /// The last transaction that it finds, and whether it gave up what lies behind.
+    /// Returns the last transaction that the scan finds, and whether it gave up what lies behind.
     fn scan_with(&self, gap_max: u32, until_damage: bool) -> Result<(u32, bool), String> {
         let mut bytes = self.bytes.clone();
         bytes.resize(LOG_UNITS as usize * UNIT, 0);
@@ -99,7 +99,7 @@ fn transactions_are_found_behind_gaps_up_to_the_longest() {
     assert_eq!(without_gaps.scan_with(0, false), Ok((1, false)));
 }
 
-/// The log went round, and an earlier one lay there as well.
+/// The log wrapped, and an earlier one lay there as well.
 #[test]
 fn what_earlier_turns_left_in_a_gap_is_passed_over() {
     let earlier = one_change(&*format(UNIT as u32, 2), 8, 7, 700);
@@ -108,13 +108,13 @@ fn what_earlier_turns_left_in_a_gap_is_passed_over() {
     assert_eq!(log.scan(), Ok((8, false)));
 }
 
-/// A power cut of long ago may have left it so: commits need not write over it.
+/// An old power cut may have left it so: commits need not overwrite it.
 #[test]
 fn a_unit_of_a_gap_that_cannot_be_read_is_passed_over() {
     for gap in 1..=GAP_MAX {
         for unreadable in 0..gap {
             let log = Log::new().transaction(1).gap(gap).transaction(2).unreadable(2 + unreadable);
-            // What follows the last one can be read.
+            // The block behind the last transaction can be read.
             assert_eq!(log.scan(), Ok((2, false)), "unit {unreadable} of a gap of {gap}");
             let first = Log::new().gap(gap).transaction(1).unreadable(unreadable);
             assert_eq!(first.scan(), Ok((1, false)), "unit {unreadable} of a first gap of {gap}");
@@ -134,7 +134,8 @@ fn where_the_next_transaction_may_begin_but_cannot_be_read_recovery_refuses() {
         assert!(refused.contains(&place) && refused.contains("--until-damage"), "{refused}");
         assert_eq!(log.scan_until_damage(), (2, true), "unit {unreadable}");
     }
-    // What is torn there is no other reason to believe that nothing was.
+    // A torn transaction behind the unreadable block does not prove that nothing was committed
+    // there.
     let log = Log::new().transaction(1).gap(2).transaction(2).damaged(4).unreadable(2);
     assert!(log.scan().is_err());
     assert_eq!(log.scan_until_damage(), (1, true));
@@ -192,7 +193,7 @@ fn logs_of_random_gaps_and_damage_are_read_once_and_never_told_too_long() {
         let is_good = |unit: u32| !damaged.contains(&unit) && !hidden.contains(&unit);
         let last =
             begins.iter().take_while(|begin| is_good(**begin) && is_good(**begin + 1)).count();
-        // Each says that the one before it was durable.
+        // Each records that the one before it was durable.
         let is_proven = begins.iter().skip(last + 1).any(|begin| is_good(*begin));
         let from = last.checked_sub(1).map_or(0, |last| begins[last] + 2);
         let begins_unseen = (from..=from + GAP_MAX).any(|unit| hidden.contains(&unit))
@@ -213,7 +214,7 @@ fn logs_of_random_gaps_and_damage_are_read_once_and_never_told_too_long() {
     assert!(told > 200 && refused > 200, "{told} told, {refused} refused");
 }
 
-/// Of a journal of blocks of 4 KiB whose transactions may lie so far apart.
+/// Creates a log in a journal of 4 KiB blocks whose transactions may lie `gap_max` blocks apart.
 fn circular_log(gap_max: u32) -> (JournalSuperblock, CircularLog) {
     let mut superblock = JournalSuperblock::new(BlockSize::new(4096).unwrap(), 4096, [9; 16]);
     let wanted = RecordsWanted {
@@ -243,7 +244,7 @@ fn no_gap_is_left_that_the_superblock_does_not_allow() {
     assert_eq!(circular_log(1000).0.gap_max(), 4095 / 16);
 }
 
-/// Else recovery would not look far enough for what proves that a damaged transaction was durable.
+/// Otherwise recovery would not look far enough to prove that a damaged transaction was durable.
 #[test]
 fn what_is_announced_of_a_transaction_holds_its_gap() {
     let (mut superblock, mut log) = circular_log(200);

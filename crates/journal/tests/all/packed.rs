@@ -1,4 +1,4 @@
-//! Packed transactions: what each must say, and what a later one proves.
+//! Packed transactions: what each records, and what a later one proves.
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::records::{LogContent, RecordFormat, RecordsWanted};
@@ -125,7 +125,7 @@ fn fresh_home() -> Home {
 }
 
 /// Metadata in parts and whole, data in all ways, frees: logged over several transactions, and
-/// replayed over what home had.
+/// replayed over the home content.
 #[test]
 fn random_transactions_are_replayed_to_the_byte() {
     for seed in 0..400 {
@@ -192,7 +192,7 @@ pub fn one_change(records: &dyn Records, id: u32, durable: u32, bytes: u32) -> V
     bytes_of(records, running, durable, &fresh_home())
 }
 
-/// Of two transactions on their way at once the first may be lost and the second not.
+/// The first of two transactions in flight may be lost, and the second not.
 #[test]
 fn a_later_transaction_proves_an_earlier_one_only_by_its_durable_floor() {
     let records = format(512, 1);
@@ -201,7 +201,7 @@ fn a_later_transaction_proves_an_earlier_one_only_by_its_durable_floor() {
         run[end] ^= 1;
         run
     };
-    // 3 was issued while 2 was on its way, 4 while 3 was: nothing says that 2 was ever durable.
+    // 3 was issued while 2 was in flight, 4 while 3 was: nothing records that 2 was ever durable.
     let first = one_change(&*records, 1, 0, 100);
     let second = torn(one_change(&*records, 2, 1, 700));
     let in_flight = [one_change(&*records, 3, 1, 100), one_change(&*records, 4, 1, 100)].concat();
@@ -210,7 +210,7 @@ fn a_later_transaction_proves_an_earlier_one_only_by_its_durable_floor() {
         let recovered = recover_with(&records, &log, 1, &mut fresh_home(), until_damage).unwrap();
         assert_eq!((recovered.scanned.end, recovered.scanned.gave_up), (TransactionId(2), false));
     }
-    // 4 was issued when 2 was durable: what is left of it is damage.
+    // 4 was issued when 2 was durable: the remains of 2 are damage.
     let after = [one_change(&*records, 3, 1, 100), one_change(&*records, 4, 2, 100)].concat();
     let log = [first, second, after].concat();
     let recovered = recover_with(&records, &log, 1, &mut fresh_home(), true).unwrap();
@@ -270,7 +270,7 @@ fn a_new_block_shows_nothing_of_what_the_disk_held() {
     assert!((3..6).all(|at| home[&at] == now[&at]));
 }
 
-/// Memory may have what was written and not what lies between: then it holds zeros there.
+/// Memory may have the written bytes and not those between: then it holds zeros there.
 #[test]
 fn what_lies_between_near_writes_of_file_data_stays_as_home_has_it() {
     let records = format(512, 1);
@@ -312,7 +312,7 @@ fn a_block_with_two_owners_keeps_the_changes_of_both() {
     assert_eq!(home, now);
 }
 
-/// What says of the record what replay needs is what was written.
+/// The coverage that replay relies on matches the written record.
 #[test]
 fn coverage_is_that_of_the_record() {
     let records = format(512, 1);
@@ -330,8 +330,8 @@ fn coverage_is_that_of_the_record() {
     }
 }
 
-/// A bitmap that changes with every commit, and other blocks that go home: the log never waits for
-/// the bitmap.
+/// A bitmap that changes with every commit, and other blocks that are written back: the log never
+/// waits for the bitmap.
 #[test]
 fn a_block_that_changes_all_the_time_does_not_hold_up_the_tail() {
     const HOT: HomeBlock = HomeBlock(0);
@@ -376,7 +376,7 @@ fn a_sync_of_128_bytes_takes_a_sector_or_250_bytes_in_a_group() {
         };
         records::begin(&mut superblock, wanted, || unreachable!("blocks have no nonce"))
     };
-    // Of an inode: size, blocks, version, times, and both halves of the checksum.
+    // Fields of an inode: size, blocks, version, times, and both halves of the checksum.
     const OF_INODE: [(u32, u32); 7] =
         [(4, 8), (12, 20), (28, 32), (36, 40), (124, 126), (130, 140), (144, 152)];
     let blocks = |records: &dyn Records, writers: u64| {

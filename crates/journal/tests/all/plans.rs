@@ -1,4 +1,4 @@
-//! Plans say what is written where, in which order and why.
+//! Plans list what is written where, in which order and why.
 
 use crate::simulation::*;
 use format::jbd2::JournalSuperblock;
@@ -7,7 +7,7 @@ use units::*;
 
 const FORMAT: Format = Format { block_size: 1024, checksums: true, wide: true, extended: false };
 
-/// A plan in words: `home 50+2`, `log 1+3`, or a barrier's name.
+/// Formats a plan: `home 50+2`, `log 1+3`, or a barrier's name.
 fn words(plan: &Plan) -> Vec<String> {
     let word = |step: &Step| match step {
         Step::Barrier(reason) => format!("{reason:?}"),
@@ -25,7 +25,7 @@ fn words(plan: &Plan) -> Vec<String> {
     plan.steps.iter().map(word).collect()
 }
 
-/// One metadata block, and file data home in blocks 50, 51 and 53 if asked for.
+/// Plans one metadata block, and file data home in blocks 50, 51 and 53 if `home_data`.
 fn plan(volume: &mut Volume, home_data: bool) -> CommitPlan {
     let mut running = volume.running();
     let range = BlockRange::new(0, 8);
@@ -299,7 +299,7 @@ fn the_table_tells_of_a_run_before_any_of_its_blocks_is_written() {
         planned.issue(&mut log);
         words(&planned.plan)
     };
-    // The first tells what the file is, too.
+    // The first also writes the head of the table.
     let told = ["table 0", "table 1", "table 2", "table 3", "TableBeforeRun"];
     let run = ["home 50+1", "DataBeforeCommit", "log 64+1", "log 65+3", "CommitBeforeReply"];
     assert_eq!(words_of(1), [&told[..], &run].concat());

@@ -1,6 +1,6 @@
-//! What x records x where x how x home: every policy with every record format, log, kind of barrier
-//! and home, toy ones among them. Each combination commits, checkpoints and frees, is cut at every
-//! place, recovers, and must have all that was acknowledged.
+//! Product of policies, record formats, logs, kinds of barrier and home, test doubles included.
+//! Each combination commits, checkpoints and frees, is cut at every step, recovers, and must have
+//! all that was acknowledged.
 
 use crate::simulation::{Disk, HOME_BLOCKS, differing};
 use crate::toys::*;
@@ -16,11 +16,11 @@ use std::rc::Rc;
 use units::*;
 
 const LOG_BLOCKS: u32 = 96;
-/// Scattered ones: how many, and how long.
+/// Number of scattered logs; then the blocks of each.
 const LOGS: u32 = 6;
 const EACH: u32 = 40;
 const TURNS: u64 = 7;
-/// Where the log begins: transaction and block, in the first bytes of this log block.
+/// Log block whose first bytes record where the log begins: transaction and block.
 const ANCHOR: LogBlock = LogBlock(0);
 
 fn block_size() -> BlockSize {
@@ -75,19 +75,19 @@ fn formats() -> Vec<Format> {
 #[derive(Clone, Copy, Debug)]
 enum Where {
     LogRing,
-    /// The same, with gaps of up to [`GAP_MAX`] blocks.
+    /// A circular log with gaps of up to [`GAP_MAX`] blocks.
     Gaps,
     Capacitor,
     Scattered,
 }
 const GAP_MAX: u32 = 3;
 
-/// What recovery knows of a log before it reads it.
+/// Knowledge of recovery about a log before it reads it.
 #[derive(Clone)]
 enum Remembered {
     LogRing(LogRing, u32),
     Map(Rc<RefCell<Map>>),
-    /// But for what the anchor says.
+    /// A scattered log, except for the state that the anchor records.
     Logs(Box<JournalSuperblock>, Rc<Logs>),
 }
 
@@ -98,10 +98,11 @@ struct Volume {
     remembered: Remembered,
     whose: Whose,
     drive: Drive,
-    /// What the next commit will hold, and what the last one has.
+    /// Content of the next commit; then that of the last one.
     current: Vec<Vec<u8>>,
     committed: Vec<Vec<u8>>,
-    /// Data that no commit orders, and what is being freed: it may be there or not.
+    /// Blocks of data that no commit orders, or that are being freed: their new content may be
+    /// there or not.
     loose: BTreeSet<u64>,
     sequences: BTreeMap<u64, UpdateSequence>,
     checkpoint: Checkpoint,
@@ -109,7 +110,7 @@ struct Volume {
     next: TransactionId,
 }
 
-/// A transaction, and the home data that may be there though it is not committed.
+/// A transaction, and the home data that may be there though the transaction is not committed.
 struct Group {
     running: RunningTransaction,
     home_data: BTreeSet<u64>,
@@ -178,7 +179,7 @@ impl Volume {
         volume
     }
 
-    /// What stands for the journal superblock. `tail`: it moves there.
+    /// Returns the write that stands for the journal superblock. `moves`: the tail moves there.
     fn anchor(&mut self, moves: Option<TransactionId>) -> SuperblockImage {
         let tail = moves.unwrap_or(self.disk_tail);
         let mut image = Buffer::zeroed(self.records.block_bytes());
@@ -198,7 +199,7 @@ impl Volume {
         self.whose.address(index)
     }
 
-    /// An update of file data, as the engine makes it.
+    /// Adds an update of file data, as the engine makes it.
     fn data(&mut self, group: &mut Group, index: u64, range: BlockRange, request: u64, byte: u8) {
         let home = self.whose.address(index);
         let clean = self.checkpoint.newest(home).is_none();
@@ -226,8 +227,8 @@ impl Volume {
         }
     }
 
-    /// Metadata in part and whole, small and large data, a free, and a second life of what was
-    /// freed.
+    /// Makes metadata changes in part and whole, small and large data, a free, and a reuse of freed
+    /// blocks.
     fn group(&mut self, turn: u64) -> Group {
         let byte = turn as u8 ^ 0x5a;
         let running = RunningTransaction::new(self.next, Instant(0), block_size());
@@ -252,7 +253,7 @@ impl Volume {
             self.loose.insert(45);
         }
         if turn > 2 && turn.is_multiple_of(3) {
-            // Its new owner's data goes home past the log, which has records of the old one.
+            // Its new owner's data bypasses the log, which has records of the old one.
             let home = self.change(45, BlockRange::new(0, 40), byte);
             group.running.add_home_data(Owner(13), home, 40);
             group.home_data.insert(45);
@@ -268,7 +269,7 @@ impl Volume {
         let (current, index_of) = (&self.current, self.whose.index_of());
         let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&current[index_of(home)]));
         let moment = CommitMoment { time: Timestamp::default(), durable: self.next.previous() };
-        // Now and then more than may be.
+        // Sometimes more than allowed.
         self.log.leave_gap(self.next.0 % (GAP_MAX + 3));
         let mut plan =
             plan_commit(&locked, &images, &mut *self.log, &*self.records, &moment).unwrap();
@@ -291,7 +292,7 @@ impl Volume {
         self.next = self.next.next();
     }
 
-    /// Some of what the oldest transactions need goes home, into the disk's cache.
+    /// Writes back some blocks that the oldest transactions need, into the disk's cache.
     fn write_back(&mut self) {
         for home in self.checkpoint.blocks_to_write(u32::MAX, 4) {
             let content = &self.committed[(self.whose.index_of())(home)];
@@ -322,7 +323,7 @@ impl Volume {
         assert!(again.home == recovered.home, "{what}: recovery is not idempotent");
     }
 
-    /// Recovery, whose power fails after `writes_max` writes home.
+    /// Runs recovery, with a power failure after `writes_max` home writes.
     fn recover(&self, disk: &mut Disk, writes_max: usize) -> Result<(), RecoverError> {
         let anchor = &disk.log[ANCHOR.get() as usize];
         let number = |at: usize| u32::from_le_bytes(anchor[at..at + 4].try_into().unwrap());
@@ -384,7 +385,7 @@ impl Volume {
         self.drive = drive;
         self.finish(plan, locked);
         if turn % 3 == 2 {
-            // What was freed belongs to a file now, whose data went home past the log.
+            // The freed block belongs to a file now, whose data bypassed the log.
             self.drive.overwrite(self.whose.address(45), 0x77);
             self.current[45].fill(0x77);
             self.committed[45].fill(0x77);
@@ -403,7 +404,7 @@ impl Volume {
     }
 }
 
-/// A failure names the combination, turn and dice.
+/// Plays one combination. A failure prints the combination, turn and random number generator.
 fn play(
     policy: Box<dyn Policy>,
     records: Rc<dyn Records>,
@@ -448,7 +449,7 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
             policies().into_iter().map(|policy| scope.spawn(move || of_policy(policy))).collect();
         policies.into_iter().map(|policy| policy.join().expect("it says why above")).sum()
     });
-    // Three of seven policies log bytes, and one of six formats holds none. Two of them have gaps.
+    // Three of seven policies log bytes, and one of six formats holds none. Two formats have gaps.
     assert_eq!(combinations, ((7 * 6 - 3) * 3 + 7 * 2) * 4 * 2);
 }
 

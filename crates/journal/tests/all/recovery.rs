@@ -1,5 +1,4 @@
-//! What recovery makes of logs that are not as a clean crash leaves them: damage, remains,
-//! nonsense.
+//! Recovery of logs that are not as a clean crash leaves them: damage, remains, nonsense.
 
 use crate::simulation::*;
 use format::jbd2::{
@@ -11,7 +10,8 @@ use units::*;
 const PLAIN: Format = Format { block_size: 1024, checksums: true, wide: true, extended: false };
 const EXTENDED: Format = Format { extended: true, ..PLAIN };
 
-/// Each transaction logs block 5 whole (plain) or eight bytes of it, filled with its number.
+/// Creates a volume in which each transaction logs block 5 whole (plain) or eight bytes of it,
+/// filled with its number.
 fn volume_with(format: Format, transactions: u8) -> Volume {
     let mut volume = Volume::new(format, 64, TransactionId(100));
     for byte in 1..=transactions {
@@ -29,7 +29,7 @@ fn log(volume: &mut Volume, running: &mut RunningTransaction, byte: u8) {
         running.add_data_block(volume.change(5, volume.block_size.whole(), byte), 1024);
     }
 }
-/// Descriptor, one logged block, commit block.
+/// Log blocks of a transaction: descriptor, one logged block, commit block.
 const BLOCKS: usize = 3;
 
 #[test]
@@ -64,7 +64,7 @@ fn a_torn_extended_transaction_ends_the_log_wherever_it_is_torn() {
 #[test]
 fn damage_to_a_committed_extended_transaction_is_no_torn_end() {
     // The third transaction began when the second was durable: were the log to end before the
-    // second, both would be dropped without a word.
+    // second, both would be dropped silently.
     for block in 0..BLOCKS {
         let mut volume = volume_with(EXTENDED, 3);
         volume.disk.log[1 + BLOCKS + block][600] ^= 1;
@@ -138,7 +138,7 @@ fn recovery_looks_no_further_ahead_than_transactions_on_their_way_may_reach() {
         assert!(
             recover(&mut volume_with(format, 8).disk).unwrap().counts[0].log_blocks_read > read
         );
-        // As many are missed as may have been on their way at once.
+        // As many are missing as may have been in flight at once.
         for lost in 1..=IN_FLIGHT_MAX as usize {
             let mut volume = bounded();
             let blocks = 1 + BLOCKS..1 + (1 + lost) * BLOCKS;
@@ -253,7 +253,7 @@ fn a_log_that_is_one_ring_of_revokes_is_read_once() {
     assert_eq!(recovered.scanned.end, TransactionId(1));
 }
 
-/// A log with one committed transaction whose tag names `home`.
+/// Creates a log with one committed transaction whose tag names `home`.
 fn forged(home: u64) -> Volume {
     let mut volume = Volume::new(PLAIN, 64, TransactionId(1));
     let layout = volume.superblock.layout();
@@ -386,7 +386,7 @@ fn no_damage_makes_recovery_panic_loop_or_accept_what_was_not_written() {
     }
 }
 
-/// Block 5 after the first `count` transactions.
+/// Returns block 5 after the first `count` transactions.
 fn state_after(volume: &Volume, format: Format, count: u8) -> Vec<u8> {
     let mut block = vec![5; volume.block_size.bytes()];
     for byte in 1..=count {

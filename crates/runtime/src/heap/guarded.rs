@@ -1,5 +1,5 @@
-//! The heap in front of memory that ends at a page nobody may touch: a byte read or written beyond
-//! a layout ends the test.
+//! The heap in front of memory that ends at a forbidden page: a byte read or written beyond a
+//! layout ends the test.
 
 use super::{Heap, PAGE, is_page};
 use std::alloc::{GlobalAlloc, Layout};
@@ -29,7 +29,7 @@ unsafe impl GlobalAlloc for Guarded {
             let end = start as usize + usable;
             let place = (end - layout.size()) / layout.align() * layout.align();
             MAPPINGS.lock().unwrap().insert(place, (start as usize, length));
-            // What an allocation holds at first is no promise.
+            // The initial content of an allocation is not promised.
             (place as *mut u8).write_bytes(0xa5, layout.size());
             place as *mut u8
         }
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Guarded {
     }
 }
 
-/// One allocation, filled with its number.
+/// An allocation, filled with its number.
 struct Held {
     pointer: *mut u8,
     layout: Layout,
@@ -87,8 +87,8 @@ impl Held {
     }
 }
 
-/// Random calls. What is held is checked whenever it is touched: two allocations that overlap, or
-/// one that was given out twice, differ from what they were filled with.
+/// Plays random calls. Allocations are checked whenever they are touched: two that overlap, or one
+/// that was given out twice, differ from what they were filled with.
 fn play(heap: &Heap<Guarded>, seed: u64) {
     let random = SplitMix::new(seed);
     let length = || match random.below(4) {

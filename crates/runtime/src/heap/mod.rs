@@ -1,24 +1,24 @@
-//! The program's heap: pages of block buffers beside one another, and what is nearly as long as a
-//! page; all else from the C library.
+//! The program's heap: pages of block buffers and of allocations nearly as long lie side by side;
+//! all others come from the C library.
 //!
-//! Block buffers are most of what a daemon holds. From the C library each is 512 bytes longer, for
-//! its alignment, and lies across two pages. A disk is then given two segments for each: a write of
-//! a mebibyte falls into requests of 256 KiB. Here a page is aligned. Pages are taken from the
-//! lowest slab that has one, which the kernel is asked to back with one huge page. What is written
-//! in order lies in order, and a MiB is few segments.
+//! Block buffers are most of a daemon's memory. From the C library each is 512 bytes longer, for
+//! its alignment, and lies across two pages. A disk then gets two segments for each: a write of a
+//! mebibyte splits into requests of 256 KiB. Here a page is aligned. Pages are taken from the
+//! lowest slab that has one, which the kernel is asked to back with one huge page. Buffers written
+//! in order lie in order, and a MiB is few segments.
 //!
-//! Why it is there: the C library gives a block of 4 KiB 4,608 bytes, as its alignment needs, and
+//! Why it exists: the C library gives a block of 4 KiB 4,608 bytes, as its alignment needs, and
 //! aligned to a page twice its length (`device::Buffer`). A cache would hold an eighth less.
 //!
-//! Where no address space is to be had (`ulimit -v`, `vm.overcommit_memory=2`), all is the C
-//! library's, which gives what the layout says and not a byte more.
+//! Where no address space is available (`ulimit -v`, `vm.overcommit_memory=2`), all memory is the C
+//! library's, which gives the bytes of the layout and no more.
 //!
 //! Invariants
 //! 1. An address within the region is a page of a slab, taken or free; any other is the C
 //!    library's.
-//! 2. A bit of `taken` is one for each page that is out, and of `full` for each slab without a free
+//! 2. `taken` has a bit set for each page that is in use, and `full` for each slab without a free
 //!    one.
-//! 3. Empty slabs hold no memory, but for `most_spares` of them.
+//! 3. Empty slabs hold no memory, except `most_spares` of them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
@@ -29,12 +29,12 @@ const PAGE: usize = 4096;
 const SLAB: usize = 2 << 20;
 const PAGES: usize = SLAB / PAGE;
 const WORDS: usize = PAGES / 64;
-/// Of address space; 64 GiB of blocks. What does not fit is the C library's.
+/// Slabs of address space: 64 GiB of blocks. Allocations that do not fit are the C library's.
 const SLABS_MAX: usize = 32 << 10;
-/// What bursts leave empty and keep, 4 MiB.
+/// Slabs that bursts leave empty and keep, 4 MiB.
 const SPARE_SLABS: usize = 2;
 
-/// The global allocator of a program with a block cache. `Other` gives what is no page, and pages
+/// The global allocator of a program with a block cache. `Other` serves other layouts, and pages
 /// where there is no region.
 pub struct Heap<Other = System> {
     pages: Mutex<Pages>,
@@ -42,18 +42,18 @@ pub struct Heap<Other = System> {
 }
 
 struct Pages {
-    /// Where the region begins; zero before it is asked for.
+    /// Start of the region; zero before it is mapped.
     start: usize,
-    /// As many as address space could be had for.
+    /// Number of slabs for which address space was available.
     slabs: usize,
     is_asked_for: bool,
     taken: [[u64; WORDS]; SLABS_MAX],
     full: [u64; SLABS_MAX / 64],
-    /// Empty, and in memory.
+    /// Slabs that are empty, and in memory.
     spare: [u64; SLABS_MAX / 64],
     spares: usize,
     most_spares: usize,
-    /// No slab below this word of `full` has a free page.
+    /// Word of `full` below which no slab has a free page.
     lowest: usize,
 }
 
@@ -81,8 +81,9 @@ impl<Other> Heap<Other> {
         };
         Heap { pages: Mutex::new(pages), other }
     }
-    /// Empty slabs keep their memory from now on. For who fills the heap again and again, as one
-    /// emulated machine after another does, and else waits each time until memory is cleared.
+    /// Keeps the memory of empty slabs from now on. For programs that fill the heap again and
+    /// again, as one emulated machine after another does, and would otherwise wait each time until
+    /// memory is cleared.
     pub fn keep(&self) {
         self.pages().most_spares = SLABS_MAX;
     }
@@ -91,14 +92,14 @@ impl<Other> Heap<Other> {
     }
 }
 
-/// Whether it gets a page. What is nearly as long gets one, too: tasks of requests are, which the C
-/// library would look for among all that is free.
+/// Whether `layout` gets a page. Slightly shorter ones do, too, such as tasks of requests, for
+/// which the C library would search all free memory.
 fn is_page(layout: Layout) -> bool {
     layout.size() > PAGE / 2 && layout.size() <= PAGE && layout.align() <= PAGE
 }
 
 // SAFETY: a page that is given out is within the region, aligned, as long as any layout of a page,
-// and given out to nobody else before it is returned (invariant 2). All else is what `other` gives,
+// and given out to nobody else before it is returned (invariant 2). All else comes from `other`,
 // for the same layout.
 unsafe impl<Other: GlobalAlloc> GlobalAlloc for Heap<Other> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -170,7 +171,7 @@ impl Pages {
         Some(self.start + slab * SLAB + page * PAGE)
     }
 
-    /// False if it is none of ours.
+    /// Returns a page to its slab; false if it is not in the region.
     fn give_back(&mut self, address: usize) -> bool {
         if address < self.start || address >= self.start + self.slabs * SLAB {
             return false;
@@ -194,7 +195,7 @@ impl Pages {
         true
     }
 
-    /// Address space for the region, as much as is to be had; it takes no memory.
+    /// Maps address space for the region, as much as is available; it takes no memory.
     fn ask(&mut self) {
         self.is_asked_for = true;
         let length = SLABS_MAX * SLAB;
@@ -209,7 +210,7 @@ impl Pages {
         }
         self.start = (start as usize).next_multiple_of(SLAB);
         self.slabs = SLABS_MAX;
-        // SAFETY: the mapping made above, which is only told how to be backed. Pages of any size
+        // SAFETY: the mapping made above; the call only advises how to back it. Pages of any size
         // will do.
         unsafe { libc::madvise(self.start as *mut libc::c_void, length, libc::MADV_HUGEPAGE) };
     }
@@ -243,7 +244,7 @@ mod tests {
         unsafe { HEAP.dealloc(page as *mut u8, LAYOUT) }
     }
 
-    /// One test, as there is one heap and the tests run beside each other.
+    /// A single test, as there is one heap and the tests run concurrently.
     #[test]
     fn pages_are_apart_aligned_and_in_order_and_empty_slabs_hold_no_memory() {
         let seed = 7;

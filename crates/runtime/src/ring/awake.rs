@@ -1,7 +1,7 @@
-//! Keeping the processors of others awake. The answer to a request wakes a program that sleeps,
-//! mostly with its processor: half of what the request takes. The kernel has a word for who cannot
-//! wait for that. As long as a latency stands in `/dev/cpu_dma_latency`, idle processors stay in
-//! states that they leave as quickly. It ends when the file is closed.
+//! Keeps the processors of others awake. The answer to a request wakes a sleeping program, mostly
+//! with its processor: half of the time of the request. The kernel has an interface for programs
+//! that cannot wait for that. As long as a latency stands in `/dev/cpu_dma_latency`, idle
+//! processors stay in states that they leave as quickly. It ends when the file is closed.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -9,12 +9,12 @@ use std::io::Write;
 use std::path::Path;
 
 const FILE: &str = "/dev/cpu_dma_latency";
-/// Who governs the idling of a virtual machine. Its processors poll if the latency is zero, and
+/// Governor of the idling of a virtual machine. Its processors poll if the latency is zero, and
 /// otherwise are given back to the host, from which it takes long to return.
 const GOVERNOR: (&str, &str) = ("/sys/devices/system/cpu/cpuidle/current_governor", "haltpoll");
-/// Elsewhere, in microseconds: the first idle state is left as quickly, and saves power.
+/// Latency elsewhere, in microseconds: the first idle state is left as quickly, and saves power.
 const LATENCY: i32 = 2;
-/// Nothing is wanted (`PM_QOS_DEFAULT_VALUE`).
+/// No requirement (`PM_QOS_DEFAULT_VALUE`).
 const ANY: i32 = -1;
 
 pub(super) struct Awake {
@@ -24,7 +24,7 @@ pub(super) struct Awake {
 }
 
 impl Awake {
-    /// `None` to whoever may not ask for it.
+    /// Opens the file; `None` without the right to.
     pub fn new() -> Option<Awake> {
         let (path, polls) = GOVERNOR;
         let is_virtual = std::fs::read_to_string(path).is_ok_and(|name| name.trim() == polls);
@@ -36,7 +36,7 @@ impl Awake {
         Some(Awake { latency, file, is_held: Cell::new(false) })
     }
 
-    /// From now on, or no longer. Whether that is new.
+    /// Sets whether the latency is held. Returns whether that is a change.
     pub fn hold(&self, hold: bool) -> bool {
         if self.is_held.get() == hold {
             return false;

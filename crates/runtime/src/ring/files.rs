@@ -1,5 +1,5 @@
-//! Operations on files, with safe types: buffers go in and come out, and are the ring's while it
-//! works.
+//! Operations on files, with safe types: buffers go in and come out, and belong to the ring while
+//! it works.
 
 use super::kernel::{Call, LENGTH_MAX, Source, command_to};
 use super::slots::{Owned, Parts, Slot, Waiter};
@@ -12,12 +12,12 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
-/// Linux takes at most this many parts in one write (UIO_MAXIOV).
+/// Most parts in one write by Linux (UIO_MAXIOV).
 const PARTS_MAX: usize = 1024;
-/// An operation that only says "again" this often is a failure.
+/// Number of "again" results after which an operation fails.
 const RETRIES_MAX: u32 = 1000;
 
-/// Some bytes of a shared buffer.
+/// A range of a shared buffer.
 #[derive(Clone, Debug)]
 pub struct Slice {
     pub buffer: Rc<Buffer>,
@@ -50,7 +50,7 @@ impl Ring {
         Ok(buffer)
     }
 
-    /// One read of at most `length` bytes from something without positions: a pipe, a signalfd.
+    /// Reads once, at most `length` bytes, from something without positions: a pipe, a signalfd.
     pub async fn receive(&self, file: &File, length: usize) -> io::Result<Vec<u8>> {
         let mut retries = 0;
         loop {
@@ -69,7 +69,7 @@ impl Ring {
         }
     }
 
-    /// Writes all of `bytes` to a stream socket. When its other end is gone: `BrokenPipe`, and no
+    /// Writes all of `bytes` to a stream socket. If its other end is gone: `BrokenPipe`, and no
     /// signal. One caller at a time, or the bytes of two are mixed.
     pub async fn send_all(&self, socket: &File, bytes: Vec<u8>) -> io::Result<()> {
         let (mut bytes, mut done, mut retries) = (bytes, 0, 0);
@@ -120,9 +120,10 @@ impl Ring {
         Ok(())
     }
 
-    /// Writes `head` and then `body` (at most 1023 slices) as one message and looks no further: for
-    /// answers to `/dev/fuse`. A failure is counted ([`super::RingStatistics::failed_sends`]).
-    /// `guard` is dropped with head and body, when the kernel has them.
+    /// Writes `head` and then `body` (at most 1023 slices) as one message without awaiting the
+    /// result: for replies to `/dev/fuse`. A failure is counted
+    /// ([`super::RingStatistics::failed_sends`]). `guard` is dropped with head and body, when the
+    /// kernel has them.
     pub fn send(&self, file: &File, head: Vec<u8>, body: Vec<Slice>, guard: Option<Box<dyn Any>>) {
         assert!(body.len() < PARTS_MAX, "{} slices are too many for one message", body.len());
         let (source, owned) = if body.is_empty() {
@@ -158,7 +159,7 @@ impl Ring {
         unsafe { self.repeat(file, || Call::SyncData { file: number }) }.await
     }
 
-    /// `fallocate`; `mode` is of `libc::FALLOC_FL_*`.
+    /// Calls `fallocate`; `mode` consists of `libc::FALLOC_FL_*`.
     pub async fn allocate(&self, file: &File, mode: i32, at: u64, length: u64) -> io::Result<()> {
         let number = file.as_raw_fd();
         // SAFETY: fallocate points to no memory.
@@ -187,8 +188,8 @@ impl Ring {
     }
 }
 
-/// A command for a driver (IORING_OP_URING_CMD) with 80 bytes of its own; `address` and `length` as
-/// the driver defines them. To be started with [`Ring::submit`].
+/// Returns a command for a driver (IORING_OP_URING_CMD) with 80 bytes of its own; `address` and
+/// `length` as the driver defines them. To be started with [`Ring::submit`].
 pub fn command(
     file: &File,
     operation: u32,
@@ -199,7 +200,7 @@ pub fn command(
     command_to(file.as_raw_fd(), operation, area, address, length)
 }
 
-/// The bytes of `parts` without the first `done`, and what they lie in.
+/// Returns the bytes of `parts` without the first `done`, and the memory that they lie in.
 fn gather(parts: &[Rc<Buffer>], done: usize) -> (Source, Parts) {
     let mut skip = done;
     let mut vectors = Vec::with_capacity(parts.len());
@@ -223,7 +224,7 @@ fn vector(bytes: &[u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() }
 }
 
-/// `None`: interrupted, to be tried again.
+/// Checks a result; `None`: interrupted, to be tried again.
 fn check(result: i32, retries: &mut u32) -> io::Result<Option<usize>> {
     match -result {
         ..=0 => Ok(Some(result as usize)),

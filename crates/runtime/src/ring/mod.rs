@@ -1,12 +1,12 @@
 //! One queue of operations for everything: disks, `/dev/fuse`, signals. An io_uring carries them
-//! out, or where there is none, threads and epoll ([`kernel`]). What is above cannot tell which,
-//! but for commands to drivers ([`Ring::submit`]).
+//! out, or where there is none, threads and epoll ([`kernel`]). Callers cannot distinguish them,
+//! except for commands to drivers ([`Ring::submit`]).
 //!
 //! Invariants:
-//! 1. What an operation points to is owned by its slot until the operation's *last* completion,
-//!    whether or not anyone still waits for it. When the queue ends first, what may still be in use
-//!    is leaked.
-//! 2. A slot's number (`user_data`) is not given away before that completion was seen.
+//! 1. Memory that an operation points to is owned by its slot until the operation's *last*
+//!    completion, whether or not anyone still waits for it. When the queue ends first, memory that
+//!    may still be in use is leaked.
+//! 2. A slot's number (`user_data`) is not reused before that completion was seen.
 //! 3. No slot table borrow is held while foreign code (a destructor, a waker's owner) runs.
 
 mod awake;
@@ -40,29 +40,29 @@ use std::time::{Duration, Instant};
 /// An open file that operations keep open while they run.
 pub type File = Rc<OwnedFd>;
 
-/// `user_data` of operations whose completion nobody looks at.
+/// `user_data` of operations whose completion is ignored.
 const UNOBSERVED: u64 = u64::MAX;
-/// How long the ring's end waits for the kernel to let go of memory.
+/// Longest wait of the ring's end for the kernel to release memory.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingStatistics {
     pub operations: u64,
     pub completions: u64,
-    /// Calls of io_uring_enter; without a ring, looks for events and waits for them.
+    /// Calls of io_uring_enter; without a ring, polls and waits for events.
     pub enters: u64,
     /// Sends that failed (see [`Ring::send`]); a FUSE request that was interrupted makes one.
     pub failed_sends: u64,
-    /// Times the submission queue was full and had to be handed over early.
+    /// Times the submission queue was full and had to be submitted early.
     pub full_queues: u64,
-    /// Waits that polling ended, and those that went on asleep.
+    /// Waits that polling ended, and those that continued asleep.
     pub polls: u64,
     pub polls_in_vain: u64,
     /// Times the processors of others were kept awake from then on.
     pub keeps_awake: u64,
 }
 
-/// The ring, to be cloned freely on its one thread.
+/// The ring, which may be cloned freely on its one thread.
 #[derive(Clone)]
 pub struct Ring(Rc<State>);
 
@@ -73,7 +73,7 @@ struct State {
     /// Completions taken off the queue and not yet dispatched.
     arrived: RefCell<Vec<Completion>>,
     statistics: Cell<RingStatistics>,
-    /// `None` unless it was asked for and can be had.
+    /// `None` unless it was requested and is available.
     awake: OnceCell<Option<Awake>>,
 }
 
@@ -93,13 +93,13 @@ impl Ring {
         })))
     }
 
-    /// Why threads and epoll stand in the place of an io_uring; `None` where there is one.
+    /// Returns why threads and epoll replace an io_uring; `None` where there is one.
     pub fn no_ring(&self) -> Option<&NoRing> {
         self.0.no_ring.as_ref()
     }
 
-    /// Has the calling thread's rights, filters and flags hold for all that carries operations out.
-    /// To be called behind each change of them. Waits for the calls that threads are in.
+    /// Applies the calling thread's rights, filters and flags to all threads that carry operations
+    /// out. Call it behind each change of them. Waits for the calls that threads are in.
     pub fn renew_threads(&self) {
         match &mut *self.0.kernel.borrow_mut() {
             Kernel::Classic(classic) => classic.renew_threads(),
@@ -112,7 +112,7 @@ impl Ring {
         self.0.statistics.get()
     }
 
-    /// From now on [`Ring::keep_others_awake`] does something, where that may be.
+    /// Enables [`Ring::keep_others_awake`], where that is permitted.
     pub(crate) fn may_keep_others_awake(&self) {
         self.0.awake.get_or_init(Awake::new);
     }
@@ -128,14 +128,14 @@ impl Ring {
         self.0.awake.get().and_then(Option::as_ref).is_some_and(|awake| awake.hold(hold))
     }
 
-    /// Starts an operation; the future gives its result (negative: an errno; ENOSYS without an
+    /// Starts an operation; the future returns its result (negative: an errno; ENOSYS without an
     /// io_uring). The ring keeps `owned` until the operation has completed, also when the future is
     /// dropped.
     ///
     /// # Safety
     /// All memory that `entry` points to must stay valid until completion: owned by `owned` on the
-    /// heap, or static. What the kernel writes must not be looked at before. The operation must
-    /// complete once (not multishot), and its file must stay open until the next turn of the
+    /// heap, or static. Memory that the kernel writes must not be read before. The operation must
+    /// complete once (not multishot), and its file must stay open until the next iteration of the
     /// world's loop.
     pub unsafe fn submit(
         &self,
@@ -206,9 +206,9 @@ impl Ring {
 }
 
 impl Drop for State {
-    /// Cancels what can be cancelled and waits for the rest: the kernel may write into an
-    /// operation's memory even after the ring's file is closed. What does not end in time is
-    /// leaked.
+    /// Cancels all operations that can be cancelled and waits for the rest: the kernel may write
+    /// into an operation's memory even after the ring's file is closed. Memory of operations that
+    /// do not end in time is leaked.
     fn drop(&mut self) {
         let slots = self.slots.get_mut();
         let is_last = |it: &&Completion| it.user_data != UNOBSERVED && !it.more;
@@ -239,7 +239,7 @@ mod tests {
             assert_eq!(Rc::strong_count(&token), 2);
             assert_eq!(operation.await, 0);
             assert_eq!(Rc::strong_count(&token), 1);
-            // SAFETY: as above. Dropped at once; what it owns goes when it completes.
+            // SAFETY: as above. Dropped at once; the memory it owns is freed when it completes.
             drop(unsafe {
                 ring.submit(opcode::Nop::new().build().into(), Box::new(token.clone()))
             });
@@ -307,7 +307,7 @@ mod tests {
         world.ring().turn(Wait::No).unwrap();
         let ring = &world.ring().0;
         assert_eq!(ring.slots.borrow().running, 1);
-        // It told twice, and nobody has looked.
+        // It reported twice, and nobody has looked.
         let told = Completion { user_data: 0, result: libc::POLLIN.into(), more: true };
         ring.arrived.borrow_mut().extend([told; 2]);
         drop(watched);

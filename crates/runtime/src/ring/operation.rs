@@ -4,11 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// One operation under way. Dropping it early is harmless: the slot then waits for the completion
+/// An operation in flight. Dropping it early is harmless: the slot then waits for the completion
 /// alone.
 pub(super) struct Operation {
     pub ring: Ring,
-    /// `None` once the result has been given.
+    /// Slot of the operation; `None` once the result has been returned.
     pub index: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Waiting for a file to become readable, again and again, with one operation.
+//! Repeated waits for a file to become readable, with one operation.
 
 use super::kernel::Call;
 use super::slots::{Owned, Slot, Waiter};
@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::task::Poll;
 
-/// A multishot poll. The kernel tells of *changes*: after each answer, read until EAGAIN.
+/// A multishot poll. The kernel reports *changes*: after each event, read until EAGAIN.
 pub struct PollStream {
     ring: Ring,
     file: File,
@@ -26,8 +26,8 @@ impl Ring {
 }
 
 impl PollStream {
-    /// The events seen since the last call, waiting for the first. An error (such as of a closed
-    /// ring) ends the stream only when it comes again.
+    /// Returns the events seen since the last call, waiting for the first. An error (such as of a
+    /// closed ring) ends the stream only when it comes again.
     pub async fn next(&mut self) -> io::Result<i16> {
         poll_fn(|context| {
             if self.index.is_none() {
@@ -46,7 +46,7 @@ impl PollStream {
             }
             if over {
                 // The kernel ends a multishot poll when completions pile up. The next call begins
-                // anew, and looks at the file's state first, so no event is lost.
+                // anew, and checks the file's state first, so no event is lost.
                 self.index = None;
                 slots.remove(index);
             }

@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT and SIGHUP as something to await.
+//! SIGTERM, SIGINT and SIGHUP as awaitable events.
 
 use super::{PollStream, Ring};
 use std::fs::File;
@@ -26,7 +26,7 @@ pub struct Signals {
 /// Keeps SIGTERM, SIGINT and SIGHUP from ending the process, for this thread and those it starts
 /// later. Call it at the start of the program, before any thread.
 pub fn block_signals() -> io::Result<()> {
-    // SAFETY: the set is a local, initialised value; the previous mask is not asked for.
+    // SAFETY: the set is a local, initialised value; the previous mask is not requested.
     let code =
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &termination(), std::ptr::null_mut()) };
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
@@ -84,7 +84,8 @@ fn termination() -> libc::sigset_t {
     }
 }
 
-/// As nohup(1) does. A signal that is only blocked would come all the same.
+/// Whether the signal is ignored, as under nohup(1). A signal that is only blocked would still
+/// come.
 fn is_ignored(signal: libc::c_int) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: nothing is changed, and the kernel fills the structure.

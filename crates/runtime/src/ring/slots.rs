@@ -1,4 +1,4 @@
-//! The table of operations under way: what each owns, and who waits for it.
+//! Table of operations in flight: the memory each owns, and the task that waits for it.
 
 use device::Buffer;
 use std::any::Any;
@@ -7,8 +7,8 @@ use std::task::Waker;
 
 use super::File;
 
-/// Memory that the kernel may read or write until the operation's last completion. Everything in
-/// here lives on the heap, so moving an `Owned` moves no byte that the kernel looks at.
+/// Memory that the kernel may read or write until the operation's last completion. All of it lives
+/// on the heap, so moving an `Owned` moves no byte that the kernel accesses.
 pub(super) enum Owned {
     Nothing,
     Bytes(Vec<u8>),
@@ -18,7 +18,7 @@ pub(super) enum Owned {
 }
 
 #[expect(dead_code, reason = "kept for the kernel")]
-/// A gathered write: the vector table and what it points to.
+/// A gathered write: the vector table and the buffers it points to.
 pub(super) struct Parts {
     pub head: Vec<u8>,
     pub buffers: Vec<Rc<Buffer>>,
@@ -26,7 +26,7 @@ pub(super) struct Parts {
 }
 
 pub(super) enum Waiter {
-    /// A future, which has perhaps not yet been polled.
+    /// A future, which may not have been polled yet.
     Task(Option<Waker>),
     /// Done; the future has not yet fetched the result.
     Done(i32),
@@ -39,17 +39,16 @@ pub(super) enum Waiter {
 pub(super) struct Slot {
     pub waiter: Waiter,
     pub owned: Owned,
-    /// Kept open so that the number is not given to another file before the kernel has looked at
-    /// it.
+    /// File kept open so that its number is not reused before the kernel has looked at it.
     #[expect(dead_code, reason = "kept for the kernel")]
     pub file: Option<File>,
-    /// Dropped with what the operation owns.
+    /// Value dropped with the operation's memory.
     #[expect(dead_code, reason = "its end says that the memory is free")]
     pub guard: Option<Box<dyn Any>>,
 }
 
-/// Slots are numbered; the number is the operation's `user_data` and is free again after its last
-/// completion was fetched.
+/// Slots of operations, numbered; the number is the operation's `user_data` and is free again after
+/// its last completion was fetched.
 #[derive(Default)]
 pub(super) struct Slots {
     slots: Vec<Option<Slot>>,
@@ -78,7 +77,7 @@ impl Slots {
         self.free.push(index);
         self.slots[index as usize].take().expect("an operation that is under way")
     }
-    /// All that is left, for the ring's end.
+    /// Takes all remaining slots, for the ring's end.
     pub fn take_all(&mut self) -> Vec<Slot> {
         self.free.clear();
         std::mem::take(&mut self.slots).into_iter().flatten().collect()

@@ -1,4 +1,4 @@
-//! The world's side of the ring: hand operations over, wait, dispatch completions.
+//! The ring's side for the world: submits operations, waits, dispatches completions.
 
 use super::kernel::{Completion, Kernel, is_passing};
 use super::slots::Waiter;
@@ -7,11 +7,11 @@ use crate::polling::Ended;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// What to do until something completes.
+/// How to wait until something completes.
 pub(crate) enum Wait {
-    /// Hand over submissions and take what is there.
+    /// Submit and take available completions.
     No,
-    /// Look at the completion queue for at most `awake` without sleeping, then as `Asleep`.
+    /// Poll the completion queue for at most `awake` without sleeping, then as `Asleep`.
     Awake { awake: Duration, limit: Option<Duration> },
     /// Sleep, for at most this long.
     Asleep(Option<Duration>),
@@ -58,7 +58,7 @@ impl Ring {
         kernel.wait(limit)
     }
 
-    /// Looks for completions without sleeping, as long as nobody else needs the processor; then
+    /// Polls for completions without sleeping, as long as no other thread needs the processor; then
     /// sleeps.
     fn poll_completions(
         &self,
@@ -68,8 +68,8 @@ impl Ring {
     ) -> io::Result<Ended> {
         self.look(kernel)?;
         if kernel.has_completions() {
-            // What is handed over may complete at once, as an answer to a request does. Nothing was
-            // waited for.
+            // Submitted operations may complete at once, as an answer to a request does. Nothing
+            // was waited for.
             return Ok(Ended::AtOnce);
         }
         let (begin, until) = (Instant::now(), limit.map_or(awake, |limit| limit.min(awake)));
@@ -94,8 +94,8 @@ impl Ring {
                 now = Instant::now();
                 continue;
             }
-            // SAFETY: the call has no preconditions. It returns at once unless somebody waits for
-            // this processor.
+            // SAFETY: the call has no preconditions. It returns at once unless another thread waits
+            // for this processor.
             unsafe { libc::sched_yield() };
             let before = std::mem::replace(&mut now, Instant::now());
             if now.duration_since(before) > awake {
@@ -106,8 +106,8 @@ impl Ring {
         Ok(ended)
     }
 
-    /// Such completions tell nothing about how long a wait takes: an answer that was sent completes
-    /// by itself.
+    /// Whether nobody waits for the completions: they show nothing about how long a wait takes,
+    /// since an answer that was sent completes by itself.
     fn nobody_waits_for_what_arrived(&self) -> bool {
         let mut slots = self.0.slots.borrow_mut();
         self.0.arrived.borrow().iter().all(|it| {

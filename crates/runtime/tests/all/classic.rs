@@ -1,4 +1,4 @@
-//! The world without a ring: when it is chosen, what its threads do and have, and how they end.
+//! The world without a ring: when it is chosen, what its threads do and own, and how they end.
 
 use crate::filter::refuse;
 use device::{Buffer, Durability, World};
@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// In a thread of its own, which takes its filters along when it ends. One after the other: the
-/// threads of worlds are counted.
+/// Runs `test` in a thread of its own, whose filters end with it. One after the other: the threads
+/// of worlds are counted.
 fn alone<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let _alone = crate::WORLDS.write().unwrap_or_else(PoisonError::into_inner);
     std::thread::spawn(test).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -22,7 +22,7 @@ fn block(byte: u8) -> Rc<Buffer> {
     Rc::new(Buffer::copy_of(&[byte; 4096]))
 }
 
-/// Errnos of a durable and of a cached write, zero where it succeeded.
+/// Returns the errnos of a durable and of a cached write, zero on success.
 fn write_twice(world: &RealWorld) -> [i32; 2] {
     let ring = world.ring().clone();
     world.run(async move {
@@ -40,7 +40,7 @@ fn write_twice(world: &RealWorld) -> [i32; 2] {
     })
 }
 
-/// Threads that wait for disks, and how often each has slept.
+/// Returns the threads that wait for disks, and how often each has slept.
 fn disk_threads() -> BTreeMap<String, u64> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let status = |task: std::fs::DirEntry| {

@@ -3,7 +3,7 @@
 
 use std::io;
 
-/// Makes each `(call, errno)` fail so.
+/// Makes each `(call, errno)` fail with that errno.
 #[allow(dead_code, reason = "programs that install it between fork and exec make it before")]
 pub fn refuse(calls: &[(libc::c_long, i32)]) -> io::Result<()> {
     install(&program(calls))
@@ -24,7 +24,7 @@ pub fn program(calls: &[(libc::c_long, i32)]) -> Vec<libc::sock_filter> {
     steps
 }
 
-/// Takes no memory, so it may be called between fork and exec.
+/// Installs the filter. Takes no memory, so it may be called between fork and exec.
 pub fn install(program: &[libc::sock_filter]) -> io::Result<()> {
     let (length, steps) = (program.len() as libc::c_ushort, program.as_ptr().cast_mut());
     let program = libc::sock_fprog { len: length, filter: steps };

@@ -1,4 +1,4 @@
-//! All tests of `runtime` that use it from outside, but for that of its heap.
+//! All tests of `runtime` that use it from outside, except that of its heap.
 
 mod classic;
 mod filter;
@@ -6,5 +6,5 @@ mod real_world;
 
 use std::sync::RwLock;
 
-/// Tests that count the threads of worlds hold it alone.
+/// Lock that tests which count the threads of worlds hold exclusively.
 static WORLDS: RwLock<()> = RwLock::new(());

@@ -1,5 +1,5 @@
-//! The real world does what the traits promise, against files, pipes and signals of this machine:
-//! over an io_uring, and over threads and epoll.
+//! Behaviour of the real world, as the traits promise, against files, pipes and signals of this
+//! machine: over an io_uring, and over threads and epoll.
 
 use device::{Buffer, Durability, World};
 use runtime::{
@@ -210,8 +210,8 @@ fn waiting_awake_also_ends_with_timers_and_completions(io: IoChoice) {
     });
 }
 
-/// Someone who answers each byte that comes through one pipe by one through the other, until the
-/// first is closed.
+/// Starts a thread that answers each byte that comes through one pipe by one through the other,
+/// until the first is closed.
 fn answering_neighbour() -> (std::io::PipeReader, std::io::PipeWriter, std::thread::JoinHandle<()>)
 {
     let (mut asked, question) = std::io::pipe().unwrap();
@@ -300,7 +300,7 @@ fn an_idle_world_takes_no_processor_time(io: IoChoice) {
             }
             let polled = inner.ring().statistics().polls_in_vain - before.1;
             assert!(polled <= 8, "{polled} polls in vain");
-            // Of half a second.
+            // Out of half a second.
             assert!(
                 own_time() - before.0 < Duration::from_millis(50),
                 "{:?}",
@@ -455,7 +455,7 @@ fn a_dropped_write_keeps_its_buffer_until_it_is_done(io: IoChoice) {
     });
 }
 
-/// A loop device over a file, gone with this.
+/// A loop device over a file, removed on drop.
 struct LoopDevice(String);
 impl LoopDevice {
     fn new(length: u64) -> Option<LoopDevice> {
@@ -510,7 +510,7 @@ fn a_device_takes_short_and_long_requests_past_the_cache(io: IoChoice) {
         let misaligned =
             inner.ring().write(&file, 100, &[filled(512, 1)], Durability::Durable).await;
         assert_eq!(misaligned.unwrap_err().raw_os_error(), Some(libc::EINVAL));
-        // One that is under way when the world ends.
+        // An operation that is in flight when the world ends.
         let parts = [filled(4096, 7)];
         let last = inner.ring().write(&file, 0, &parts, Durability::Durable);
         assert!(matches!(race(last, yield_now()).await, Either::Right(())));

@@ -1,15 +1,15 @@
-//! What a power cut may leave of a small world's disk.
+//! Images that a power cut may leave of a small world's disk.
 
 use disks::{Image, MemoryDisk};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which of the writes that are not durable a cut leaves.
+/// Writes, of those that are not durable, that a cut leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remains {
     /// A bit for each write in its order: whether it is there.
     pub whole: u64,
-    /// One of them is there in part.
+    /// The write that is there in part.
     pub torn: Option<Torn>,
 }
 
@@ -17,21 +17,21 @@ pub struct Remains {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Torn {
     pub write: usize,
-    /// Its first sectors, so many, or all but these.
+    /// Number of its first sectors that are there, or that alone are missing.
     pub sectors: usize,
     pub are_there: bool,
 }
 
-/// Of so few writes all subsets are left; of more none, all, each alone, and all but each.
+/// Most writes of which all subsets are left; of more none, all, each alone, and all but each.
 const SUBSETS_MAX: usize = 4;
 /// Sectors between two places where a write is torn.
 const TEAR_EVERY: usize = 2;
 
 impl Remains {
-    /// All that a cut now may leave.
+    /// Returns all that a cut may leave now.
     pub(super) fn all(disk: &MemoryDisk) -> Vec<Remains> {
         let writes = disk.volatile_writes();
-        // Of more writes than there are bits, those are lost that came last.
+        // If there are more writes than bits, the last ones are lost.
         let count = writes.len().min(63);
         let everything = (1u64 << count) - 1;
         let whole = |whole| Remains { whole, torn: None };
@@ -62,7 +62,8 @@ impl Remains {
     }
 }
 
-/// As in `0b101` and `0b101/2<3`, `0b101/2>=3`: of write 2 the first three sectors, or all others.
+/// Formats as `0b101` and `0b101/2<3`, `0b101/2>=3`: of write 2 the first three sectors, or all
+/// others.
 impl fmt::Display for Remains {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#b}", self.whole)?;

@@ -1,10 +1,10 @@
 //! The exploration: every script within the bounds, shortest first, every order of completions,
 //! every cut, every second life, and its cuts.
 //!
-//! Scripts that begin alike share what is explored: of each script only the cuts within its last
+//! Scripts that begin alike share their exploration: of each script only the cuts within its last
 //! operation count, for those before belong to a shorter one. An operation that changes nothing on
-//! disk is not followed by others. A disk that holds the same, with the same to be expected of it,
-//! is recovered once.
+//! disk is not followed by others. A disk with the same content and the same expectation is
+//! recovered once.
 
 use super::cut::Remains;
 use super::life::{Life, LifeProgress, Lived, recovered};
@@ -19,12 +19,12 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use xxhash_rust::xxh64::Xxh64;
 
-/// How far the exploration goes.
+/// Bounds of the exploration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallBounds {
     /// Operations of both lives together.
     pub operations: usize,
-    /// Of a second life.
+    /// Operations of a second life.
     pub second_life: usize,
     /// Requests that later ones overtake, in the first life.
     pub delayed: usize,
@@ -36,7 +36,7 @@ impl Default for SmallBounds {
     }
 }
 
-/// What was explored.
+/// Counts of the exploration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct SmallReport {
@@ -45,10 +45,10 @@ pub struct SmallReport {
     pub swapped: u64,
     /// Places to cut.
     pub cuts: u64,
-    /// What cuts may leave, and what of that was not known yet and was recovered.
+    /// Images that cuts may leave, and those that were not known yet and were recovered.
     pub images: u64,
     pub states: u64,
-    /// The same of second lives.
+    /// Second lives, counted likewise.
     pub second_lives: u64,
     pub second_images: u64,
     pub second_states: u64,
@@ -67,7 +67,7 @@ impl SmallReport {
     }
 }
 
-/// What a cut has left, and what may be found there.
+/// Image of a cut, and the states that may be found there.
 struct Crashed {
     left: Remains,
     change: u64,
@@ -77,7 +77,7 @@ struct Crashed {
     hash: u64,
 }
 
-/// Where a first life begins.
+/// Start of a first life.
 #[derive(Clone)]
 struct Start {
     image: Image,
@@ -101,7 +101,7 @@ pub struct SmallExplorer {
     pub report: SmallReport,
 }
 
-/// Operations of the script that is explored first for all others of the first life.
+/// Operations of the second lives.
 const SECOND_ALPHABET: [SmallOperation; 4] =
     [SmallOperation::Near, SmallOperation::Far, SmallOperation::Large, SmallOperation::Rest];
 const SECOND_CIRCULAR: [SmallOperation; 3] =
@@ -142,20 +142,21 @@ impl SmallExplorer {
         Ok(true)
     }
 
-    /// The length of the scripts that are explored now, and how many of how many are extended.
+    /// Returns the length of the scripts that are explored now, and how many of how many are
+    /// extended.
     pub fn progress(&self) -> (usize, usize, usize) {
         (self.length + 1, self.next, self.scripts.len())
     }
 
-    /// Whether the last operation of the script changed anything.
+    /// Explores a script. Returns whether its last operation changed anything.
     fn explore(&mut self, script: &[SmallOperation]) -> Result<bool, Box<SmallFailure>> {
         let lived = self.first_life(script, &[])?;
         if lived.last_changes == 0 {
             return Ok(false);
         }
         if self.bounds.delayed > 0 {
-            // One that is delayed in an earlier operation belongs to a shorter script, as far as
-            // that is concerned; what it does to later ones is seen here.
+            // A request delayed in an earlier operation belongs to a shorter script, as far as that
+            // is concerned; its effect on later operations is seen here.
             for change in 0..lived.changes {
                 self.first_life(script, &[change])?;
             }
@@ -206,8 +207,8 @@ impl SmallExplorer {
         Ok(lived)
     }
 
-    /// Whether no such state was followed by second lives of `second` operations. From now on it
-    /// was.
+    /// Whether no such state was followed by second lives of `second` operations. Records that it
+    /// is now.
     fn is_new(&mut self, hash: u64, second: usize) -> bool {
         let known = self.seen.insert(hash, second);
         match known.filter(|known| *known >= second) {
@@ -219,7 +220,7 @@ impl SmallExplorer {
         }
     }
 
-    /// Second lives of up to `most` operations.
+    /// Plays second lives of up to `most` operations.
     fn second_lives(
         &mut self,
         crashed: &Crashed,
@@ -247,7 +248,7 @@ impl SmallExplorer {
         Ok(())
     }
 
-    /// Whether its last operation changed anything.
+    /// Plays a second life. Returns whether its last operation changed anything.
     fn second_life(
         &mut self,
         crashed: &Crashed,
@@ -281,8 +282,8 @@ impl SmallExplorer {
     }
 }
 
-/// Plays a life, and takes what each cut within its last operation may leave. Of a life of one
-/// operation the cuts of its recovery count, too.
+/// Plays a life, and takes all images that each cut within its last operation may leave. Of a life
+/// of one operation the cuts of its recovery count, too.
 fn play(life: &Life) -> Result<(Lived, Vec<Crashed>), String> {
     let crashed = Rc::new(RefCell::new(Vec::new()));
     let last = life.script.len().saturating_sub(1);
@@ -309,7 +310,7 @@ fn take(disk: &MemoryDisk, change: u64, progress: &LifeProgress, crashed: &mut V
     }
 }
 
-/// Says what may be found.
+/// Returns the hash of the states that may be found.
 fn expectation(history: &StateHistory, acknowledged: usize) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -318,8 +319,8 @@ fn expectation(history: &StateHistory, acknowledged: usize) -> u64 {
     hasher.finish()
 }
 
-/// Says what the disk holds. Time and chance are the same in all lives, so what means the same has
-/// the same bytes.
+/// Returns the hash of the disk's content. Time and random numbers are the same in all lives, so
+/// equal states have equal bytes.
 fn hash(image: &Image, expected: u64) -> u64 {
     let mut hasher = Xxh64::new(expected);
     for (at, page) in image.pages() {
@@ -329,8 +330,8 @@ fn hash(image: &Image, expected: u64) -> u64 {
     hasher.digest()
 }
 
-/// Recovers what a cut has left. Returns what a mount finds: a state from the last acknowledged one
-/// on.
+/// Recovers the image of a cut. Returns the state that a mount finds: one from the last
+/// acknowledged one on.
 fn judge(small: &SmallWorld, crashed: &Crashed) -> Result<State, String> {
     let Crashed { image, history, acknowledged, .. } = crashed;
     let found = recovered(small, image, small.snapshots, history.next)?;
@@ -347,7 +348,7 @@ fn judge(small: &SmallWorld, crashed: &Crashed) -> Result<State, String> {
 }
 
 impl Start {
-    /// Nothing but a fresh disk; or what an earlier life has left that wrote a snapshot.
+    /// Returns a fresh disk; or that of an earlier life that wrote a snapshot.
     fn of(small: &SmallWorld) -> Result<Start, String> {
         let (image, stale) = (small.fresh(), [Content::Stale; HOME_BLOCKS as usize]);
         if small.snapshots != Snapshots::OfSwaps {
@@ -378,7 +379,7 @@ impl Start {
     }
 }
 
-/// What went wrong, and how to see it again.
+/// A failure, and how to reproduce it.
 #[derive(Debug)]
 pub struct SmallFailure {
     pub replay: Replay,
@@ -428,7 +429,7 @@ impl Replay {
         }
     }
 
-    /// What one cut leaves of a life; `None`: it is not cut.
+    /// Returns the image that one cut leaves of a life; `None`: it is not cut.
     fn crash(
         &self,
         life: &Life,

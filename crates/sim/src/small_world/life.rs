@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, TransactionId};
 
-/// What a life is played with.
+/// Parameters of a life.
 #[derive(Clone)]
 pub(super) struct Life<'a> {
     pub small: &'a SmallWorld,
@@ -21,20 +21,20 @@ pub(super) struct Life<'a> {
     pub script: &'a [SmallOperation],
     /// Changes of the disk that others overtake.
     pub delayed: &'a [u64],
-    /// What the disk holds, and the number of the next transaction.
+    /// Content of the disk, and the number of the next transaction.
     pub begun: (State, u32),
 }
 
-/// How far a life has come.
+/// Progress of a life.
 pub(super) struct LifeProgress {
-    /// The operation under way; before the first one it is the recovery's turn.
+    /// The operation in progress; before the first one it is the recovery's turn.
     pub operation: Cell<Option<usize>>,
     pub history: RefCell<StateHistory>,
     /// States up to the last acknowledged one.
     pub acknowledged: Cell<usize>,
 }
 
-/// What a life has done.
+/// Result of a life.
 pub(super) struct Lived {
     /// Writes, flushes and discards, and those of the last operation.
     pub changes: u64,
@@ -180,13 +180,13 @@ impl LifeWriter {
         Ok(handle.stop())
     }
 
-    /// All that was begun is durable.
+    /// Acknowledges all states begun: they are durable.
     fn acknowledge(&self) {
         self.progress.acknowledged.set(self.progress.history.borrow().states.len() - 1);
     }
 }
 
-/// What a mount finds after a power cut.
+/// Returns the state that a mount finds after a power cut.
 pub(super) fn recovered(
     small: &SmallWorld,
     image: &Image,
@@ -198,8 +198,7 @@ pub(super) fn recovered(
     let found = rig.world.try_run(async move {
         let opened = opener.open_with_report().await;
         let (engine, report) = opened.map_err(|error| format!("recovery: {error}"))?;
-        // Nothing is damaged but what a power cut may tear, and no piece is named before it is
-        // durable.
+        // Only a torn write is damaged, and no piece is named before it is durable.
         if let Some(why) = report.snapshot_refused {
             return Err(format!("the snapshot is refused: {why}"));
         }

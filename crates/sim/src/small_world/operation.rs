@@ -1,10 +1,10 @@
-//! What scripts of small worlds are made of.
+//! Operations of the scripts of small worlds.
 
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// One operation of a script. It ends when what it has written is durable.
+/// One operation of a script. It ends when its writes are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SmallOperation {
     /// A transaction of one block, logged near the start of the disk.
@@ -18,13 +18,13 @@ pub enum SmallOperation {
     /// A transaction of six blocks, logged near the end of the disk.
     FarLarge,
     /// Two transactions of one block each that no other operation writes, near the start of the
-    /// disk: what lies in them is needed for ever.
+    /// disk: their content is needed for ever.
     Keep,
-    /// Two transactions of one block each, the second begun when the first is on its way.
+    /// Two transactions of one block each, the second begun when the first is in flight.
     Pair,
-    /// Nothing for some rounds of write-back: logs are swapped, snapshots written.
+    /// An idle time of some rounds of write-back: logs are swapped, snapshots written.
     Rest,
-    /// All that is committed is written home, and the tail moves.
+    /// Writes back all committed blocks, and moves the tail.
     Checkpoint,
     /// A clean unmount and a mount.
     Reopen,

@@ -1,4 +1,4 @@
-//! Where a small world failed, as a line that plays it again.
+//! Line that reproduces a failure of a small world.
 
 use super::cut::Remains;
 use super::operation::SmallOperation;
@@ -27,7 +27,7 @@ pub struct Replay {
     pub cut_again: Option<PowerCut>,
 }
 
-/// As in `scattered: near rest; delayed 7; cut 12 0b101; then near; cut 3 0b0/0<2`.
+/// Formats as `scattered: near rest; delayed 7; cut 12 0b101; then near; cut 3 0b0/0<2`.
 impl fmt::Display for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = |script: &[SmallOperation]| {

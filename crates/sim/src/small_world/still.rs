@@ -1,5 +1,5 @@
-//! A world whose wall clock stands still, and whose random numbers are counted. So two histories
-//! that mean the same leave the same bytes, and only one of them need be explored.
+//! A world whose wall clock stands still, and whose random numbers are counted. So two equivalent
+//! histories leave the same bytes, and only one of them need be explored.
 
 use device::{LocalFuture, LongSteps, World};
 use runtime::VirtualWorld;
@@ -13,11 +13,11 @@ pub(super) struct StillWorld {
 
 /// 2020-01-01.
 const NOW: Timestamp = Timestamp { seconds: 1_577_836_800, nanoseconds: 0 };
-/// More than any life draws.
+/// Bound of the random numbers that a life draws.
 const DRAWN_A_LIFE: u64 = 1 << 16;
 
 impl StillWorld {
-    /// `life`: what two lives on one disk draw differs.
+    /// Creates the world. `life`: makes the numbers of two lives on one disk differ.
     pub fn new(world: VirtualWorld, life: u32) -> StillWorld {
         StillWorld { world, drawn: Cell::new((1 + u64::from(life)) * DRAWN_A_LIFE) }
     }

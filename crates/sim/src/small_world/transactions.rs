@@ -1,4 +1,4 @@
-//! What home blocks of a small world hold, as its transactions make it.
+//! Content of the home blocks of a small world, as its transactions make it.
 
 use std::ops::Range;
 
@@ -7,18 +7,18 @@ pub(super) const BLOCK: usize = 1024;
 /// Blocks that transactions write.
 pub(super) const HOME_BLOCKS: u64 = 16;
 
-/// What one block holds.
+/// Content of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Content {
-    /// What the disk held before all.
+    /// Initial content of the disk.
     Stale,
-    /// What the transaction of this number wrote.
+    /// Content written by the transaction of this number.
     Version(u32),
-    /// Nothing that was ever written there.
+    /// Content that was never written there.
     Garbage,
 }
 
-/// Of all home blocks.
+/// Content of all home blocks.
 pub(super) type State = [Content; HOME_BLOCKS as usize];
 
 impl Content {
@@ -35,12 +35,12 @@ impl Content {
     }
 }
 
-/// No byte is zero, so that packed records log blocks whole.
+/// Mask that makes no byte zero, so that packed records log blocks whole.
 const MARK: u32 = 0x8080_8080;
-/// Numbers of transactions are below.
+/// Bound of the transaction numbers.
 const VERSIONS: u32 = 0x80;
 
-/// What a transaction writes. Each sector says which part of the block it is.
+/// Returns the block that a transaction writes. Each sector records its place in the block.
 pub(super) fn page(block: u64, version: u32) -> [u8; BLOCK] {
     let mut page = [0; BLOCK];
     for (number, words) in page.chunks_exact_mut(16).enumerate() {
@@ -53,7 +53,7 @@ pub(super) fn page(block: u64, version: u32) -> [u8; BLOCK] {
     page
 }
 
-/// What was done so far, as a list of states: that before all, and that behind each transaction.
+/// History as a list of states: the initial one, and that behind each transaction.
 #[derive(Clone, Debug)]
 pub(super) struct StateHistory {
     pub states: Vec<State>,
@@ -65,7 +65,7 @@ impl StateHistory {
     pub fn of(state: State, next: u32) -> StateHistory {
         StateHistory { states: vec![state], next }
     }
-    /// A transaction of these blocks begins. Returns its number.
+    /// Begins a transaction of these blocks. Returns its number.
     pub fn begin(&mut self, blocks: Range<u64>) -> u32 {
         let (number, mut state) = (self.next, *self.states.last().expect("at least one"));
         assert!(number < VERSIONS, "so long a script has no room in a block");

@@ -28,13 +28,13 @@ pub struct SmallWorld {
     pub commits_in_flight: usize,
     pub gap: LogGap,
     pub snapshots: Snapshots,
-    /// How order is forced in the second life; in the first one by flushes.
+    /// Barrier in the second life; the first one uses flushes.
     pub later_barrier: BarrierKind,
-    /// What scripts are made of.
+    /// Operations of the scripts.
     pub alphabet: &'static [SmallOperation],
 }
 
-/// When a snapshot of the mapping table is written, in worlds with scattered logs.
+/// Time of snapshots of the mapping table, in worlds with scattered logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Snapshots {
     Never,
@@ -91,7 +91,7 @@ pub const SMALL_WORLDS: &[SmallWorld] = &[
     SmallWorld { forced_unit_access: false, ..circular("circular-flush", RecordFormat::Blocks) },
 ];
 
-/// Loses what its second life has promised: for tests that this is found and can be played again.
+/// Loses promised writes of its second life: for tests that this is found and can be reproduced.
 pub const BROKEN: &SmallWorld = &SmallWorld {
     later_barrier: BarrierKind::None,
     ..circular("second-life-without-barriers", RecordFormat::Blocks)
@@ -109,9 +109,9 @@ const IDLE_BLOCKS: u64 = 32;
 const JOURNAL_AT: u64 = HOME_BLOCKS + IDLE_BLOCKS;
 const LOGS_AT: u64 = JOURNAL_AT + JOURNAL_BLOCKS as u64;
 const END: u64 = LOGS_AT + LOGS * LOG_BLOCKS as u64 + IDLE_BLOCKS;
-/// What home holds before anything is written there: must never show.
+/// Initial content of home, which must never be read.
 const STALE: u8 = 0xee;
-/// No block of a snapshot tells of more, unless one transaction has more.
+/// Most items of a piece of a snapshot, unless one transaction has more.
 const PIECE_ITEMS: usize = 2;
 /// More than any script logs.
 const SWAPS_ALONE: u64 = 1 << 40;
@@ -124,7 +124,7 @@ const WRITE_BACK: Duration = Duration::from_millis(2);
 /// Several rounds of write-back, of which two begin a swap.
 pub(super) const REST: Duration = Duration::from_millis(12);
 
-/// Where the arm is sent before a write.
+/// Position of the arm before a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arm {
     Near,
@@ -132,7 +132,7 @@ pub(super) enum Arm {
 }
 
 impl Arm {
-    /// Another block each time: what is cached moves no arm.
+    /// Returns another block each time: reads of cached blocks move no arm.
     pub fn block(self, time: u64) -> HomeBlock {
         let first = match self {
             Arm::Near => HOME_BLOCKS,
@@ -150,7 +150,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// `life`: a number that no other life on the same disk has.
+    /// Creates the rig. `life`: a number that no other life on the same disk has.
     pub fn new(
         small: &SmallWorld,
         image: &Image,
@@ -250,7 +250,7 @@ impl SmallWorld {
         }
     }
 
-    /// A disk that nobody has written yet.
+    /// Returns a disk that has never been written.
     pub(super) fn fresh(&self) -> Image {
         let mut image = Image::new(END * BLOCK as u64);
         image.fill(0, JOURNAL_AT * BLOCK as u64, STALE);
@@ -261,7 +261,7 @@ impl SmallWorld {
         image
     }
 
-    /// What a block holds, in the words of [`Content`].
+    /// Returns the content of a block as a [`Content`].
     pub(super) async fn read(engine: &Engine, block: u64) -> Result<Content, EngineError> {
         let bytes = engine.read_data(HomeBlock(block), 1).await?;
         Ok(Content::parse(block, &bytes[0], STALE))

@@ -1,5 +1,5 @@
-//! Every mode on every kind of volume. Whatever instant the power fails at, what was acknowledged
-//! is there. What was not is never half there beyond what the mode's page says.
+//! Every mode on every kind of volume. Whatever instant the power fails at, acknowledged writes are
+//! there. Others are never partially applied beyond what the mode's page says.
 
 use engine::{BarrierKind, DataMode};
 use sim::enumerate;
@@ -17,8 +17,8 @@ fn run(case: &Case, fresh: &Disks) -> CaseReport {
     sim::run(case, fresh, None).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Random scripts of three writers on every volume, and every script of two letters on some volume.
-/// Together they are to be at least 5,000 images in all modes.
+/// Runs random scripts of three writers on every volume, and every script of two letters on some
+/// volume. Together they are to give at least 5,000 images in all modes.
 fn explore(mode: DataMode) {
     let mut total = CaseReport::default();
     let volumes = volumes();
@@ -80,7 +80,7 @@ fn numbers_that_wrap_and_a_full_log_lose_nothing() {
     }
 }
 
-/// The smallest cache evicts whatever it may while scripts run.
+/// The smallest cache evicts all it may while scripts run.
 #[test]
 fn a_cache_that_is_too_small_loses_nothing() {
     let fresh = setup::make(SETUPS[0]).unwrap();
@@ -89,8 +89,8 @@ fn a_cache_that_is_too_small_loses_nothing() {
     }
 }
 
-/// Volumes that are full before the scripts end: what finds no room changes nothing, and everything
-/// else is kept.
+/// Volumes that are full before the scripts end: actions without space change nothing, and
+/// everything else is kept.
 #[test]
 fn a_full_volume_loses_nothing() {
     for name in ["tight-1k", "tight-external-4k"] {
@@ -137,7 +137,7 @@ fn a_failing_script_is_shrunk_to_few_steps_that_still_fail() {
     assert!(sim::run(&small.case, &fresh, Some(small.cut)).is_err(), "{small}");
 }
 
-/// Or what a failure is shrunk to would be another kind of run.
+/// Otherwise a failure would be shrunk to another kind of run.
 #[test]
 fn random_scripts_given_word_for_word_are_the_same_run() {
     let fresh = setup::make(SETUPS[0]).unwrap();
@@ -154,7 +154,7 @@ fn the_same_case_is_the_same_run() {
     assert_eq!(run(&case, &fresh), run(&case, &fresh));
 }
 
-/// Writes over borders of blocks, by several writers at once, in a log that is short of space and
+/// Writes across block boundaries, by several writers at once, in a log that is short of space and
 /// on volumes that are full. Each is there whole or not at all.
 #[test]
 fn no_write_is_torn_in_modes_that_log_data() {
@@ -186,7 +186,7 @@ fn scattered_blocks_lose_nothing_while_write_back_meets_commits() {
     }
 }
 
-/// As `fuse_fill_write_pages` in Linux does it with what goes through the page cache.
+/// As `fuse_fill_write_pages` in Linux does it with writes through the page cache.
 #[test]
 fn a_write_that_the_kernel_splits_survives_in_order() {
     let mut split = 0;

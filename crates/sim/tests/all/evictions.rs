@@ -1,5 +1,5 @@
-//! What a commit costs in evictions, on each disk, in each mode: the table of
-//! `docs/modes/coerce.md`, checkpoints aside.
+//! Cost of a commit in evictions, on each disk, in each mode: the table of `docs/modes/coerce.md`,
+//! checkpoints aside.
 
 use disks::MemoryDisk;
 use engine::{DataMode, EngineOptions, WriteThreshold};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::InodeNumber;
 
-/// Nothing happens by itself.
+/// Interval that keeps the engine from acting by itself.
 const NEVER: Duration = Duration::from_secs(100_000);
 const WORKLOAD: EvictionWorkload =
     EvictionWorkload { pattern: Pattern::Sequential, writes: 1, bytes: 4096 };
@@ -26,7 +26,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Evictions so far, home disk first.
+    /// Returns the evictions so far, home disk first.
     fn evictions(&self) -> Vec<u64> {
         self.disks.iter().map(|disk| disk.statistics().evictions).collect()
     }
@@ -40,7 +40,7 @@ impl Bench {
     async fn sync(&self, file: usize) {
         self.volume.sync_file(&self.files[file], SyncWhat::All).await.unwrap();
     }
-    /// What an action costs.
+    /// Returns the evictions of an action.
     async fn cost(&self, action: impl Future<Output = ()>) -> Vec<u64> {
         let before = self.evictions();
         action.await;
@@ -110,8 +110,8 @@ fn run_with<A: AsyncFnOnce(Bench) + 'static>(
     world.end();
 }
 
-/// Evictions of a synchronous append of 100 bytes, and of one of a whole block. Each has a count
-/// for home's disk and, if it is another, one for the journal's.
+/// Returns the evictions of a synchronous append of 100 bytes, and of one of a whole block. Each
+/// has a count for home's disk and, if it is another, one for the journal's.
 fn expected(mode: DataMode, external: bool) -> [Vec<u64>; 2] {
     let [small, whole]: [&[u64]; 2] = match (mode, external) {
         // Data and log share one, the commit block takes one.
@@ -120,7 +120,7 @@ fn expected(mode: DataMode, external: bool) -> [Vec<u64>; 2] {
         // The log, and the commit block.
         (DataMode::Journal | DataMode::Adaptive, false) => [&[2], &[2]],
         (DataMode::Journal | DataMode::Adaptive, true) => [&[0, 2], &[0, 2]],
-        // Checksums tell a torn transaction: one for all of it, without data home writes.
+        // Checksums reveal a torn transaction: one for all of it, without data home writes.
         (DataMode::Wasteless, false) => [&[1], &[1]],
         (DataMode::Wasteless, true) => [&[0, 1], &[0, 1]],
         (DataMode::Selective, false) => [&[1], &[2]],

@@ -51,7 +51,7 @@ fn adaptive_loses_nothing_acknowledged_on_a_failing_disk() {
     suffer(DataMode::Adaptive);
 }
 
-/// Found by the explorer: the one fsync came back although its data waited for the commit of the
+/// Found by the explorer: one fsync returned although its data waited for the commit of the
 /// other's.
 #[test]
 fn an_fsync_waits_for_data_that_another_sync_took_along() {
@@ -110,8 +110,8 @@ fn a_hole_that_is_refused_leaves_the_file_as_it_was() {
     sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Found by the explorer: of two who waited for a read that failed, the one began it anew, and the
-/// other waited for ever.
+/// Found by the explorer: of two waiters for a read that failed, one began it anew, and the other
+/// waited for ever.
 #[test]
 fn whoever_waits_for_a_read_that_fails_goes_on() {
     let setup = setup::find("tight-1k").unwrap();

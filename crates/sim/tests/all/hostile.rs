@@ -4,7 +4,7 @@ use engine::DataMode;
 use sim::setup;
 use sim::{Case, CaseReport};
 
-/// Refused and told where memory knows better; never a panic, a hang, or a file with another's
+/// Refused and reported where memory knows better; never a panic, a hang, or a file with another's
 /// content.
 #[test]
 fn bitmaps_that_lie_under_a_live_cache_mix_no_files() {

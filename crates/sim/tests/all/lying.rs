@@ -1,4 +1,4 @@
-//! Disks that ignore flushes. Believed, they lose what was acknowledged, and that is found. With
+//! Disks that ignore flushes. Trusted, they lose acknowledged writes, and that is found. With
 //! evictions in place of flushes nothing is lost where the least recently used is replaced.
 
 use disks::LineReplacement;
@@ -54,8 +54,8 @@ fn evictions_lose_nothing_where_the_least_recently_used_is_replaced() {
     assert_eq!(total.lost, 0);
 }
 
-/// Of single sectors no more are lost than the bound says. A share of cuts, where one lost line of
-/// many is enough, is counted instead of reported as a failure.
+/// Single sectors are lost no more often than the bound says. A share of cuts, where one lost line
+/// of many is enough, is counted instead of reported as a failure.
 #[test]
 fn where_replacement_is_random_losses_are_counted_beside_the_bound() {
     let setup = setup::find("ext4-4k").unwrap();

@@ -1,4 +1,4 @@
-//! `records=packed` in every mode: what is promised of the papers' records is promised of these.
+//! `records=packed` in every mode: it keeps the guarantees of the papers' records.
 
 use disks::LineReplacement;
 use engine::DataMode;
@@ -7,8 +7,8 @@ use sim::liar::{Liar, TRIALS};
 use sim::setup::{self, SETUPS};
 use sim::{Case, CaseReport};
 
-/// Seeds of which the explorer makes cases with packed transactions: on disks without and with FUA,
-/// and in units of 512 and 1024 bytes.
+/// Seeds from which the explorer makes cases with packed transactions: on disks without and with
+/// FUA, and in units of 512 and 1024 bytes.
 const SEEDS: std::ops::Range<u64> = 4..8;
 
 fn explore(mode: DataMode) {

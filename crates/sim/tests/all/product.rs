@@ -1,6 +1,6 @@
 //! Scattered logs as a product: every data mode x both record formats x flush and eviction x a disk
-//! or a RAID-0. Writers sync what they write. At many changes the power fails, for each member by
-//! dice of its own, and what was acknowledged must be there.
+//! or a RAID-0. Writers sync all their writes. At many changes the power fails, for each member by
+//! a random number generator of its own, and acknowledged writes must be there.
 
 use device::{Disk, Operation};
 use disks::{Atomicity, CrashPolicy, Image, LineReplacement, MemoryDisk, Raid0};
@@ -18,7 +18,7 @@ const MEMBERS: [usize; 2] = [1, 3];
 const CHUNK: u64 = 16 << 10;
 const WRITERS: usize = 3;
 const VERSIONS: usize = 16;
-/// One of so many changes is a place to cut, and of so many cuts one is shown to e2fsck.
+/// One in this many changes is a cut, and one in this many cuts is given to e2fsck.
 const CHANGES_A_CUT: u64 = 2;
 const CUTS_A_CHECK: u64 = 12;
 const SECTOR: usize = 512;
@@ -73,7 +73,7 @@ impl Drives {
         }
         drives
     }
-    /// As the mount sees them: each drive is evicted by itself.
+    /// Returns the disk as the mount sees it: each drive is evicted by itself.
     fn whole(&self, world: &VirtualWorld, liar: Option<&Liar>) -> Rc<dyn Disk> {
         let trusted = |drive: &MemoryDisk| -> Rc<dyn Disk> {
             liar.map_or_else(
@@ -118,8 +118,8 @@ fn file_name(writer: usize) -> String {
     format!("file-{writer}")
 }
 
-/// What a file holds after so many writes: small ones, ones of some blocks, and one that adaptive
-/// sends home.
+/// Returns the content of a file after `version` writes: small ones, ones of some blocks, and one
+/// that adaptive sends home.
 fn content(writer: usize, version: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for version in 1..=version {
@@ -135,7 +135,7 @@ fn piece(writer: usize, version: usize) -> (usize, Vec<u8>) {
     (at, vec![(version * 4 + writer) as u8 | 0x80; length])
 }
 
-/// Of each file the version that was acknowledged, and the one that was begun.
+/// For each file the version that was acknowledged, and the one that was begun.
 type Progress = Rc<RefCell<[(usize, usize); WRITERS]>>;
 
 async fn write(volume: Rc<Volume>, file: Rc<Inode>, writer: usize, progress: Progress) {
@@ -154,7 +154,7 @@ struct Cut {
     progress: [(usize, usize); WRITERS],
 }
 
-/// Everything that power cuts on the way would have left.
+/// Records all images that power cuts during the run would have left.
 fn record(of: &Combination, fresh: &Disks) -> Vec<Cut> {
     let world = VirtualWorld::new(of.seed);
     let drives = Drives::fresh(&world, fresh, of);
@@ -209,7 +209,7 @@ fn watch(drives: &Drives, zone: u64, progress: &Progress, cuts: &Rc<RefCell<Vec<
     }
 }
 
-/// Opens what a cut has left, and compares.
+/// Opens the image of a cut, and compares.
 fn judge(of: &Combination, cut: Cut, size: u64) {
     let world = VirtualWorld::new(cut.number);
     let whole = Drives::of(&world, cut.images).whole(&world, None);
@@ -300,7 +300,7 @@ fn adaptive_in_scattered_logs_goes_with_all_records_barriers_and_disks() {
     play(DataMode::Adaptive);
 }
 
-/// The product finds what it is for: drives that ignore flushes, believed.
+/// The product finds its target: drives that ignore flushes, trusted.
 #[test]
 #[should_panic(expected = "x flush x 3 disks")]
 fn a_raid_of_drives_that_lie_loses_what_was_acknowledged() {

@@ -1,4 +1,4 @@
-//! What a failure prints last plays it again, with both cuts.
+//! The last line that a failure prints reproduces it, with both cuts.
 
 use engine::{BarrierKind, DataMode};
 use sim::small_world::{BROKEN, Replay, SmallBounds, SmallExplorer};
@@ -29,13 +29,13 @@ fn a_failure_of_a_second_life_in_a_small_world_is_played_again() {
     assert!(Replay { cut_again: None, ..replay }.run().is_ok());
 }
 
-/// The word behind `name` in a line of arguments.
+/// Returns the word behind `name` in a line of arguments.
 fn argument<'a>(line: &'a str, name: &str) -> &'a str {
     let words = line.split_whitespace();
     words.skip_while(|word| *word != name).nth(1).unwrap_or_else(|| panic!("{name}: {line}"))
 }
 
-/// The case of a printed line, but for what makes it fail.
+/// Returns the case of a printed line, without its cause of failure.
 fn case_of(line: &str) -> (Case, u64) {
     let number = |name| argument(line, name).parse::<u64>().unwrap();
     let mode = DataMode::ALL.into_iter().find(|mode| mode.name() == argument(line, "--mode"));

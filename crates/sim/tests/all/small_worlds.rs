@@ -1,5 +1,5 @@
-//! Small worlds as far as there is time for them in every run of the tests; `okeanos-lab sim
-//! --enumerated` goes further.
+//! Small worlds within the time limit of every run of the tests; `okeanos-lab sim --enumerated`
+//! goes further.
 
 use sim::small_world::{SMALL_WORLDS, SmallBounds, SmallExplorer, SmallReport};
 

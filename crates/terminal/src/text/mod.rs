@@ -1,4 +1,4 @@
-//! What people read and write: sizes and times, tables, progress, and what goes to standard output.
+//! Text for people: sizes and times, tables, progress, and standard output.
 
 pub mod moment;
 pub mod notes;

@@ -1,15 +1,15 @@
-//! Moments as people read them: local time, with its distance from UTC.
+//! Moments for people: local time, with its distance from UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// `2026-11-22 23:17:48 +0100`.
+/// Returns the current time: `2026-11-22 23:17:48 +0100`.
 pub fn now() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     local(seconds.try_into().unwrap_or(i64::MAX))
 }
 
-/// Seconds since 1970, as a moment of the zone that TZ or the system says. What no calendar holds
-/// stays a number.
+/// Formats seconds since 1970 in the time zone of TZ or the system. Times outside the calendar stay
+/// a number.
 pub fn local(seconds: i64) -> String {
     let mut fields = std::mem::MaybeUninit::<libc::tm>::uninit();
     let mut text = [0_u8; 64];
@@ -29,7 +29,7 @@ pub fn local(seconds: i64) -> String {
     String::from_utf8_lossy(&text[..length]).into_owned()
 }
 
-/// The same with a fraction of a second: `2026-11-22 23:17:48.000000017 +0100`.
+/// Formats a time with its fraction of a second: `2026-11-22 23:17:48.000000017 +0100`.
 pub fn exact(seconds: i64, nanoseconds: u32) -> String {
     let text = local(seconds);
     match text.rsplit_once(' ') {
@@ -40,7 +40,7 @@ pub fn exact(seconds: i64, nanoseconds: u32) -> String {
     }
 }
 
-/// How far local time is ahead of UTC now; 0 if nobody knows.
+/// Returns by how many seconds local time is ahead of UTC now; 0 if unknown.
 pub fn seconds_east() -> i64 {
     let now =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);

@@ -2,10 +2,10 @@
 //! page.
 //!
 //! Lines that begin without a space are paragraphs. An indented line is an entry: its term, two
-//! spaces or more, and its description, which goes on in lines that are indented as far.
+//! spaces or more, and its description, which continues in lines with the same indentation.
 
 const GAP: &str = "  ";
-/// Less room for descriptions, and they go below their terms.
+/// Least columns for descriptions; with fewer they go below their terms.
 const DESCRIPTION_MIN: usize = 28;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ pub fn parse(text: &str) -> Vec<Note> {
     notes
 }
 
-/// At most so many columns wide, as far as words allow.
+/// Wraps `text` to at most `width` columns, as far as words allow.
 pub fn at_width(text: &str, width: usize) -> String {
     let notes = parse(text);
     let mut out = String::new();
@@ -72,7 +72,7 @@ pub fn at_width(text: &str, width: usize) -> String {
     out
 }
 
-/// `first` stands before the first line, `indent` spaces before the others.
+/// Wraps `text`; `first` precedes the first line, `indent` spaces the others.
 fn wrap(text: &str, first: String, indent: usize, width: usize, out: &mut String) {
     let mut line = first;
     let mut is_empty = true;

@@ -1,16 +1,16 @@
-//! What the program prints. Whoever stops reading (`okeanos … | head`) has seen enough: no error.
+//! Standard output. A reader that stops early (`okeanos … | head`) is no error.
 
 use crate::error::CliError;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 
-/// Wider lines are tiring to read.
+/// Most columns: wider lines are tiring to read.
 const WIDTH_MAX: usize = 100;
-/// Narrower ones hold no word of ours.
+/// Least columns: narrower lines hold none of our words.
 const WIDTH_MIN: usize = 40;
 
-/// How wide help may be: as the terminal, or as COLUMNS says.
+/// Returns the width of help: that of the terminal, or COLUMNS.
 pub fn width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
     let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
@@ -18,7 +18,7 @@ pub fn width() -> usize {
     width.unwrap_or(WIDTH_MAX).clamp(WIDTH_MIN, WIDTH_MAX)
 }
 
-/// Prints text for people, with names of files, volumes and processes as others chose them.
+/// Prints text for people, with names of files, volumes and processes that others chose.
 pub fn print(text: &impl Display) -> Result<(), CliError> {
     print_as_it_is(&harmless(&text.to_string()))
 }
@@ -29,7 +29,7 @@ pub fn print_json(value: &impl serde::Serialize) -> Result<(), CliError> {
     print_as_it_is(&format_args!("{}\n", escaped(&text)))
 }
 
-/// Prints what holds no names of others: scripts, manual pages.
+/// Prints text without foreign names: scripts, manual pages.
 pub fn print_as_it_is(text: &impl Display) -> Result<(), CliError> {
     let mut out = std::io::stdout().lock();
     match write!(out, "{text}").and_then(|()| out.flush()) {
@@ -40,8 +40,8 @@ pub fn print_as_it_is(text: &impl Display) -> Result<(), CliError> {
     }
 }
 
-/// Returns the text without what a terminal would obey: control characters, those above ASCII too,
-/// are question marks. Lines and tabs stay.
+/// Returns the text without anything that a terminal would obey: control characters, those above
+/// ASCII too, become question marks. Lines and tabs stay.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_order) {
         return text.into();
@@ -49,8 +49,8 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if is_order(c) { '?' } else { c }).collect::<String>().into()
 }
 
-/// JSON has escapes for control characters of ASCII; these are for the others, which stand in
-/// strings alone.
+/// Escapes control characters above ASCII, which occur only in strings; JSON has escapes for those
+/// of ASCII.
 fn escaped(json: &str) -> Cow<'_, str> {
     if !json.chars().any(is_order) {
         return json.into();

@@ -1,4 +1,4 @@
-//! One line on a terminal that tells how far long work is. Silent when standard error is not a
+//! One line on a terminal that shows the progress of long work. Silent when standard error is not a
 //! terminal.
 
 use std::io::{IsTerminal, Write};

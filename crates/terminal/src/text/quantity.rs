@@ -1,9 +1,9 @@
-//! Sizes and times as people write and read them.
+//! Sizes and times in the notation of people.
 
 use std::time::Duration;
 
-/// `4096`, `256M`, `1.5G`, `64KiB`, `1GB`: bytes. As in the GNU tools, `K`, `KiB` and the like are
-/// binary, `kB`, `MB` and the like decimal.
+/// Parses `4096`, `256M`, `1.5G`, `64KiB`, `1GB` as bytes. As in the GNU tools, `K`, `KiB` and the
+/// like are binary, `kB`, `MB` and the like decimal.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     const LETTERS: &str = "KMGT";
     let (number, unit) = split_unit(text)?;
@@ -28,7 +28,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     Ok(bytes.round() as u64)
 }
 
-/// `5s`, `100ms`, `250us`, `2m`, `1h`; a bare number counts seconds.
+/// Parses `5s`, `100ms`, `250us`, `2m`, `1h`; a bare number counts seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text)?;
     let seconds = match unit {
@@ -43,7 +43,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is too long a time"))
 }
 
-/// `4.0 KiB`: at most four digits.
+/// Formats bytes as `4.0 KiB`: at most four digits.
 pub fn format_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -55,7 +55,7 @@ pub fn format_size(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
-/// `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`.
+/// Formats a time as `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`.
 pub fn format_duration(time: Duration) -> String {
     let nanoseconds = time.as_nanos();
     match nanoseconds {

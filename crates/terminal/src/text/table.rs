@@ -9,7 +9,7 @@ impl Table {
     pub fn new(head: impl IntoIterator<Item = impl Into<String>>) -> Table {
         Table { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
-    /// A row with as many cells as the head.
+    /// Adds a row with as many cells as the head.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let cells: Vec<String> = cells.into_iter().collect();
         assert_eq!(cells.len(), self.head.len(), "a row has the columns of the head");

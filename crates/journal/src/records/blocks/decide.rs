@@ -1,9 +1,9 @@
-//! What a log block means for the scan: yes/no facts -> decision, in one table. An end is one only
-//! if nothing lies ahead that proves the opposite (`ScanPass`).
+//! Meaning of a log block for the scan: yes/no facts -> decision, in one table. An end is final
+//! only if nothing lies ahead that proves the opposite (`ScanPass`).
 //!
 //! | fact that decides (first that applies) | decision | why |
 //! |---|---|---|
-//! | no magic, unknown type, or another sequence number | end | never written, or of an earlier round of the log |
+//! | no magic, unknown type, or another sequence number | end | never written, or of an earlier wrap of the log |
 //! | descriptor or revoke block | go on | its checksum counts when the commit block is found |
 //! | commit block's own checksum wrong | end | torn: the transaction was never acknowledged |
 //! | transaction-wide checksum wrong | end | extended: its one write was torn. v1: as the kernel |
@@ -14,11 +14,11 @@
 /// Facts about a log block where a header is expected, and about its transaction so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Facts {
-    /// Magic and a type of block that may stand in a log.
+    /// Magic and a block type that may occur in a log.
     pub known: bool,
     /// The sequence number is the one expected.
     pub sequence: bool,
-    /// It is a commit block.
+    /// The block is a commit block.
     pub commit: bool,
     /// The commit block's own checksum (v2, v3) is right or not used.
     pub commit_intact: bool,
@@ -62,7 +62,7 @@ pub fn decide(facts: Facts) -> ScanDecision {
 mod tests {
     use super::*;
 
-    /// The same rules once more, as sets: which combinations commit, which are damage, which go on.
+    /// Repeats the rules as sets: which combinations commit, which are damage, which go on.
     #[test]
     fn every_combination_of_facts_has_the_decision_of_the_table() {
         for bits in 0..=127u8 {

@@ -1,5 +1,5 @@
-//! `records=blocks`: the log as JBD2 has it, descriptors with whole blocks behind them; and our
-//! multiwrite blocks, which hold parts of blocks (paper, section 3.1).
+//! `records=blocks`: the log as in JBD2, descriptors followed by whole blocks; plus our multiwrite
+//! blocks, which hold parts of blocks (paper, section 3.1).
 //!
 //! With multiwrite blocks allowed and checksums on, the commit block carries a checksum over the
 //! whole transaction, and needs no barrier before it. A plain log needs that barrier: the kernel
@@ -23,7 +23,7 @@ pub struct BlockRecords {
     layout: LogLayout,
     /// Commit blocks may carry checksum v1.
     has_ancient_checksum: bool,
-    /// The kernel keeps fast commits beside the log, from here on.
+    /// First block of the kernel's fast commits, beside the log.
     fast_commits: Option<LogBlock>,
 }
 
@@ -61,7 +61,7 @@ impl Records for BlockRecords {
     ) -> LogContent {
         write::write(self, transaction, images, moment, wholes)
     }
-    /// Metadata is logged in regular blocks, however little changed.
+    /// Returns `Whole`: metadata is logged in regular blocks, however little changed.
     fn metadata_coverage(&self, _ranges: &RangeSet) -> Coverage {
         Coverage::Whole
     }
@@ -69,12 +69,12 @@ impl Records for BlockRecords {
     fn log_blocks_bound(&self, holdings: &Holdings) -> u32 {
         let block = self.block_bytes() as u64;
         let Holdings { blocks: regular, fragments, fragment_bytes, revokes } = *holdings;
-        // Longest tags take 16 bytes, 20 with a range. All count 20, so that a fragment made with
-        // the credit of a regular block never raises the bound. Room: a block without header, UUID
-        // and checksum, and up to 19 bytes at its end in which no tag fits.
+        // The longest tags take 16 bytes, 20 with a range. All count 20, so that a fragment made
+        // with the credit of a regular block never raises the bound. Capacity: a block without
+        // header, UUID and checksum, and up to 19 bytes at its end in which no tag fits.
         let descriptors = ((regular + fragments) * 20).div_ceil(block - 12 - 16 - 4 - 19);
-        // Two multiwrite blocks in a row hold more than one block of bytes, else they would be one;
-        // each descriptor begins anew.
+        // Two consecutive multiwrite blocks hold more than one block of bytes, else they would be
+        // one; each descriptor begins anew.
         let multiwrite = fragments.min(2 * fragment_bytes / block + 1 + descriptors);
         let revokes = revokes.div_ceil((block - 16 - 4) / 8);
         u32::try_from(regular + descriptors + multiwrite + revokes + 1).unwrap_or(u32::MAX)

@@ -11,7 +11,7 @@ use units::TransactionId;
 pub(super) struct BlockDecoder {
     layout: LogLayout,
     transaction: TransactionId,
-    /// Of the logged blocks that follow: the tags of the descriptor that are left.
+    /// Remaining tags of the descriptor, for the logged blocks that follow.
     tags: VecDeque<(BlockTag, TagBytes)>,
     counts: PassCounts,
 }

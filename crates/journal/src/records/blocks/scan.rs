@@ -11,8 +11,9 @@ use format::jbd2::{
 use std::collections::VecDeque;
 use units::{LogBlock, Timestamp, TransactionId};
 
-/// Blocks of earlier rounds of the log have smaller ids, and logged blocks never begin like a
-/// journal block. Without checksums a block proves nothing, and the log ends.
+/// Scans descriptors, logged blocks, revoke and commit blocks. Blocks of earlier wraps of the log
+/// have smaller ids, and logged blocks never begin like a journal block. Without checksums a block
+/// proves nothing, and the log ends.
 pub(super) struct BlockScanner {
     records: BlockRecords,
     open: OpenTransaction,
@@ -25,9 +26,9 @@ struct OpenTransaction {
     found: FoundTransaction,
     whole: WholeTransaction,
     ancient: u32,
-    /// The first thing that is not as its checksum says.
+    /// The first block that does not match its checksum.
     fault: Option<RecordFault>,
-    /// Of the logged blocks that follow: the first tag's checksum test.
+    /// Tags of the logged blocks that follow, for their checksum tests.
     logged: VecDeque<BlockTag>,
 }
 
@@ -59,8 +60,8 @@ impl BlockScanner {
         }
     }
 
-    /// Whether the commit time lies before that of the last transaction: what an older journal left
-    /// behind.
+    /// Whether the commit time lies before that of the last transaction: a remnant of an older
+    /// journal.
     fn goes_back(&self, commit: CommitBlock) -> bool {
         self.last_commit_time.is_some_and(|last| commit.time.seconds < last.seconds)
     }
@@ -136,7 +137,7 @@ impl BlockScanner {
         }
         let descriptor = match DescriptorBlock::parse(piece.bytes, &layout, piece.at) {
             Ok(descriptor) => descriptor,
-            // A block that is as it was written and that we do not understand is no torn one.
+            // A block that is intact and that we do not understand is not a torn one.
             Err(error) if layout.has_checksums() => return Err(error.into()),
             Err(error) => {
                 self.open.fault(piece.at, &error.to_string());
@@ -184,7 +185,7 @@ impl BlockScanner {
             self.open.whole.add(block);
         }
     }
-    /// The kernel leaves revoke blocks out.
+    /// Leaves revoke blocks out, as the kernel does.
     fn sum_ancient(&mut self, block: &[u8]) {
         if self.records.has_ancient_checksum {
             self.open.ancient = ancient_checksum(self.open.ancient, block);
@@ -200,9 +201,9 @@ impl Scanner for BlockScanner {
         }
     }
 
-    /// In a plain log the open transaction's own commit block proves it, too. But there only commit
-    /// blocks count. Their time tells what an older journal of the volume left behind (the kernel
-    /// may have made a new one over it).
+    /// Examines a block ahead. In a plain log the open transaction's own commit block proves it,
+    /// too. But there only commit blocks count. Their time reveals remnants of an older journal of
+    /// the volume (the kernel may have made a new one over it).
     fn ahead(&self, block: &[u8]) -> Option<Ahead> {
         let header = BlockHeader::parse(block)?;
         let is_later = header.transaction.is_after(self.open.id);
@@ -221,7 +222,7 @@ impl Scanner for BlockScanner {
     }
 }
 
-/// Of facts that end the log.
+/// Returns why the facts end the log.
 fn why_it_ends(facts: Facts) -> &'static str {
     match facts {
         Facts { known: true, sequence: true, commit_intact: false, .. } => {

@@ -43,7 +43,8 @@ fn log_body(
         if let Record::Bytes { ranges, base_zero } = record {
             let image = images(*block);
             for (index, range) in ranges.as_slice().iter().enumerate() {
-                // Only the first fragment starts from zeros; it would wipe out those before it.
+                // Only the first fragment starts from zeros; later ones would wipe out those before
+                // them.
                 body.fragment(*block, *range, *base_zero && index == 0, &image);
             }
         }
@@ -82,8 +83,8 @@ struct Body<'a> {
     transaction: TransactionId,
     layout: LogLayout,
     blocks: LogBlocks,
-    /// Of the open descriptor: its tags, the log block (counted behind it) of each, and these log
-    /// blocks.
+    /// Tags of the open descriptor, the log block (counted behind the descriptor) of each, and
+    /// these log blocks.
     tags: Vec<(BlockTag, u32)>,
     logged: LogBlocks,
     packing: Packing,
@@ -158,7 +159,7 @@ impl Body<'_> {
             logged.iter_mut().map(|(_, block)| self.escape_and_sum(block)).collect();
         let mut tags = Vec::with_capacity(self.tags.len());
         let mut previous = None;
-        // Behind the descriptor.
+        // Counted from the block behind the descriptor.
         let first = self.blocks.len() as u64 + 1;
         for (mut tag, block) in self.tags.drain(..) {
             let (escaped, sum) = sums[block as usize];

@@ -1,12 +1,12 @@
 //! `records=packed`: a transaction is one contiguous run of the bytes that changed, of metadata as
 //! well as of data. It has one checksum over all of it, and may be as short as a sector.
 //!
-//! 1. What changed of a metadata block is logged as ranges; near ones are joined where that is
-//!    shorter. It is logged whole from half a block on, so that a record supersedes what it nearly
+//! 1. Changes of a metadata block are logged as ranges; near ones are joined where that is shorter.
+//!    The block is logged whole from half a block on, so that a record supersedes what it nearly
 //!    replaces.
 //! 2. A block that was newly made was declared to have changed as a whole. It is logged whole, or
-//!    as bytes on a base of zeros: what home holds of it never matters.
-//! 3. Ranges of file data are never joined: what lies between them may not be in memory.
+//!    as bytes on a base of zeros: its home content never matters.
+//! 3. Ranges of file data are never joined: the bytes between them may not be in memory.
 //! 4. Only the durable floor in a later header proves that a transaction was durable, never that
 //!    there is a later one.
 
@@ -24,14 +24,14 @@ use format::jbd2::{JournalSuperblock, Seed};
 use format::packed::{PackedHeader, PackedLog, RunWriter, read_again, units_from};
 use units::{BlockSize, TransactionId};
 
-/// Shorter buffers are few.
+/// Least bytes of a buffer: few are shorter.
 const BUFFER_MIN: usize = 4096;
 
 #[derive(Clone, Copy, Debug)]
 pub struct PackedRecords {
     /// Bytes of a log block.
     unit: usize,
-    /// Of home blocks.
+    /// Size of home blocks.
     block_size: BlockSize,
     seed: Seed,
     sums: TransactionSums,
@@ -52,8 +52,8 @@ impl Records for PackedRecords {
     fn block_bytes(&self) -> usize {
         self.unit
     }
-    /// Its bytes, and its part of what a buffer takes beside them. The buffer counts as one that is
-    /// as long as a block, since that of a short run is no longer.
+    /// Returns the unit's bytes plus its share of what a buffer takes beyond them. The buffer
+    /// counts as one that is as long as a block, since that of a short run is no longer.
     fn block_memory(&self) -> usize {
         self.unit + Buffer::memory_of(0).div_ceil((BUFFER_MIN / self.unit).max(1))
     }
@@ -96,8 +96,8 @@ impl Records for PackedRecords {
     }
     fn revoke_blocks_bound(&self, revokes: u64) -> u32 {
         let bytes = revokes * RunWriter::REVOKE_MAX as u64;
-        // One byte of each unit belongs to no record, and a record need not fill what is left of
-        // the last unit.
+        // One byte of each unit belongs to no record, and a record need not fill the rest of the
+        // last unit.
         u32::try_from(bytes.div_ceil(self.unit as u64 - 1) + 1).unwrap_or(u32::MAX)
     }
 

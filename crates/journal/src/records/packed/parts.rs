@@ -1,39 +1,39 @@
-//! Which parts of a block are logged.
+//! Selection of the parts of a block that are logged.
 
 use crate::ranges::RangeSet;
 use format::packed::{RunWriter, varint_length};
 use units::{BlockRange, BlockSize};
 
-/// A row of zeros shorter than this is no gap between two parts.
+/// A sequence of zeros shorter than this, in bytes, is no gap between two parts.
 const ZEROS_MIN: usize = 8;
 
-/// What is logged of a metadata block of which `ranges` changed; `None`: all of it.
+/// Returns what is logged of a metadata block of which `ranges` changed; `None`: all of it.
 pub(super) fn of_metadata(ranges: &RangeSet, block_size: BlockSize) -> Option<Vec<BlockRange>> {
     let mut parts = Vec::with_capacity(ranges.as_slice().len());
     parts.extend(joined(ranges));
     is_worth_it(parts.iter().copied(), block_size).then_some(parts)
 }
 
-/// Whether it is parts of a metadata block that are logged, and not all of it.
+/// Whether parts of a metadata block are logged, and not all of it.
 pub(super) fn logs_parts(ranges: &RangeSet, block_size: BlockSize) -> bool {
     is_worth_it(joined(ranges), block_size)
 }
 
-/// The parts of a whole image that are not zeros, if leaving the zeros out is worth it.
+/// Returns the parts of a whole image that are not zeros, if leaving out the zeros is worth it.
 pub(super) fn of_image(image: &[u8], block_size: BlockSize) -> Option<Vec<BlockRange>> {
     let parts = nonzero(image);
     is_worth_it(parts.iter().copied(), block_size).then_some(parts)
 }
 
-/// At or above half a block, tags included, a record does not gain enough. A whole block needs no
-/// base, and supersedes what was logged of it before.
+/// Whether logging parts gains enough: not at or above half a block, tags included. A whole block
+/// needs no base, and supersedes what was logged of it before.
 fn is_worth_it(parts: impl Iterator<Item = BlockRange>, block_size: BlockSize) -> bool {
     const HEAD_MIN: usize = 2;
     let is_worth_it = HEAD_MIN + RunWriter::parts_length(parts) < block_size.bytes() / 2;
     is_worth_it || units::fault!("packed-never-whole")
 }
 
-/// Ranges between which fewer bytes lie than a part of its own takes are one.
+/// Joins ranges between which fewer bytes lie than a part of its own takes.
 fn joined(ranges: &RangeSet) -> impl Iterator<Item = BlockRange> {
     let mut ranges = ranges.as_slice().iter().copied().peekable();
     std::iter::from_fn(move || {

@@ -20,7 +20,7 @@ struct ReadRun {
     reader: RecordReader,
 }
 
-/// Where a record ends badly: in itself, or with whoever takes it.
+/// Why decoding of a record stopped: the record itself, or the sink.
 enum Refused {
     Malformed,
     By(RecoverError),

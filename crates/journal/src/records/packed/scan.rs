@@ -22,7 +22,7 @@ struct OpenRun {
     units_left: u32,
     sum: WholeTransaction,
     reader: RecordReader,
-    /// Counts only if the checksum is right: then it is no damage.
+    /// Counts only if the checksum is right: then the run is not damaged.
     malformed: Option<MalformedRun>,
     counts: PassCounts,
     has_revokes: bool,
@@ -124,8 +124,8 @@ impl Scanner for PackedScanner {
         header.is_some_and(|header| header.transaction == self.open)
     }
 
-    /// A later transaction proves an earlier one durable only as far as its floor says so. It may
-    /// have been issued while that one was on its way.
+    /// Examines a block ahead. A later transaction proves an earlier one durable only as far as its
+    /// floor says so. It may have been issued while that one was in flight.
     fn ahead(&self, block: &[u8]) -> Option<Ahead> {
         let header = PackedHeader::parse(block, self.records.seed)?;
         let transaction = header.transaction;

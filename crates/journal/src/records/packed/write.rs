@@ -1,4 +1,5 @@
-//! The run of a transaction: its blocks in order of their addresses, whatever is said of each.
+//! Writes the run of a transaction: its blocks in order of their addresses, whatever kind of record
+//! each has.
 
 use super::{PackedRecords, parts};
 use crate::plan::BlockKind;
@@ -10,10 +11,10 @@ use format::packed::RunWriter;
 use std::rc::Rc;
 use units::HomeBlock;
 
-/// What small synchronous writes say of a block, and a little more.
+/// Bytes that small synchronous writes record of a block, and a little more.
 const BYTES_OF_A_BLOCK: usize = 256;
 
-/// What a transaction says of one block.
+/// Record of one block in a transaction.
 enum Said<'a> {
     Revoked,
     Metadata(&'a RangeSet),
@@ -66,8 +67,8 @@ pub(super) fn write(
     LogContent::Sealed(pieces.into_iter().map(piece).collect())
 }
 
-/// Its image is known as a whole, so it may be logged whole, and without its zeros. Says where it
-/// is whole.
+/// Records a metadata block, whose image is known as a whole, so it may be logged whole, and
+/// without its zeros. Returns where it is whole.
 fn metadata_block(
     records: &PackedRecords,
     home: HomeBlock,

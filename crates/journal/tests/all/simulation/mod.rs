@@ -10,11 +10,11 @@ use units::*;
 pub const HOME_BLOCKS: u64 = 64;
 const SECTOR: usize = 512;
 
-/// What is on the disk.
+/// Content of the disk.
 #[derive(Clone)]
 pub struct Disk {
     pub home: Vec<Vec<u8>>,
-    /// Which of them an address belongs to.
+    /// Returns the index of the block that an address belongs to.
     pub index_of: fn(HomeBlock) -> usize,
     /// Block 0 is the journal superblock.
     pub log: Vec<Vec<u8>>,
@@ -22,7 +22,7 @@ pub struct Disk {
 
 impl Disk {
     pub const SECTOR: usize = SECTOR;
-    /// The blocks of a write, one by one: a buffer may hold several.
+    /// Returns the blocks of a write, one by one: a buffer may hold several.
     pub fn blocks_of(&self, write: &Write) -> Vec<Vec<u8>> {
         let length = match write.at {
             Address::Home(_) => self.home[0].len(),
@@ -73,7 +73,7 @@ impl Format {
     }
 }
 
-/// A journal in use: the disk, the log, and what memory knows.
+/// A journal in use: the disk, the log, and the state in memory.
 pub struct Volume {
     pub disk: Disk,
     pub cache: BTreeMap<HomeBlock, Rc<Buffer>>,
@@ -89,7 +89,8 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// `log_blocks` includes the superblock. Home blocks hold their number, log blocks old noise.
+    /// Creates a volume. `log_blocks` includes the superblock. Home blocks hold their number, log
+    /// blocks old noise.
     pub fn new(format: Format, log_blocks: u32, first: TransactionId) -> Volume {
         let block_size = BlockSize::new(format.block_size).unwrap();
         let block = |byte: u64| vec![byte as u8; block_size.bytes()];
@@ -147,7 +148,7 @@ impl Volume {
         (plan, locked)
     }
 
-    /// The plan has been carried out: memory and disk know it.
+    /// Records in memory and on disk that the plan has been carried out.
     pub fn finish(&mut self, plan: &mut CommitPlan, locked: LockedTransaction) {
         perform(&mut self.disk, &plan.plan);
         for (home, image) in &self.cache {
@@ -177,7 +178,7 @@ impl Volume {
         plan
     }
 
-    /// Makes room for a transaction of `blocks` log blocks.
+    /// Frees log space for a transaction of `blocks` log blocks.
     pub fn make_room(&mut self, blocks: u32) {
         while self.log.free() < blocks {
             let homes = self.checkpoint.blocks_to_write(blocks, usize::MAX);
@@ -198,9 +199,9 @@ pub fn perform(disk: &mut Disk, plan: &Plan) {
     }
 }
 
-/// Every state the disk may be in after a power failure during `plan`. What lies before the last
-/// barrier passed is there, of what follows any part, sector by sector. Up to `2^EXHAUSTIVE_MAX`
-/// subsets all; beyond, and for tearing, by chance. `check` is told how many barriers have been
+/// Checks every state of the disk after a power failure during `plan`. Writes before the last
+/// barrier passed are there, of later ones any part, sector by sector. All subsets up to
+/// `2^EXHAUSTIVE_MAX`; beyond, and for tearing, random ones. `check` gets the number of barriers
 /// passed.
 pub fn every_crash(
     disk: &Disk,
@@ -245,7 +246,7 @@ pub fn every_crash(
     }
 }
 
-/// All three passes and the writes home. `Ok` says what the replay saw.
+/// Runs all three passes and the home writes. `Ok` holds what the replay saw.
 pub fn recover(disk: &mut Disk) -> Result<Recovered, RecoverError> {
     recover_until(disk, usize::MAX)
 }
@@ -256,12 +257,12 @@ pub struct Recovered {
     pub counts: [PassCounts; 3],
 }
 
-/// The same, but the power fails again after `writes_max` writes home.
+/// Runs recovery, but the power fails again after `writes_max` home writes.
 pub fn recover_until(disk: &mut Disk, writes_max: usize) -> Result<Recovered, RecoverError> {
     recover_with(disk, writes_max, false)
 }
 
-/// The same; with `until_damage` a damaged log ends before the damage.
+/// Runs recovery likewise; with `until_damage` a damaged log ends before the damage.
 pub fn recover_with(
     disk: &mut Disk,
     writes_max: usize,
@@ -300,7 +301,7 @@ fn run(log: &[Vec<u8>], pass: &mut dyn Pass) -> Result<(), RecoverError> {
     Ok(())
 }
 
-/// The home blocks in which two states differ.
+/// Returns the home blocks in which two states differ.
 pub fn differing(left: &[Vec<u8>], right: &[Vec<u8>]) -> BTreeSet<u64> {
     (0..left.len() as u64).filter(|at| left[*at as usize] != right[*at as usize]).collect()
 }

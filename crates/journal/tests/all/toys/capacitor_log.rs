@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
-/// Which blocks each transaction has, in order of ids: kept in memory that survives a power cut.
+/// Blocks of each transaction, in order of ids: kept in memory that survives a power cut.
 #[derive(Clone, Default, Debug)]
 pub struct Map(Vec<(TransactionId, LogRuns)>);
 
-/// WHERE: any free blocks will do, chosen when a plan is issued; each transaction's come back as
+/// WHERE: any free blocks, chosen when a plan is issued; each transaction's blocks are freed as
 /// soon as it is released.
 pub struct CapacitorLog {
     free: Vec<LogBlock>,
-    /// Reserved and not bound yet: how many blocks.
+    /// Numbers of blocks that are reserved and not bound yet.
     reserved: BTreeMap<u32, u32>,
     capacity: u32,
     map: Rc<RefCell<Map>>,

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::{HomeBlock, SplitMix};
 
-/// Up to so many blocks in the cache each subset of them is tried.
+/// Most blocks in the cache of which each subset is tried.
 const EXHAUSTIVE_MAX: usize = 5;
-/// Else so many, by chance.
+/// Number of random subsets beyond that.
 const SAMPLES: usize = 8;
 /// Blocks that the cache of a drive which ignores flushes holds.
 const CACHE_BLOCKS: usize = 12;
@@ -15,17 +15,16 @@ const CACHE_BLOCKS: usize = 12;
 /// HOW: a kind of barrier, with the disk that it is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// Nothing is done: the cache survives a power cut.
+    /// Does nothing: the cache survives a power cut.
     Nothing,
-    /// Everything is flushed.
+    /// Flushes everything.
     Flush,
-    /// What the barrier's reason names becomes durable by itself, file by file where home has
-    /// files, and nothing else does.
+    /// Makes durable, by itself, what the barrier's reason names, file by file where home has
+    /// files, and nothing else.
     DurableWrites,
-    /// Flushes are ignored. So much is written to a zone that all else leaves the cache, oldest
-    /// first.
+    /// Ignores flushes. Enough is written to a zone that all else leaves the cache, oldest first.
     Evictions,
-    /// Nothing is done, though the cache is lost: this one must lose what was acknowledged.
+    /// Does nothing, though the cache is lost: this one must lose acknowledged writes.
     Missing,
 }
 
@@ -33,7 +32,7 @@ impl How {
     pub const ALL: [How; 4] = [How::Nothing, How::Flush, How::DurableWrites, How::Evictions];
 }
 
-/// Where its write begins, which block of that it is, and its bytes.
+/// Start of its write, index of the block in that, and its bytes.
 type Block = (Address, usize, Rc<[u8]>);
 
 /// A disk, its cache, and how barriers are kept on it.
@@ -52,7 +51,7 @@ impl Drive {
     }
 
     /// Carries `plan` out. `check` is shown what a power cut may leave at each barrier, while it is
-    /// kept, and at the end. It is also shown the barriers that have been passed.
+    /// kept, and at the end, with the barriers that have been passed.
     pub fn run(&mut self, plan: &Plan, dice: &SplitMix, mut check: impl FnMut(Disk, &[Barrier])) {
         let mut passed = Vec::new();
         for step in &plan.steps {
@@ -71,7 +70,7 @@ impl Drive {
         }
     }
 
-    /// Past every plan: write-back, which no barrier need follow.
+    /// Writes outside every plan: write-back, which no barrier need follow.
     pub fn write(&mut self, write: &Write) {
         // A buffer may hold several blocks.
         let length = match write.at {
@@ -89,7 +88,7 @@ impl Drive {
         self.settle(|_| true);
     }
 
-    /// Home has this, durably, whatever was on its way there.
+    /// Overwrites a home block durably, whatever was in flight to it.
     pub fn overwrite(&mut self, home: HomeBlock, byte: u8) {
         self.settle(|at| at == Address::Home(home));
         self.durable.home[(self.durable.index_of)(home)].fill(byte);
@@ -145,7 +144,7 @@ impl Drive {
         put(&mut self.durable, left);
     }
 
-    /// What is cached is there, lost or torn.
+    /// Checks states in which each cached block is there, lost or torn.
     fn cuts(&self, dice: &SplitMix, mut check: impl FnMut(Disk)) {
         let count = self.cached.len();
         let is_exhaustive = count <= EXHAUSTIVE_MAX && self.how == How::Flush;

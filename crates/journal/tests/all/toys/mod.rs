@@ -1,5 +1,5 @@
-//! A second alternative for each choice, as small as it can be. Nothing in planner and recovery may
-//! depend on the ones that are in use.
+//! Test doubles: a second alternative for each choice, as small as possible. Nothing in planner and
+//! recovery may depend on the ones in use.
 
 mod capacitor_log;
 mod drive;
@@ -30,7 +30,7 @@ impl Policy for Halves {
     }
 }
 
-/// WHOSE: where the home blocks `0..HOME_BLOCKS` of the test have their addresses.
+/// WHOSE: addresses of the home blocks `0..HOME_BLOCKS` of the test.
 #[derive(Clone, Copy, Debug)]
 pub enum Whose {
     Volume,
@@ -57,7 +57,7 @@ impl Whose {
             },
         }
     }
-    /// What becomes durable together.
+    /// Returns the number of what becomes durable together.
     pub fn file(self, home: HomeBlock) -> u64 {
         match self {
             Whose::Volume => 0,

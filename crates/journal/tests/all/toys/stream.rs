@@ -5,11 +5,11 @@ use std::rc::Rc;
 use units::{BlockRange, BlockSize, HomeBlock, TransactionId};
 
 const MAGIC: u64 = 0x746f_7920_7265_6364;
-/// A sector: less than any block of home.
+/// Bytes of a sector: fewer than in any block of home.
 const BLOCK: usize = 512;
-/// Magic, id, length, durable floor, checksum.
+/// Bytes of magic, id, length, durable floor, checksum.
 const HEADER: usize = 8 + 4 + 4 + 4 + 8;
-/// Home, start, length, flags.
+/// Bytes of home, start, length, flags.
 const RECORD: usize = 8 + 4 + 4 + 1;
 const BASE_ZERO: u8 = 1;
 const REVOKE: u8 = 2;

@@ -1,8 +1,8 @@
 //! Short direct reads and writes of block devices by Linux AIO (io_submit(2)), which needs no
-//! thread: a commit is then not passed from thread to thread on its way to the disk.
+//! thread: a commit is then not passed from thread to thread before it reaches the disk.
 //!
 //! io_submit(2) waits for the disk where a file is not a block device opened with O_DIRECT, and
-//! where the device's queue is full. So only a few short requests go this way, fewer than any queue
+//! where the device's queue is full. So only a few short requests use it, fewer than any queue
 //! holds; all others are carried out by threads.
 
 use super::call::{Call, Completion, Source};
@@ -11,9 +11,9 @@ use device::Durability;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// Requests under way. A SATA disk queues 31.
+/// Most requests in flight. A SATA disk queues 31.
 const REQUESTS: usize = 16;
-/// In bytes. The kernel makes one or two requests of it.
+/// Longest request, in bytes. The kernel makes one or two requests of it.
 const LENGTH_MAX: u64 = 128 << 10;
 /// Completions taken with one call.
 const EVENTS: usize = REQUESTS;
@@ -23,7 +23,7 @@ const EVENTS: usize = REQUESTS;
 #[derive(Default)]
 struct Request {
     data: u64,
-    /// The other way round on big-endian machines.
+    /// Swapped with the next field on big-endian machines.
     key: u32,
     flags_of_write: i32,
     operation: u16,
@@ -61,7 +61,8 @@ pub(super) struct Aio {
 }
 
 impl Aio {
-    /// `None` where the kernel, or a filter, has no such calls. Completions raise the alarm.
+    /// Creates the context; `None` where the kernel, or a filter, has no such calls. Completions
+    /// raise the alarm.
     pub fn new(alarm: RawFd) -> Option<Aio> {
         let mut context: libc::c_ulong = 0;
         // SAFETY: the context is a live number, zero as the call wants it.
@@ -71,10 +72,10 @@ impl Aio {
         (result == 0).then_some(Aio { context, alarm, under_way: 0 })
     }
 
-    /// Whether the kernel took the call.
+    /// Submits a call. Returns whether the kernel accepted it.
     ///
     /// # Safety
-    /// What the call points to must live until its completion.
+    /// All memory that the call points to must live until its completion.
     pub unsafe fn submit(&mut self, call: &Call, user_data: u64) -> bool {
         if self.under_way == REQUESTS {
             return false;
@@ -93,7 +94,7 @@ impl Aio {
         taken == 1
     }
 
-    /// Takes what is complete, and waits for the first for at most so long.
+    /// Takes completions, and waits for the first for at most `limit`.
     pub fn collect(&mut self, limit: Duration, arrived: &mut Vec<Completion>) {
         let mut events = [AioEvent::default(); EVENTS];
         let mut time = libc::timespec {
@@ -102,7 +103,7 @@ impl Aio {
         };
         while self.under_way > 0 {
             let least = libc::c_long::from(!limit.is_zero());
-            // SAFETY: there is room for as many events as said, and the time outlives the call.
+            // SAFETY: there is space for as many events as passed, and the time outlives the call.
             let count = result_of(|| unsafe {
                 let (events, time) = (events.as_mut_ptr(), &raw mut time);
                 libc::syscall(libc::SYS_io_getevents, self.context, least, EVENTS, events, time)
@@ -127,14 +128,14 @@ impl Aio {
             }
             self.collect(left, &mut Vec::new());
         }
-        // SAFETY: no request is under way, and nobody uses the context any more.
+        // SAFETY: no request is in flight, and the context is no longer used.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
         true
     }
 }
 
 /// # Safety
-/// What the call points to lives.
+/// The memory that the call points to lives.
 unsafe fn request_of(call: &Call) -> Option<Request> {
     let request = match *call {
         Call::Read { file, start, length, at } if u64::from(length) <= LENGTH_MAX => Request {
@@ -171,7 +172,7 @@ unsafe fn request_of(call: &Call) -> Option<Request> {
     is_direct_device(request.file as RawFd).then_some(request)
 }
 
-/// In bytes.
+/// Returns the length in bytes.
 ///
 /// # Safety
 /// The table of vectors lives.

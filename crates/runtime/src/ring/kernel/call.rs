@@ -1,16 +1,16 @@
-//! Calls: what an operation asks of the kernel, whoever hands it over.
+//! Calls: requests of operations to the kernel, independent of their transport.
 
 use device::Durability;
 use io_uring::squeue::Entry128;
 use std::os::fd::RawFd;
 
-/// Linux transfers at most this much in one call (MAX_RW_COUNT, rounded down).
+/// Most bytes that Linux transfers in one call (MAX_RW_COUNT, rounded down).
 pub(in crate::ring) const LENGTH_MAX: usize = 0x7fff_0000;
 
 /// Bytes to write. They are heap memory that the operation's slot owns.
 #[derive(Clone, Copy)]
 pub(in crate::ring) enum Source {
-    /// At most [`LENGTH_MAX`].
+    /// A single buffer of at most [`LENGTH_MAX`] bytes.
     One {
         start: *const u8,
         length: u32,
@@ -45,39 +45,39 @@ pub(in crate::ring) enum Call {
         at: u64,
         length: u64,
     },
-    /// Of a block device.
+    /// Discard of a range of a block device.
     Discard {
         file: RawFd,
         at: u64,
         length: u64,
     },
-    /// A read of something without positions, which waits until there is something.
+    /// A read of something without positions, which waits until data is available.
     Receive {
         file: RawFd,
         start: *mut u8,
         length: u32,
     },
-    /// A send to a stream socket, which waits for room there.
+    /// A send to a stream socket, which waits for buffer space there.
     Send {
         file: RawFd,
         start: *const u8,
         length: u32,
     },
-    /// A write of one message to something without positions, which takes it at once.
+    /// A write of one message to something without positions, which accepts it at once.
     Message {
         file: RawFd,
         source: Source,
     },
-    /// Completes again and again.
+    /// A poll, which completes again and again.
     Poll {
         file: RawFd,
         mask: i16,
     },
-    /// Ends another operation early; has no completion of its own.
+    /// Cancel of another operation; has no completion of its own.
     Cancel {
         user_data: u64,
     },
-    /// What only a ring understands.
+    /// A command that only a ring understands.
     Raw(Entry128),
 }
 
@@ -85,9 +85,9 @@ pub(in crate::ring) enum Call {
 #[derive(Clone, Copy)]
 pub(in crate::ring) struct Completion {
     pub user_data: u64,
-    /// Negative: an errno.
+    /// Result; negative: an errno.
     pub result: i32,
-    /// Others follow.
+    /// Whether others follow.
     pub more: bool,
 }
 

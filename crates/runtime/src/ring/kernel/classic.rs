@@ -1,9 +1,9 @@
 //! Calls without a ring: AIO and threads for those that wait for a disk, epoll for those that wait
-//! for another program, and system calls of the world's thread for messages. All of Linux 5.4 and
+//! for another program, and system calls of the world's thread for messages. All in Linux 5.4 and
 //! older.
 //!
-//! 1. Calls are handed over with the next turn of the world's loop, in their order, as over a ring.
-//!    Those that wait for a disk may then overtake one another, as over a ring.
+//! 1. Calls are submitted in the next iteration of the world's loop, in their order, as over a
+//!    ring. Those that wait for a disk may then overtake one another, as over a ring.
 //! 2. A completion comes once, and for all but polls it is the last.
 
 use super::aio::Aio;
@@ -19,7 +19,7 @@ pub(in crate::ring) struct Classic {
     /// Completions of calls that no thread carried out.
     ready: Vec<Completion>,
     threads: Threads,
-    /// `None` where it cannot be had.
+    /// `None` where AIO is not available.
     aio: Option<Aio>,
     watches: Watches,
 }
@@ -32,7 +32,7 @@ impl Classic {
     }
 
     /// # Safety
-    /// What the call points to must live until its last completion.
+    /// All memory that the call points to must live until its last completion.
     pub unsafe fn push(&mut self, call: Call, user_data: u64) {
         self.submissions.push_back((call, user_data));
     }
@@ -41,13 +41,13 @@ impl Classic {
         !self.ready.is_empty() || self.threads.has_completions()
     }
 
-    /// Hands over, and takes what is there.
+    /// Submits, and takes available completions.
     pub fn look(&mut self) -> io::Result<()> {
         self.hand_over();
         self.find_events().map(drop)
     }
 
-    /// Takes what files became ready for. Whether there was something.
+    /// Takes events of files that became ready. Returns whether there were any.
     pub fn find_events(&mut self) -> io::Result<bool> {
         if self.watches.look(&mut self.ready)?
             && let Some(aio) = &mut self.aio
@@ -57,7 +57,7 @@ impl Classic {
         Ok(!self.ready.is_empty())
     }
 
-    /// Hands over, and waits for a completion, for at most so long (else ETIME).
+    /// Submits, and waits for a completion, for at most `limit` (else ETIME).
     pub fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
         self.hand_over();
         if self.ready.is_empty() && self.threads.wants_alarm() {
@@ -73,14 +73,14 @@ impl Classic {
         self.threads.collect(arrived);
     }
 
-    /// Threads that begin from now on have the rights and filters that this thread has then; those
-    /// that are there have ended when this returns.
+    /// Renews threads: those that begin from now on have the current rights and filters of this
+    /// thread; older ones have ended when this returns.
     pub fn renew_threads(&mut self) {
         self.threads.renew();
     }
 
-    /// Forgets what waits for other programs, and waits for all else until `deadline`. Returns
-    /// whether all have ended.
+    /// Drops operations that wait for other programs, and waits for all others until `deadline`.
+    /// Returns whether all have ended.
     pub fn end(&mut self, deadline: Instant) -> bool {
         self.hand_over();
         self.watches.clear();

@@ -1,4 +1,4 @@
-//! Who carries out what operations ask of the kernel: a ring, or threads and epoll in its place.
+//! Transport of operations to the kernel: a ring, or threads and epoll in its place.
 
 mod aio;
 mod call;
@@ -24,7 +24,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// With the reason why there is no ring, if there is none.
+    /// Creates the transport, with the reason why there is no ring, if there is none.
     pub fn new(choice: IoChoice) -> io::Result<(Kernel, Option<NoRing>)> {
         if choice == IoChoice::Classic {
             return Ok((Kernel::Classic(Classic::new()?), Some(NoRing::NotWanted)));
@@ -46,8 +46,8 @@ impl Kernel {
         }
     }
 
-    /// Looks for what [`Kernel::has_completions`] cannot show yet, without waiting. Whether there
-    /// was something.
+    /// Fetches completions that [`Kernel::has_completions`] cannot show yet, without waiting.
+    /// Returns whether there were any.
     pub fn find_deferred(&mut self) -> io::Result<bool> {
         match self {
             Kernel::Uring(uring) => uring.find_deferred(),
@@ -55,7 +55,7 @@ impl Kernel {
         }
     }
 
-    /// Whether there is anything to hand over or to look for.
+    /// Whether there is anything to submit or to fetch.
     pub fn is_worth_a_look(&mut self) -> bool {
         match self {
             Kernel::Uring(uring) => uring.has_something_to_enter_for(),
@@ -63,7 +63,7 @@ impl Kernel {
         }
     }
 
-    /// Hands over, and takes what is there.
+    /// Submits, and takes available completions.
     pub fn look(&mut self) -> io::Result<()> {
         match self {
             Kernel::Uring(uring) => uring.look(),
@@ -71,7 +71,7 @@ impl Kernel {
         }
     }
 
-    /// Hands over, and waits for a completion, for at most so long (else ETIME).
+    /// Submits, and waits for a completion, for at most `limit` (else ETIME).
     pub fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
         match self {
             Kernel::Uring(uring) => uring.wait(limit),
@@ -86,8 +86,8 @@ impl Kernel {
         }
     }
 
-    /// Ends what can be ended of `running` operations and waits for the rest until `deadline`.
-    /// Returns whether none is left.
+    /// Cancels `running` operations where possible and waits for the rest until `deadline`. Returns
+    /// whether none is left.
     pub fn end(&mut self, running: usize, deadline: Instant) -> bool {
         match self {
             Kernel::Uring(uring) => uring.end(running, deadline),
@@ -96,7 +96,7 @@ impl Kernel {
     }
 }
 
-/// Whether a failed look or wait is to be repeated: interrupted, out of time, or short of room for
+/// Whether a failed look or wait is to be repeated: interrupted, timed out, or out of resources for
 /// now.
 pub(super) fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN))

@@ -1,9 +1,9 @@
-//! Why there is no ring: what the kernel answered, and who is behind it.
+//! Why there is no ring: the kernel's answer, and its likely cause.
 
 use std::fmt;
 use std::io;
 
-/// Whether there is to be a ring.
+/// Choice between a ring and its replacement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IoChoice {
     /// A ring, or where the kernel refuses one, threads and epoll.
@@ -16,7 +16,7 @@ pub enum IoChoice {
 const VARIABLE: &str = "OKEANOS_IO";
 
 impl IoChoice {
-    /// Of the environment: `OKEANOS_IO=auto|ring|classic`.
+    /// Parses the environment: `OKEANOS_IO=auto|ring|classic`.
     pub fn of_environment() -> io::Result<IoChoice> {
         match std::env::var_os(VARIABLE).as_deref().map(|word| word.to_str()) {
             None | Some(Some("auto" | "")) => Ok(IoChoice::Auto),
@@ -31,7 +31,7 @@ impl IoChoice {
     }
 }
 
-/// Why a world has no ring.
+/// Reason why a world has no ring.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NoRing {
     /// `OKEANOS_IO=classic`.
@@ -48,7 +48,7 @@ impl fmt::Display for NoRing {
     }
 }
 
-/// What the kernel answered to io_uring_setup(2), and what may be the cause.
+/// The kernel's error from io_uring_setup(2), and its likely causes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RingRefusal {
     code: i32,
@@ -56,8 +56,8 @@ pub struct RingRefusal {
 }
 
 impl RingRefusal {
-    /// `None` for errors that no kernel refuses rings with: another attempt may succeed, and what
-    /// lacks is needed without a ring, too.
+    /// Returns the refusal; `None` for errors that no kernel refuses rings with: another attempt
+    /// may succeed, and the lacking resource is needed without a ring, too.
     pub fn of(error: &io::Error) -> Option<RingRefusal> {
         let code = error.raw_os_error()?;
         let facts = Facts {
@@ -70,7 +70,7 @@ impl RingRefusal {
         Some(RingRefusal { code, cause: cause(code, &facts)? })
     }
 
-    /// An errno.
+    /// Returns the errno.
     pub fn code(&self) -> i32 {
         self.code
     }
@@ -86,7 +86,7 @@ impl fmt::Display for RingRefusal {
 struct Facts {
     /// `kernel.io_uring_disabled` (Linux 6.6).
     disabled: String,
-    /// The thread has a seccomp filter.
+    /// Whether the thread has a seccomp filter.
     is_filtered: bool,
     release: String,
 }

@@ -1,11 +1,11 @@
 //! Calls that wait for a disk, on a few threads: plain system calls in the ring's place.
 //!
 //! Invariants:
-//! 1. A job is with the queue, with one thread, or done. What it points to is owned by its slot
-//!    until its completion was taken; threads see addresses and numbers alone.
+//! 1. A job is with the queue, with one thread, or done. Its memory is owned by its slot until its
+//!    completion was taken; threads see addresses and numbers alone.
 //! 2. Threads are made by the world's thread when there is work for them, so that they have its
 //!    rights, its limits and its filters. [`Threads::renew`] ends those that have older ones.
-//! 3. Threads that have nothing to do sleep until they are notified.
+//! 3. Idle threads sleep until they are notified.
 
 use super::call::{Call, Completion, Source};
 use device::Durability;
@@ -17,9 +17,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-/// So many calls wait for disks at the same time; an elevator or an SSD has no use for many more.
+/// Most calls that wait for disks at the same time; an elevator or an SSD has no use for many more.
 const THREADS_MAX: usize = 16;
-/// They make system calls, and little else.
+/// Stack of a thread in bytes: threads make system calls, and little else.
 const STACK: usize = 128 << 10;
 /// `_IO(0x12, 119)` of linux/fs.h: BLKDISCARD.
 const BLKDISCARD: libc::Ioctl = 0x1277;
@@ -72,21 +72,21 @@ struct State {
     /// Threads that sleep, and those that have not looked for work yet.
     idle: usize,
     starting: usize,
-    /// Threads end, whatever is in the queue.
+    /// Set when threads are to end, whatever is in the queue.
     is_over: bool,
-    /// The world's thread sleeps, and must be woken by the next completion.
+    /// Set while the world's thread sleeps, and must be woken by the next completion.
     wants_alarm: bool,
 }
 
 struct Shared {
     state: Mutex<State>,
-    /// There are jobs, or it is over.
+    /// Signals jobs, or the end.
     filled: Condvar,
-    /// The last job under way was finished.
+    /// Signals that the last running job was finished.
     emptied: Condvar,
     /// `done` is not empty.
     is_done: AtomicBool,
-    /// An eventfd: wakes the world's thread.
+    /// An eventfd that wakes the world's thread.
     alarm: OwnedFd,
 }
 
@@ -114,20 +114,21 @@ impl Threads {
         Ok(Threads { shared: Arc::new(shared), threads: Vec::new() })
     }
 
-    /// Becomes readable, by an edge, when something is done and [`Threads::wants_alarm`] said so.
+    /// Returns the alarm, which becomes readable, by an edge, when something is done and
+    /// [`Threads::wants_alarm`] returned true.
     pub fn alarm(&self) -> RawFd {
         self.shared.alarm.as_raw_fd()
     }
 
     /// # Safety
-    /// What the call points to must live until its completion was taken; it is a call that waits
-    /// for a disk.
+    /// All memory that the call points to must live until its completion was taken; it is a call
+    /// that waits for a disk.
     pub unsafe fn push(&mut self, call: Call, user_data: u64) {
         self.shared.state().jobs.push(Job { call, user_data });
         self.shared.filled.notify_one();
     }
 
-    /// Has as many threads as there is work for.
+    /// Starts as many threads as there is work for.
     pub fn staff(&mut self) {
         while self.threads.len() < THREADS_MAX {
             let state = self.shared.state();
@@ -139,7 +140,7 @@ impl Threads {
         }
     }
 
-    /// Whether there is one more. Without any thread the caller does the work.
+    /// Starts one more thread. Returns whether there is one; without any the caller does the work.
     fn begin_one(&mut self) -> bool {
         let shared = self.shared.clone();
         self.shared.state().starting += 1;
@@ -177,8 +178,8 @@ impl Threads {
         self.shared.state().wants_alarm = false;
     }
 
-    /// Ends the threads, each behind the call that it is in, and waits for that. Others carry out
-    /// what is left, as soon as [`Threads::staff`] makes them.
+    /// Ends the threads, each behind the call that it is in, and waits for that. New threads carry
+    /// out the remaining jobs, as soon as [`Threads::staff`] makes them.
     pub fn renew(&mut self) {
         self.end_threads();
         self.shared.state().is_over = false;
@@ -219,7 +220,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a thread does.
+    /// Runs a thread's loop.
     fn work(&self) {
         self.state().starting -= 1;
         loop {
@@ -239,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// False if there is nothing to do, or it is over.
+    /// Carries out a job; false if there is none, or at the end.
     fn carry_out_next(&self) -> bool {
         let mut state = self.state();
         if state.is_over {
@@ -268,7 +269,8 @@ impl Shared {
     }
 }
 
-/// Signals are for the world's thread: a handler, or a signalfd, expects them there.
+/// Runs `begin` with signals blocked, which are for the world's thread: a handler, or a signalfd,
+/// expects them there.
 fn without_signals<T>(begin: impl FnOnce() -> T) -> T {
     let mut before = std::mem::MaybeUninit::uninit();
     // SAFETY: sigfillset initialises the whole set, and pthread_sigmask the set of before, which is
@@ -283,10 +285,11 @@ fn without_signals<T>(begin: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The call's result as the ring gives it: negative is an errno.
+/// Carries out a call. Returns its result as the ring does: negative is an errno.
 fn carry_out(call: &Call) -> i32 {
     match *call {
-        // SAFETY: the slot owns `length` bytes behind `start`, and nobody looks at them meanwhile.
+        // SAFETY: the slot owns `length` bytes behind `start`, and nobody reads them before
+        // completion.
         Call::Read { file, start, length, at } => result_of(|| unsafe {
             libc::pread(file, start.cast(), length as usize, at as libc::off_t)
         }),
@@ -340,12 +343,12 @@ fn sync_data(file: RawFd) -> i32 {
     result_of(|| unsafe { libc::fdatasync(file) } as isize)
 }
 
-/// A call that the kernel, the file or a filter does not know; another does as well.
+/// Whether the kernel, the file or a filter does not know the call; another serves as well.
 fn is_unknown(result: i32) -> bool {
     matches!(-result, libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM)
 }
 
-/// The result, or the negative errno.
+/// Returns the result, or the negative errno.
 pub(super) fn result_of(call: impl FnOnce() -> isize) -> i32 {
     match call() {
         -1 => -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO),

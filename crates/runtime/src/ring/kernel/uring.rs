@@ -9,7 +9,7 @@ use io_uring::{IoUring, cqueue, opcode, types};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Submissions gathered before the kernel is told, and completions it may pile up.
+/// Submissions gathered before the kernel is called, and completions it may pile up.
 const SUBMISSIONS: u32 = 4096;
 const COMPLETIONS: u32 = 16384;
 /// Kernel threads for operations that would block: fsync, fallocate, buffered writes; (bounded,
@@ -39,10 +39,10 @@ impl Uring {
         Ok(uring)
     }
 
-    /// False if the queue is full: then [`Uring::submit`] comes first.
+    /// Queues a call; false if the queue is full: then [`Uring::submit`] comes first.
     ///
     /// # Safety
-    /// What the call points to must live until its last completion.
+    /// All memory that the call points to must live until its last completion.
     pub unsafe fn push(&mut self, call: &Call, user_data: u64) -> bool {
         let entry = entry_of(call).user_data(user_data);
         // SAFETY: as promised by the caller.
@@ -57,7 +57,8 @@ impl Uring {
         !self.0.completion().is_empty()
     }
 
-    /// Deferred work becomes completions only inside the kernel; it says when there is some.
+    /// Fetches deferred work, which becomes completions only inside the kernel; it flags when there
+    /// is some.
     pub fn find_deferred(&mut self) -> io::Result<bool> {
         let is_deferred = self.0.submission().taskrun();
         if is_deferred {
@@ -71,12 +72,12 @@ impl Uring {
         !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
     }
 
-    /// Hands over, and takes what is there.
+    /// Submits, and takes available completions.
     pub fn look(&mut self) -> io::Result<()> {
         self.enter(0)
     }
 
-    /// Hands over, and waits for a completion, for at most so long (else ETIME).
+    /// Submits, and waits for a completion, for at most `limit` (else ETIME).
     pub fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
         let Some(limit) = limit else { return self.enter(1) };
         let time = types::Timespec::from(limit);
@@ -99,8 +100,8 @@ impl Uring {
         }
     }
 
-    /// Cancels what can be cancelled of `running` operations and waits for the rest until
-    /// `deadline`. Returns whether all have ended.
+    /// Cancels `running` operations where possible and waits for the rest until `deadline`. Returns
+    /// whether all have ended.
     pub fn end(&mut self, running: usize, deadline: Instant) -> bool {
         let (mut running, mut asked) = (running, false);
         let mut arrived = Vec::new();
@@ -135,7 +136,7 @@ fn build(deferred: bool) -> io::Result<IoUring<Entry128, cqueue::Entry>> {
 }
 
 fn entry_of(call: &Call) -> Entry128 {
-    /// The file's own position.
+    /// Offset that stands for the file's own position.
     const HERE: u64 = u64::MAX;
     match *call {
         Call::Read { file, start, length, at } => {
@@ -189,8 +190,8 @@ fn write(file: i32, source: Source, at: u64, flags: i32) -> Entry128 {
     }
 }
 
-/// A command for a driver (IORING_OP_URING_CMD) with 80 bytes of its own; `address` and `length` as
-/// the driver defines them.
+/// Returns a command for a driver (IORING_OP_URING_CMD) with 80 bytes of its own; `address` and
+/// `length` as the driver defines them.
 pub(in crate::ring) fn command_to(
     file: i32,
     operation: u32,
@@ -198,7 +199,8 @@ pub(in crate::ring) fn command_to(
     address: u64,
     length: u32,
 ) -> Entry128 {
-    /// Where `struct io_uring_sqe` has `len`; the io-uring crate cannot set it for this operation.
+    /// Offset of `len` in `struct io_uring_sqe`; the io-uring crate cannot set it for this
+    /// operation.
     const LENGTH_AT: usize = 24;
     let command = opcode::UringCmd80::new(types::Fd(file), operation).cmd(*area);
     let mut entry = command.addr(Some(address)).build();

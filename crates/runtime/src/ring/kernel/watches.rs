@@ -1,4 +1,4 @@
-//! Waiting for files to become ready, by epoll: polls, and calls that wait for others.
+//! Waits for files to become ready, by epoll: polls, and calls that wait for other programs.
 
 use super::call::{Call, Completion, Source};
 use super::threads::result_of;
@@ -9,15 +9,15 @@ use std::time::Duration;
 
 /// Events taken with one call.
 const EVENTS: usize = 64;
-/// Of the alarm: no operation has this number.
+/// Number of the alarm: no operation has it.
 const ALARM: u64 = u64::MAX;
 
-/// One operation that waits for its file.
+/// An operation that waits for its file.
 struct Watch {
-    /// What epoll knows it by: the operation's own, or a copy where that is watched already.
+    /// Descriptor in epoll: the operation's own, or a copy where that is watched already.
     number: RawFd,
     _copy: Option<OwnedFd>,
-    /// Made when the file is ready, and then done; none for a poll, which goes on.
+    /// Call made once when the file is ready; none for a poll, which continues.
     call: Option<Call>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// `alarm` ends a wait, and has no completion.
+    /// Creates the set. `alarm` ends a wait, and has no completion.
     pub fn new(alarm: RawFd) -> io::Result<Watches> {
         // SAFETY: the call takes an integer.
         let number = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
@@ -44,13 +44,13 @@ impl Watches {
         }
     }
 
-    /// Tells of changes, as a ring's multishot poll does. Gives a completion where the file cannot
-    /// be watched.
+    /// Reports changes, as a ring's multishot poll does. Returns a completion if the file cannot be
+    /// watched.
     pub fn poll(&mut self, file: RawFd, mask: i16, user_data: u64) -> Option<Completion> {
         let events = i32::from(mask as u16 as i16) & 0xffff | libc::EPOLLET;
         match self.watch(file, events, user_data, None) {
             0 => None,
-            // One that never waits, such as a regular file.
+            // A file that never waits, such as a regular one.
             error if error == -libc::EPERM => {
                 let ready = mask & (libc::POLLIN | libc::POLLOUT);
                 Some(Completion::last(user_data, ready.into()))
@@ -59,7 +59,7 @@ impl Watches {
         }
     }
 
-    /// Makes a call that would wait, as soon as it does not.
+    /// Makes a call that would wait as soon as it does not.
     pub fn make_when_ready(&mut self, call: Call, user_data: u64) -> Option<Completion> {
         if let Some(result) = try_now(&call) {
             return Some(Completion::last(user_data, result));
@@ -73,21 +73,21 @@ impl Watches {
         (result < 0).then(|| Completion::last(user_data, result))
     }
 
-    /// Gives the completion of the operation, if it waits here.
+    /// Returns the completion of the operation, if it waits here.
     pub fn cancel(&mut self, user_data: u64) -> Option<Completion> {
         self.remove(user_data)?;
         Some(Completion::last(user_data, -libc::ECANCELED))
     }
 
-    /// Forgets all.
+    /// Drops all watches.
     pub fn clear(&mut self) {
         self.watches.clear();
     }
 
-    /// Waits for an event, for at most so long.
+    /// Waits for an event, for at most `limit`.
     ///
     /// # Errors
-    /// ETIME when the time is over, EINTR when a signal came.
+    /// ETIME on timeout, EINTR when a signal came.
     pub fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
         let time = limit.map(|limit| libc::timespec {
             tv_sec: limit.as_secs().min(i32::MAX as u64) as libc::time_t,
@@ -105,10 +105,10 @@ impl Watches {
         }
     }
 
-    /// Takes the events that are there. Whether the alarm is among them.
+    /// Takes available events. Returns whether the alarm is among them.
     pub fn look(&mut self, arrived: &mut Vec<Completion>) -> io::Result<bool> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
-        // SAFETY: there is room for as many events as said.
+        // SAFETY: there is space for as many events as passed.
         let count = unsafe {
             libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), EVENTS as libc::c_int, 0)
         };
@@ -136,7 +136,7 @@ impl Watches {
         Ok(is_alarmed)
     }
 
-    /// Zero, or a negative errno.
+    /// Watches a file. Returns zero, or a negative errno.
     fn watch(&mut self, file: RawFd, events: i32, user_data: u64, call: Option<Call>) -> i32 {
         let (mut number, mut copy) = (file, None);
         let mut result = self.add(number, events, user_data);
@@ -173,7 +173,7 @@ impl Watches {
     }
 }
 
-/// The call's result, unless it would wait.
+/// Returns the call's result, unless it would wait.
 fn try_now(call: &Call) -> Option<i32> {
     let result = match *call {
         Call::Receive { file, start, length } => {
