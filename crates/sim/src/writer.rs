@@ -235,8 +235,8 @@ impl Writer {
                     if data_only { inode.durable_with() } else { inode.last_change.get() };
                 let what = if data_only { SyncWhat::Data } else { SyncWhat::All };
                 self.volume.sync_file(&inode, what).await?;
-                // The sync covers what it was called for, whatever the inode itself believes; and with it all
-                // transactions before.
+                // The sync covers what it was called for, whatever the inode itself believes; and
+                // with it all transactions before.
                 let called_for = did && (changes_data || !data_only);
                 let called_for = called_for && !matches!(step.action, Action::Wait { .. });
                 let committed = self.volume.engine().committed();
