@@ -83,7 +83,8 @@ impl Admission<'_> {
     /// `bound`: most log blocks of the running transaction, with the handle that is to join.
     fn has_log_space(&self, log: &RefCell<LogState>, bound: u32) -> bool {
         let mut log = log.borrow_mut();
-        let used = !self.pipeline.is_unused();
+        // A commit of nothing would be skipped and wake this caller, who would ask for it again.
+        let used = self.pipeline.has_something_to_commit() || units::fault!("empty-commit-asked");
         if bound > log.transaction_limit() && used {
             // Mostly reservations: they come back when the open handles stop. Otherwise it is full.
             if self.pipeline.transaction().credits() <= log.home_blocks(bound) / 2 {

@@ -98,6 +98,13 @@ impl Pipeline {
         self.running.borrow().is_unused()
     }
 
+    /// Returns whether a commit would write something: the running transaction has changes, or an
+    /// open handle may still make some.
+    pub fn has_something_to_commit(&self) -> bool {
+        let running = self.running.borrow();
+        !running.is_empty() || running.has_handles()
+    }
+
     // How it ends.
 
     /// The error that every sync gets after an abort.
