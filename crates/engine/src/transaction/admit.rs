@@ -84,7 +84,7 @@ impl Admission<'_> {
     fn has_log_space(&self, log: &RefCell<LogState>, bound: u32) -> bool {
         let mut log = log.borrow_mut();
         // A commit of nothing would be skipped and wake this caller, who would ask for it again.
-        let used = self.pipeline.has_something_to_commit() || units::fault!("empty-commit-asked");
+        let used = self.pipeline.has_something_to_commit();
         if bound > log.transaction_limit() && used {
             // Mostly reservations: they come back when the open handles stop. Otherwise it is full.
             if self.pipeline.transaction().credits() <= log.home_blocks(bound) / 2 {

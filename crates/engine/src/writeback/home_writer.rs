@@ -25,11 +25,11 @@ type LocalWrite<'a> = Pin<Box<dyn Future<Output = Result<WritebackOutcome, Engin
 /// Caller that has blocks written home.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Asked {
-    ByWriteBack,
+    Writeback,
     /// A sync, which waits until the blocks are durable.
-    BySync,
+    Sync,
     /// A sync whose blocks are one request.
-    BySyncAtOnce,
+    SyncAtOnce,
 }
 
 /// Image of a block that was sent home.
@@ -58,7 +58,7 @@ impl HomeWriter<'_> {
         numbers: Vec<HomeBlock>,
         neighbours: Neighbours,
     ) -> Result<WritebackOutcome, EngineError> {
-        self.write_runs(numbers, neighbours, Asked::ByWriteBack).await
+        self.write_runs(numbers, neighbours, Asked::Writeback).await
     }
 
     /// Writes as [`HomeWriter::write_home`] does, for a sync that waits for all blocks: if they
@@ -67,7 +67,7 @@ impl HomeWriter<'_> {
         &self,
         numbers: Vec<HomeBlock>,
     ) -> Result<WritebackOutcome, EngineError> {
-        self.write_runs(numbers, Neighbours::Stay, Asked::BySync).await
+        self.write_runs(numbers, Neighbours::Stay, Asked::Sync).await
     }
 
     /// Makes durable what home holds of blocks that a committed transaction freed, before a caller
@@ -105,13 +105,13 @@ impl HomeWriter<'_> {
     ) -> Result<WritebackOutcome, EngineError> {
         let runs = runs_of(&self.reader.cache.borrow(), &numbers, neighbours);
         let asked = match asked {
-            Asked::BySync if runs.len() == 1 => Asked::BySyncAtOnce,
+            Asked::Sync if runs.len() == 1 => Asked::SyncAtOnce,
             asked => asked,
         };
         let clock = self
             .policy
             .learns()
-            .map(|auto| HomeClock::begin(auto, self.copies.world, asked == Asked::BySyncAtOnce));
+            .map(|auto| HomeClock::begin(auto, self.copies.world, asked == Asked::SyncAtOnce));
         let clock_of_runs = clock.as_ref();
         let writes = runs
             .into_iter()
@@ -144,10 +144,10 @@ impl HomeWriter<'_> {
         // No claim is held during this wait: a sync may want to write one of these blocks. A sync
         // itself does not wait: write-back asks for room again at the moment it gives some back.
         let _in_flight = match asked {
-            Asked::ByWriteBack => {
+            Asked::Writeback => {
                 Some(self.home_bytes.admit(count << self.reader.block_size.shift()).await)
             }
-            Asked::BySync | Asked::BySyncAtOnce => None,
+            Asked::Sync | Asked::SyncAtOnce => None,
         };
         let _claim = self.copies.claims.claim(first.number(), count).await;
         // Only now: while waiting for the claim, another write may have brought a newer image home.
@@ -161,7 +161,7 @@ impl HomeWriter<'_> {
             let parts = sent.iter().map(|sent| sent.bytes.clone()).collect();
             let at = sent[0].block.number();
             let volatile = match asked {
-                Asked::BySyncAtOnce if is_one => {
+                Asked::SyncAtOnce if is_one => {
                     self.reader.runner.sync_home(at, &kinds, parts).await?
                 }
                 _ => Some(self.reader.runner.write_home(at, &kinds, parts).await?),

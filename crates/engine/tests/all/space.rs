@@ -3,15 +3,12 @@
 use crate::common;
 
 use crate::common::{Layout, Rig, Script, Setup, run_on, run_until, verify, write_byte};
-use disks::Latency;
 use engine::{
     Base, CommitPacing, Contents, Credits, EngineError, EngineOptions, EngineParts, FileUpdate,
     NoPacing, RecordFormat, Statistics,
 };
 use journal::DataMode;
 use runtime::{Either, race};
-use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockRange, HomeBlock, Owner};
@@ -336,38 +333,6 @@ fn a_handle_beyond_a_transaction_is_refused_and_a_full_one_is_not_extended() {
         assert!(handle.extend(Credits(100)));
         assert!(!handle.extend(Credits(1000)));
         drop(handle);
-        engine.shutdown().await.unwrap();
-    });
-}
-
-/// The running transaction has had a handle and has nothing to log. All that the full log holds is
-/// home, and its tail is being moved: a caller that waits for log space does not ask for one commit
-/// after the other, each of which is skipped and wakes it again.
-#[test]
-fn a_caller_that_waits_for_the_tail_asks_for_no_empty_commits() {
-    const BLOCKS: u64 = 230;
-    let mut setup = Setup::new(DataMode::Journal, Layout::Separate, 4096);
-    setup.options.expire = Duration::from_secs(3600);
-    let rig = Rig::new(&setup, 1, setup.images());
-    let slow = Latency { least: Duration::from_millis(10), spread: Duration::ZERO };
-    rig.disks.iter().for_each(|disk| disk.set_latency(slow));
-    rig.play(async move |engine| {
-        for round in 0..50 {
-            let (mut polls, mut start) = (0, pin!(engine.start(Credits(BLOCKS as u32))));
-            let mut handle = poll_fn(|context| {
-                polls += 1;
-                assert!(polls < 1000, "round {round}: it is woken again and again");
-                start.as_mut().poll(context)
-            })
-            .await
-            .unwrap();
-            for at in 0..BLOCKS {
-                let block = handle.create(HomeBlock(at + 1));
-                handle.change(&block, BlockRange::new(0, 4096), |bytes| bytes.fill(round));
-            }
-            engine.commit(handle.stop()).await.unwrap();
-            drop(engine.start(Credits(0)).await.unwrap());
-        }
         engine.shutdown().await.unwrap();
     });
 }
