@@ -4,7 +4,7 @@ use blocks::{
     BlockParts, BlockVolume, BlocksError, BlocksFormatOptions, GroupBytes, Persistence,
     format_journal, format_volume,
 };
-use device::{Buffer, Disk, Durability, World};
+use device::{Buffer, Disk, Durability, LocalFuture, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
 use engine::EngineOptions;
 use runtime::{Either, VirtualWorld, race};
@@ -14,12 +14,12 @@ use units::BlockSize;
 
 pub const JOURNAL_UUID: [u8; 16] = [9; 16];
 
-/// Sizes of a new volume.
+/// How a volume is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Making {
     pub disk_bytes: u64,
     pub block_size: u32,
-    /// Size of the journal's device, if there is one.
+    /// Of the journal's device, where it has one.
     pub journal_disk: Option<u64>,
     pub journal_bytes: u64,
     pub groups: Option<GroupBytes>,
@@ -32,10 +32,10 @@ impl Default for Making {
     }
 }
 
-/// Contents of the disks between runs: the volume's, and the journal's.
+/// Disks, from life to life: the volume's, and the journal's.
 pub type Images = Vec<Image>;
 
-/// One run of the disks.
+/// One life of the disks.
 pub struct Life {
     pub world: VirtualWorld,
     pub disks: Vec<MemoryDisk>,
@@ -67,15 +67,19 @@ impl Life {
         }
     }
 
-    /// Runs until `script` ends or the power fails. Returns the disks' contents then, by `policy`.
+    /// Runs until `script` ends or the power of a disk does. What the disks hold then, by `policy`.
     pub fn run<T: 'static>(
         &self,
         policy: CrashPolicy,
         script: impl Future<Output = T> + 'static,
     ) -> (Option<T>, Images) {
-        let power = self.disks[0].clone();
+        let disks = self.disks.clone();
         let ended = self.world.run(async move {
-            match race(script, power.power_lost()).await {
+            let lost = disks.iter().map(|disk| -> LocalFuture<()> {
+                let disk = disk.clone();
+                Box::pin(async move { disk.power_lost().await })
+            });
+            match race(script, any_of(lost)).await {
                 Either::Left(value) => Some(value),
                 Either::Right(()) => None,
             }
@@ -85,11 +89,21 @@ impl Life {
         (ended, images)
     }
 
-    /// Runs `script` without faults or losses.
+    /// The same where nothing fails and nothing is lost.
     pub fn play<T: 'static>(&self, script: impl Future<Output = T> + 'static) -> (T, Images) {
         let (ended, images) = self.run(CrashPolicy::KeepAll, script);
         (ended.expect("the power stays on"), images)
     }
+}
+
+/// The first that ends.
+fn any_of(all: impl Iterator<Item = LocalFuture<()>>) -> LocalFuture<()> {
+    let never: LocalFuture<()> = Box::pin(std::future::pending());
+    all.fold(never, |rest, next| {
+        Box::pin(async move {
+            race(rest, next).await;
+        })
+    })
 }
 
 pub fn options() -> EngineOptions {
@@ -102,7 +116,7 @@ pub fn options() -> EngineOptions {
     }
 }
 
-/// Makes fresh disks with an empty volume.
+/// Fresh disks with an empty volume.
 pub fn make(making: &Making) -> Result<Images, BlocksError> {
     let mut images = vec![Image::new(making.disk_bytes)];
     images.extend(making.journal_disk.map(Image::new));

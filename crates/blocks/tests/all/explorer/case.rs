@@ -1,11 +1,12 @@
-//! The parameters of a case, by its seed.
+//! What a case consists of, by its seed.
 
 use super::model::Atomic;
 use crate::common::{Making, options};
 use blocks::{GroupBytes, Persistence};
-use disks::{Atomicity, CrashPolicy};
+use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
 use engine::{DataMode, EngineOptions, LogGap, LogKind, RecordFormat, WriteThreshold};
 use runtime::SplitMix;
+use std::time::Duration;
 
 /// Modes, record formats, and logs: scattered, inside, on its own device.
 pub const COMBINATIONS: usize = 6 * 2 * 3;
@@ -23,12 +24,17 @@ pub struct Case {
     pub making: Making,
     pub options: EngineOptions,
     pub persistence: Persistence,
-    pub hides_forced_unit_access: bool,
+    /// Of the volume's disk and the journal's.
+    pub hides_forced_unit_access: [bool; 2],
+    /// Few blocks are written and discarded again and again.
+    pub reuses: bool,
+    /// Home writes take longer than a log on its own device.
+    pub is_home_slow: bool,
     pub lives: u64,
     pub clients: u64,
     /// Changes of the disk after which the power fails, at most.
     pub changes: u64,
-    /// Whether the last run ends with a close, not a cut.
+    /// The last life ends with a close, not a cut.
     pub closes: bool,
     place: Place,
     atomicity: Atomicity,
@@ -38,8 +44,9 @@ impl Case {
     pub fn new(seed: u64) -> Case {
         let random = SplitMix::new(seed);
         let one_of = |count: u64| random.next() % count;
-        // Every combination one after another; the rest is random.
+        // Every combination in turn; the rest is chance.
         let combination = seed % COMBINATIONS as u64;
+        let reuses = !(seed / COMBINATIONS as u64).is_multiple_of(2);
         let data = DataMode::ALL[(combination % 6) as usize];
         let records = [RecordFormat::Packed, RecordFormat::Blocks][(combination / 6 % 2) as usize];
         let place =
@@ -59,8 +66,18 @@ impl Case {
             order_overwrites: one_of(3) == 0,
             ..options()
         };
-        if one_of(2) == 0 {
-            options.expire = std::time::Duration::from_secs(3600);
+        let never = Duration::from_secs(3600);
+        match reuses {
+            true => {
+                options.commit = [options.commit, never, never][one_of(3) as usize];
+                options.expire = Duration::from_millis([6, 30, 100, 100][one_of(4) as usize]);
+                options.writeback = Duration::from_millis([2, 10][one_of(2) as usize]);
+                if one_of(2) == 0 {
+                    options.data = DataMode::Wasteless;
+                }
+            }
+            false if one_of(2) == 0 => options.expire = never,
+            _ => {}
         }
         if place == Place::Scattered {
             options.log = LogKind::Scattered;
@@ -82,9 +99,11 @@ impl Case {
                 0 => Persistence::WriteThrough,
                 _ => Persistence::WriteBack,
             },
-            hides_forced_unit_access: one_of(2) == 0,
+            hides_forced_unit_access: [one_of(2) == 0, one_of(2) == 0],
+            reuses,
+            is_home_slow: one_of(2) == 0,
             lives: 2 + one_of(3),
-            clients: [2, 6][one_of(2) as usize],
+            clients: if reuses { [1, 2, 4] } else { [2, 6, 6] }[one_of(3) as usize],
             changes: [12, 60, 300][one_of(3) as usize],
             closes: one_of(2) == 0,
             place,
@@ -102,17 +121,37 @@ impl Case {
         u64::from(self.making.block_size) / 512
     }
 
-    /// Returns few places, so that blocks are overwritten often; some where runs end at home.
+    /// Gives the disks of a life what they can do, and the time they take.
+    pub fn set_disks(&self, disks: &[MemoryDisk]) {
+        for (disk, hides) in disks.iter().zip(self.hides_forced_unit_access) {
+            if hides {
+                disk.hide_forced_unit_access();
+            }
+        }
+        if let [home, _journal] = disks
+            && self.is_home_slow
+        {
+            let (least, spread) = (Duration::from_millis(1), Duration::from_millis(30));
+            home.set_latency(Latency { least, spread });
+        }
+    }
+    /// Whether what expires goes home, and the log's tail follows, whatever is asked for.
+    pub fn empties_log(&self) -> bool {
+        self.options.expire < Duration::from_secs(1) && self.place != Place::Scattered
+    }
+
+    /// Few places, so that blocks are written again and again; some where runs end at home.
     pub fn places(&self, sectors: u64) -> Vec<u64> {
         let random = SplitMix::new(self.seed);
         let place = |number: u64| match number % 6 {
             0 => 2048 * (number / 6 + 1) - 5,
             _ => random.next() % sectors,
         };
-        (0..24).map(place).map(|place| place.min(sectors - 1)).collect()
+        let count = if self.reuses { 3 } else { 24 };
+        (0..count).map(place).map(|place| place.min(sectors - 1)).collect()
     }
 
-    /// Returns the atomicity; `most`: sectors of the longest write that is one handle.
+    /// `most`: sectors of the longest write that is one handle.
     pub fn atomic(&self, most: u64) -> Atomic {
         let block = self.block_sectors();
         let is_whole_at_home =

@@ -1,6 +1,10 @@
-//! The versions that each sector may hold, since the last that was promised.
+//! What each sector may hold: the versions that no later promised one has replaced.
+//!
+//! Changes of a sector may be in flight together. One is *before* another if it was acknowledged
+//! when the other began. Of two that met, either may have been carried out first.
 
-use std::collections::BTreeMap;
+use super::content;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 pub const SECTOR: u64 = 512;
@@ -13,195 +17,240 @@ pub enum What {
     Discarded,
 }
 
+/// Pairs of writes of a block, by its number, of which the second shows where both wrote.
+type Passed = BTreeSet<(u64, u64, u64)>;
+
+/// What a change writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Fresh,
+    /// Differs in few bytes from what the first sector holds, or held so many writes ago.
+    NearEqual(usize),
+    Zeros,
+    Discard,
+}
+
 #[derive(Clone, Debug)]
 struct Version {
     what: What,
-    /// When it was acknowledged.
+    begun: u64,
     acknowledged: Option<u64>,
+    /// A durable write that was acknowledged, or what a crash left.
+    is_durable: bool,
 }
 
-/// Versions by sector; the first is promised.
+impl Version {
+    fn is_before(&self, other: &Version) -> bool {
+        self.acknowledged.is_some_and(|at| at < other.begun)
+    }
+}
+
 #[derive(Clone, Default)]
 pub struct Model {
+    /// By sector, as they began.
     sectors: BTreeMap<u64, Vec<Version>>,
-    /// Number of the last change of each sector.
-    newest: BTreeMap<u64, u64>,
     /// Sectors of writes, by number.
     writes: BTreeMap<u64, Range<u64>>,
     clock: u64,
+    /// The latest begin of a flush that was answered: what was acknowledged before is promised.
+    flushed: u64,
     next: u64,
-    busy: Vec<Range<u64>>,
 }
 
 pub struct Change {
     pub what: What,
     sectors: Range<u64>,
+    begun: u64,
 }
 
-/// Parts of an interrupted write that a crash may leave.
+/// What a crash may leave of a write whose blocks are not all there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Atomic {
     /// Single sectors.
     Sector,
-    /// Blocks of this many sectors.
+    /// Blocks of so many sectors.
     Block(u64),
-    /// Blocks, and whole writes of at most `most` sectors.
+    /// Blocks, and whole writes of at most so many sectors.
     Write { block: u64, most: u64 },
 }
 
 impl Model {
-    /// Begins a change; `None` where another change of these sectors is in flight. Other sectors of
-    /// the same blocks may be.
-    pub fn begin(&mut self, sectors: Range<u64>, what: fn(u64) -> What) -> Option<Change> {
-        if self.is_busy(&sectors) {
-            return None;
-        }
-        self.busy.push(sectors.clone());
+    pub fn begin(&mut self, sectors: Range<u64>, kind: Kind) -> Change {
+        let begun = self.now();
         self.next += 1;
-        let what = what(self.next);
-        self.writes.insert(self.next, sectors.clone());
-        for sector in sectors.clone() {
-            self.versions(sector).push(Version { what, acknowledged: None });
-            self.newest.insert(sector, self.next);
+        let what = match kind {
+            Kind::Zeros => What::Written(0),
+            Kind::Discard => What::Discarded,
+            Kind::Fresh => What::Written(content::number(self.next, None)),
+            Kind::NearEqual(ago) => {
+                What::Written(content::number(self.next, self.written(sectors.start, ago)))
+            }
+        };
+        if let What::Written(id) = what {
+            self.writes.insert(id, sectors.clone());
         }
-        Some(Change { what, sectors })
+        let version = Version { what, begun, acknowledged: None, is_durable: false };
+        for sector in sectors.clone() {
+            self.versions(sector).push(version.clone());
+        }
+        Change { what, sectors, begun }
+    }
+    /// The write of a sector that began so many writes ago.
+    fn written(&self, sector: u64, ago: usize) -> Option<u64> {
+        let versions = self.sectors.get(&sector)?.iter().rev();
+        let ids = versions.filter_map(|version| match version.what {
+            What::Written(id) if id != 0 => Some(id),
+            _ => None,
+        });
+        ids.take(ago + 1).last()
     }
     fn versions(&mut self, sector: u64) -> &mut Vec<Version> {
-        let first = Version { what: What::Written(0), acknowledged: Some(0) };
-        self.sectors.entry(sector).or_insert_with(|| vec![first])
+        self.sectors.entry(sector).or_insert_with(|| vec![found(0)])
     }
-    pub fn acknowledged(&mut self, change: Change, durable: bool) {
-        self.clock += 1;
-        let (clock, sectors) = (self.clock, change.sectors);
-        for sector in sectors.clone() {
-            let versions = self.versions(sector);
-            if let Some(last) = versions.last_mut() {
-                last.acknowledged = Some(clock);
-            }
-            if durable {
-                versions.drain(..versions.len() - 1);
-            }
-        }
-        self.busy.retain(|other| *other != sectors);
-    }
-    pub fn flush_begins(&mut self) -> u64 {
+    pub fn now(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
+    pub fn acknowledged(&mut self, change: Change, durable: bool) {
+        let clock = self.now();
+        for sector in change.sectors {
+            let versions = self.versions(sector).iter_mut();
+            for version in versions.filter(|version| version.begun == change.begun) {
+                version.acknowledged = Some(clock);
+                version.is_durable = durable;
+            }
+        }
+    }
+    /// A flush that began at `since` was answered.
     pub fn flushed(&mut self, since: u64) {
-        for versions in self.sectors.values_mut() {
-            let promised =
-                versions.iter().rposition(|it| it.acknowledged.is_some_and(|at| at < since));
-            versions.drain(..promised.unwrap_or(0));
-        }
+        self.flushed = self.flushed.max(since);
     }
 
-    /// Checks a read that begins and ends without a change of the sector in flight.
-    pub fn check_read(&self, sector: u64, found: u64) -> Result<(), String> {
-        let Some(versions) = self.sectors.get(&sector) else { return same(sector, 0, found) };
-        match versions.last().map(|version| version.what) {
-            Some(What::Written(id)) => same(sector, id, found),
-            _ => Ok(()),
-        }
+    /// What a read found that began at `since` and ends now.
+    pub fn check_read(
+        &self,
+        first: u64,
+        read: &[u64],
+        since: u64,
+        block: u64,
+    ) -> Result<(), String> {
+        let counts = |version: &Version| version.acknowledged.is_some_and(|at| at < since);
+        self.check(first, read, Atomic::Block(block), counts)
     }
-    pub fn is_busy(&self, sectors: &Range<u64>) -> bool {
-        self.busy.iter().any(|other| other.start < sectors.end && sectors.start < other.end)
-    }
-    /// Returns the number of the last change of a sector.
-    pub fn newest(&self, sector: u64) -> u64 {
-        self.newest.get(&sector).copied().unwrap_or(0)
+    /// After a power cut: each sector holds a version that nothing promised has replaced. Where a
+    /// write shows in one sector, it or a later one is in all of its sectors that `atomic` names.
+    pub fn check_crashed(&self, all: &[u64], atomic: Atomic) -> Result<(), String> {
+        let is_promised = |version: &Version| {
+            version.is_durable || version.acknowledged.is_some_and(|at| at < self.flushed)
+        };
+        self.check(0, all, atomic, is_promised)
     }
 
-    /// Checks a volume after a power cut: each sector holds a version not older than the last
-    /// promised one. Where a write shows in one sector, it or a later one is in all of its sectors
-    /// that `atomic` covers.
-    pub fn check_crashed(&self, found: &[u64], atomic: Atomic) -> Result<(), String> {
-        let mut shown = BTreeMap::new();
-        for (sector, id) in (0..).zip(found) {
+    fn check(
+        &self,
+        first: u64,
+        content: &[u64],
+        atomic: Atomic,
+        counts: impl Fn(&Version) -> bool,
+    ) -> Result<(), String> {
+        let mut shown = BTreeSet::new();
+        for (sector, id) in (first..).zip(content) {
             let Some(versions) = self.sectors.get(&sector) else {
                 same(sector, 0, *id)?;
                 continue;
             };
+            let kept = versions.iter().filter(|version| counts(version)).map(|it| it.begun).max();
+            let is_left =
+                |it: &&Version| it.acknowledged.is_none_or(|at| kept.is_none_or(|kept| at >= kept));
             let may = |it: &Version| it.what == What::Discarded || it.what == What::Written(*id);
-            if !versions.iter().any(may) {
-                return Err(format!("sector {sector} holds write {id}; it may hold {versions:?}"));
+            if !versions.iter().filter(is_left).any(may) {
+                return Err(format!("sector {sector} holds write {id:#x} of {versions:x?}"));
             }
-            shown.entry(*id).or_insert(sector);
+            shown.insert(*id);
         }
-        if atomic == Atomic::Sector {
-            return Ok(());
-        }
-        for id in shown.into_keys() {
-            let Some(written) = self.writes.get(&id) else { continue };
-            self.check_whole(id, written, found, atomic)?;
+        let mut passed = Passed::new();
+        for id in shown {
+            let Some(written) = self.writes.get(&id).filter(|_| id != 0) else { continue };
+            for (part, block) in parts(written, atomic) {
+                self.check_part(id, &part, (first, content), block.map(|at| (at, &mut passed)))?;
+            }
         }
         Ok(())
     }
 
-    fn check_whole(
+    /// Where the write `id` shows in one sector of a part, all others hold it or another that is
+    /// not before it. `passed`, for the block of this number: pairs of writes of a block of which
+    /// the second shows where both wrote.
+    fn check_part(
         &self,
         id: u64,
-        written: &Range<u64>,
-        found: &[u64],
-        atomic: Atomic,
+        part: &Range<u64>,
+        (first, content): (u64, &[u64]),
+        mut passed: Option<(u64, &mut Passed)>,
     ) -> Result<(), String> {
-        let (block, whole) = match atomic {
-            Atomic::Sector => return Ok(()),
-            Atomic::Block(block) => (block, false),
-            Atomic::Write { block, most } => (block, written.end - written.start <= most),
-        };
-        let is_of = |sector: &u64| found[*sector as usize] == id;
-        let parts: Vec<Range<u64>> = match whole {
-            true => vec![written.clone()],
-            false => {
-                let blocks = written.start / block..written.end.div_ceil(block);
-                let cut =
-                    |at: u64| written.start.max(at * block)..written.end.min((at + 1) * block);
-                blocks.map(cut).collect()
-            }
-        };
-        for part in parts {
-            if !part.clone().any(|sector| is_of(&sector)) {
+        let there = first..first + content.len() as u64;
+        let part = part.start.max(there.start)..part.end.min(there.end);
+        let at = |sector: u64| content[(sector - first) as usize];
+        if !part.clone().any(|sector| at(sector) == id) {
+            return Ok(());
+        }
+        for sector in part.clone() {
+            let (found, versions) = (at(sector), &self.sectors[&sector]);
+            let Some(own) = versions.iter().find(|it| it.what == What::Written(id)) else {
+                continue;
+            };
+            let is_left = |it: &&Version| !it.is_before(own);
+            let mut left = versions.iter().filter(is_left);
+            if found == id || left.clone().any(|it| it.what == What::Discarded) {
                 continue;
             }
-            for sector in part.clone() {
-                if !self.is_at_or_after(sector, id, found[sector as usize]) {
-                    return Err(format!(
-                        "write {id} of sectors {written:?} is torn: sector {sector} holds {}",
-                        found[sector as usize]
-                    ));
+            let torn = |by: &str| {
+                Err(format!("write {id:#x} is torn {by}: sector {sector} holds {found:#x}"))
+            };
+            if !left.any(|it| it.what == What::Written(found)) {
+                return torn("by what was before");
+            }
+            if let Some((block, passed)) = passed.as_mut().filter(|_| found != 0) {
+                passed.insert((*block, id, found));
+                if passed.contains(&(*block, found, id)) {
+                    return torn("by another in flight");
                 }
             }
         }
         Ok(())
     }
 
-    /// Returns whether `found` is the write `id` of this sector or a later one.
-    fn is_at_or_after(&self, sector: u64, id: u64, found: u64) -> bool {
-        let Some(versions) = self.sectors.get(&sector) else { return found == id };
-        let is = |it: &Version, id: u64| it.what == What::Written(id);
-        // A later version was promised already: what is left is later.
-        let from = versions.iter().position(|it| is(it, id)).unwrap_or(0);
-        versions[from..].iter().any(|it| is(it, found) || it.what == What::Discarded)
-    }
-
-    /// Takes the versions found as the present ones.
-    pub fn settle(&mut self, found: &[u64]) {
+    /// What was found is what is there from now on.
+    pub fn settle(&mut self, all: &[u64]) {
         self.sectors.clear();
-        self.busy.clear();
         self.writes.clear();
-        for (sector, id) in (0..).zip(found) {
-            if *id != 0 {
-                let version = Version { what: What::Written(*id), acknowledged: Some(0) };
-                self.sectors.insert(sector, vec![version]);
-            }
+        for (sector, id) in (0..).zip(all).filter(|(_, id)| **id != 0) {
+            self.sectors.insert(sector, vec![found(*id)]);
         }
     }
+}
+
+/// The version of a sector that a life begins with.
+fn found(id: u64) -> Version {
+    Version { what: What::Written(id), begun: 0, acknowledged: Some(0), is_durable: true }
+}
+
+/// Parts of a write that a crash leaves whole or not at all, with the number of those in one block.
+fn parts(written: &Range<u64>, atomic: Atomic) -> Vec<(Range<u64>, Option<u64>)> {
+    let (block, most) = match atomic {
+        Atomic::Sector => return Vec::new(),
+        Atomic::Block(block) => (block, 0),
+        Atomic::Write { block, most } => (block, most),
+    };
+    let cut = |at: u64| written.start.max(at * block)..written.end.min((at + 1) * block);
+    let blocks = written.start / block..written.end.div_ceil(block);
+    let whole = (written.end - written.start <= most).then(|| (written.clone(), None));
+    blocks.map(|at| (cut(at), Some(at))).chain(whole).collect()
 }
 
 fn same(sector: u64, wanted: u64, found: u64) -> Result<(), String> {
     match wanted == found {
         true => Ok(()),
-        false => Err(format!("sector {sector} holds write {found} instead of {wanted}")),
+        false => Err(format!("sector {sector} holds write {found:#x} instead of {wanted:#x}")),
     }
 }
