@@ -204,9 +204,11 @@ impl Handle {
             if let Some(is_logged) = self.file_data_now(&update)? {
                 return Ok(is_logged);
             }
-            let engine = &self.engine;
+            let engine = self.engine.clone();
             let block = engine.cache.borrow_mut().get_or_insert(update.home, Temperature::Warm);
-            engine.reader().load(&block, CachedBlock::is_whole).await?;
+            // In a box: few updates read, and each that waits for its commit holds this future.
+            Box::pin(async move { engine.reader().load(&block, CachedBlock::is_whole).await })
+                .await?;
         }
     }
 

@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 /// Bytes. Everything held by the requests that wait for one commit should fit into a processor's
 /// cache. With 9,000 bytes for each request, a thousand writers had two thirds of the syncs.
-const LIMIT: usize = 2176;
+const LIMIT: usize = 2048;
 
 #[test]
 fn a_synchronous_write_and_an_fsync_take_little_memory_while_they_wait() {
