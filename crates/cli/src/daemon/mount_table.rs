@@ -48,7 +48,7 @@ impl Mount {
 
     /// Whether its daemon has died. Asks the kernel, and a live file system answers at once.
     pub fn is_dead(&self) -> bool {
-        self.statfs().is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
+        self.statfs().is_err_and(|error| has_no_daemon(&error))
     }
 
     /// Returns its size; zeros if this user may not look at it.
@@ -73,6 +73,12 @@ impl Mount {
             }
         }
     }
+}
+
+/// Returns whether a call failed because the daemon has died. A call that the kernel had queued
+/// for a daemon on its way out fails with ECONNABORTED, a later one with ENOTCONN.
+fn has_no_daemon(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
 
 /// Space in units of `unit` bytes.
@@ -150,9 +156,7 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
         match (looked_at.canonicalize(), looked_at.parent(), looked_at.file_name()) {
             (Ok(path), ..) if below.as_os_str().is_empty() => return Ok(path),
             (Ok(path), ..) => return Ok(path.join(below)),
-            (Err(error), Some(parent), Some(name))
-                if error.raw_os_error() == Some(libc::ENOTCONN) =>
-            {
+            (Err(error), Some(parent), Some(name)) if has_no_daemon(&error) => {
                 below = if below.as_os_str().is_empty() {
                     name.into()
                 } else {
