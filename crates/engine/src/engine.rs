@@ -3,9 +3,9 @@
 //! Each owner has a file, and its invariants at the head of it. They are [`Pipeline`], [`Cache`],
 //! [`DirtyQueue`] with [`HomeClaims`], [`Durability`], [`Checkpoints`], [`UnorderedData`],
 //! [`DirectWrites`], [`Sequences`], and [`LogState`] with its tail. The [`Runner`] gives plans to
-//! the disks. What needs several of them is in the files that have an `impl Engine`. They are
-//! `admit`, `handle`, `read` and `sync`, the tasks `commit` and `home` with `move_tail`, `open`,
-//! and `rest`.
+//! the disks. Work that needs several of them is in parts that borrow those they need
+//! ([`Reader`], [`HomeWriter`], [`Committer`] and others); `interface/calls` has the calls of
+//! the engine, each carried out by one part.
 
 use crate::cache::block_cache::Cache;
 use crate::cache::direct_write::DirectWriter;
