@@ -173,6 +173,7 @@ man: build ## man pages, in target/man
 
 # Where the system's own program goes, and where units are looked for.
 UNITS ?= $(PREFIX)/lib/systemd/system
+SERVICES := okeanos@ okeanos-host@ okeanos-blocks@
 # Where zsh looks by itself: here, and for packages in vendor-completions.
 ZSH ?= $(PREFIX)/share/zsh/site-functions
 SHARE = $(DESTDIR)$(PREFIX)/share
@@ -190,7 +191,7 @@ install-files:
 	install -m 644 target/man/*.1 $(SHARE)/man/man1
 	install -m 644 target/man/*.8 $(SHARE)/man/man8
 	$(call install-program,$(PROGRAM),okeanos)
-	for unit in okeanos@ okeanos-host@; do \
+	for unit in $(SERVICES); do \
 	    sed 's|/usr/bin/okeanos|$(PREFIX)/bin/okeanos|' systemd/$$unit.service >$(DESTDIR)$(UNITS)/$$unit.service; done
 	for kind in fuse fuseblk; do ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.$$kind.okeanos; done
 	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.okeanos
@@ -216,7 +217,7 @@ uninstall: ## what install put there
 	for program in okeanos okeanos-lab; do \
 	    rm -f $(DESTDIR)$(PREFIX)/bin/$$program $(SHARE)/bash-completion/completions/$$program \
 	        $(DESTDIR)$(ZSH)/_$$program $(SHARE)/fish/vendor_completions.d/$$program.fish; done
-	rm -f $(DESTDIR)$(UNITS)/okeanos@.service $(DESTDIR)$(UNITS)/okeanos-host@.service
+	rm -f $(SERVICES:%=$(DESTDIR)$(UNITS)/%.service)
 
 deb: dist ## Debian packages, in target/deb: okeanos, and okeanos-lab
 	scripts/make-deb.sh $(SHIPPED) target/deb
