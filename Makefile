@@ -75,6 +75,7 @@ test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	scripts/test-host.sh target/debug/okeanos
 	scripts/test-host-sharing.sh target/debug/okeanos
 	scripts/test-host-sharing.sh target/debug/okeanos ceph
+	scripts/test-host-user.sh target/debug/okeanos
 	ROUNDS=1 STORE=memstore scripts/test-host-ceph.sh target/debug/okeanos
 	ROUNDS=4 scripts/test-host-ceph.sh target/debug/okeanos
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync
