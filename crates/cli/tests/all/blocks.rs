@@ -151,7 +151,7 @@ fn nbd_clients_read_write_and_flush_a_volume() {
     let rig = Rig::new();
     rig.run(
         r#"truncate -s 96M image; $O blocks format image >/dev/null
-        start() { $O blocks attach --via nbd --socket s "$@" image >uri 2>err & DAEMON=$!; for i in $(seq 600); do [ -s uri ] && break; sleep 0.1; done; U=$(head -1 uri); }
+        start() { rm -f uri; $O blocks attach --via nbd --socket s "$@" image >uri 2>err & DAEMON=$!; for i in $(seq 600); do [ -s uri ] && break; sleep 0.1; done; U=$(head -1 uri); }
         stop() { kill $DAEMON; wait $DAEMON; }
         start; timeout 60 nbdinfo "$U" >info; grep -q 'can_fua: true' info; grep -q 'can_trim: true' info
         timeout 100 qemu-io -f raw -c 'write -P 7 0 1M' -c 'write -f -P 8 4k 512' -c 'flush' "$U" >q; kill -9 $DAEMON; wait $DAEMON || true
