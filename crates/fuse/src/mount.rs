@@ -16,8 +16,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The subtype: mountinfo shows `fuse.okeanos` or `fuseblk.okeanos`, followed by the mode.
-const SUBTYPE: &str = "okeanos";
 /// Linux takes no block device with blocks larger than a page. It only passes on the size it gets
 /// here; all requests are in bytes.
 const KERNEL_BLOCK_MAX: u32 = 4096;
@@ -34,9 +32,9 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     pub kind: Kind,
-    /// Shown after the type, as in `fuseblk.okeanos.selective`: the kernel has no other place for
-    /// it.
-    pub mode: Option<String>,
+    /// Name of the file system, shown after the type: mountinfo has `fuse.SUBTYPE` or
+    /// `fuseblk.SUBTYPE`.
+    pub subtype: String,
     /// `MS_RDONLY`, `MS_NOSUID`, ... as mount(2) takes them.
     pub flags: libc::c_ulong,
     /// Whether users other than the one who mounts have access.
@@ -98,11 +96,12 @@ fn mount_as_root(directory: &Path, options: &MountOptions) -> Result<OwnedFd, Mo
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/fuse");
     let fuse = OwnedFd::from(file.map_err(MountError::OpenDevice)?);
     let (source, kind) = match &options.kind {
-        Kind::Block { device, .. } => (device.clone(), format!("fuseblk.{}", subtype(options))),
-        Kind::Plain { name } => (PathBuf::from(name), format!("fuse.{}", subtype(options))),
+        Kind::Block { device, .. } => (device.clone(), format!("fuseblk.{}", options.subtype)),
+        Kind::Plain { name } => (PathBuf::from(name), format!("fuse.{}", options.subtype)),
     };
     let (source, target) = (c_path(&source)?, c_path(directory)?);
-    let kind = CString::new(kind).expect("no zero byte in the type");
+    let kind =
+        CString::new(kind).map_err(|_| MountError::ZeroByte(options.subtype.clone().into()))?;
     let data = CString::new(data_of(&fuse, options)).expect("no zero byte in the options");
     // SAFETY: all four pointers are strings that end with a zero byte and outlive the call.
     let result = unsafe {
@@ -121,10 +120,6 @@ fn mount_as_root(directory: &Path, options: &MountOptions) -> Result<OwnedFd, Mo
             error: io::Error::last_os_error(),
         }),
     }
-}
-
-fn subtype(options: &MountOptions) -> String {
-    options.mode.as_ref().map_or_else(|| SUBTYPE.into(), |mode| format!("{SUBTYPE}.{mode}"))
 }
 
 /// Returns the data argument of mount(2). The kernel checks permissions by mode and ACL
@@ -154,9 +149,8 @@ fn mount_with_helper(directory: &Path, options: &MountOptions) -> Result<OwnedFd
     };
     let (ours, theirs) = UnixStream::pair().map_err(MountError::HelperSilent)?;
     keep_over_exec(&theirs).map_err(MountError::HelperSilent)?;
-    // fusermount3 takes commas and backslashes in names after a backslash.
-    let name = name.replace('\\', "\\\\").replace(',', "\\,");
-    let mut list = format!("fsname={name},subtype={},default_permissions", subtype(options));
+    let (name, subtype) = (escaped(name), escaped(&options.subtype));
+    let mut list = format!("fsname={name},subtype={subtype},default_permissions");
     for (flag, word) in [
         (libc::MS_RDONLY, "ro"),
         (libc::MS_NOEXEC, "noexec"),
@@ -185,6 +179,12 @@ fn mount_with_helper(directory: &Path, options: &MountOptions) -> Result<OwnedFd
         .map_err(MountError::HelperSilent)?;
     set_flags(&fuse).map_err(MountError::HelperSilent)?;
     Ok(fuse)
+}
+
+/// Returns the text as `fusermount3` takes it in an option: commas and backslashes stand after a
+/// backslash.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace(',', "\\,")
 }
 
 fn c_path(path: &Path) -> Result<CString, MountError> {

@@ -39,7 +39,7 @@ enum Order {
     Mount {
         source: Vec<u8>,
         block_size: Option<u32>,
-        mode: Option<String>,
+        subtype: String,
         flags: libc::c_ulong,
         allow_other: bool,
         read_ahead: u64,
@@ -135,10 +135,11 @@ impl Porter {
             }
             Kind::Plain { name } => (name.as_bytes().to_vec(), None),
         };
-        let (mode, flags, allow_other) = (options.mode.clone(), options.flags, options.allow_other);
+        let MountOptions { flags, allow_other, .. } = *options;
+        let subtype = options.subtype.clone();
         let mut bytes = vec![0; MESSAGE_MAX];
         let heard = self
-            .tell(&Order::Mount { source, block_size, mode, flags, allow_other, read_ahead })
+            .tell(&Order::Mount { source, block_size, subtype, flags, allow_other, read_ahead })
             .and_then(|()| descriptor::receive(&self.socket, &mut bytes))
             .and_then(|(length, fuse)| Ok((serde_json::from_slice(&bytes[..length])?, fuse)));
         match heard.map_err(|error| CliError::system("mount", error))? {
@@ -224,14 +225,14 @@ impl Child {
                 return Ok(());
             }
             match serde_json::from_slice(&bytes[..length])? {
-                Order::Mount { source, block_size, mode, flags, allow_other, read_ahead } => {
+                Order::Mount { source, block_size, subtype, flags, allow_other, read_ahead } => {
                     let source = OsString::from_vec(source);
                     let kind = match block_size {
                         Some(block_size) => Kind::Block { device: source.into(), block_size },
                         None => Kind::Plain { name: source.to_string_lossy().into_owned() },
                     };
                     let mounted =
-                        self.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
+                        self.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
                     let (reply, fuse) = match &mounted {
                         Ok((connection, device)) => (
                             Reply::MountedVolume { device: *device },

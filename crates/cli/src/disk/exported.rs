@@ -3,7 +3,7 @@
 use crate::daemon::control::{End, socket_directory_beside};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::porter::{Porter, Standing};
-use crate::daemon::{self, Herald, ended_at_once};
+use crate::daemon::{self, Herald, ended_at_once, mount_table};
 use crate::disk::door::DiskDoor;
 use crate::error::CliError;
 use device::Disk;
@@ -33,7 +33,7 @@ fn bring_up(
     let kind = Kind::Plain { name: disk.name().to_owned() };
     let options = MountOptions {
         kind,
-        mode: None,
+        subtype: mount_table::subtype(None),
         flags: libc::MS_NOSUID | libc::MS_NODEV,
         allow_other: false,
     };

@@ -11,7 +11,7 @@ use crate::daemon::control::{About, Ask, End, socket_directory_beside};
 use crate::daemon::control_server::{ControlServer, ControlSocket, no_control};
 use crate::daemon::porter::Porter;
 use crate::daemon::reporter::{Level, Reporter};
-use crate::daemon::{self, Herald, Side};
+use crate::daemon::{self, Herald, Side, mount_table};
 use crate::error::CliError;
 use disks::DiskAccess;
 use fuse::{HostFrontEnd, Kind, MountOptions, Session};
@@ -139,7 +139,8 @@ async fn run_daemon(
         daemon::io_path::report(&world, &reporter);
         let kind = Kind::Plain { name: plan.store.full_name() };
         let HostSettings { flags, allow_other, .. } = plan.settings;
-        let options = MountOptions { kind, mode: None, flags, allow_other };
+        let options =
+            MountOptions { kind, subtype: mount_table::subtype(None), flags, allow_other };
         match porter.mount(&options, READ_AHEAD) {
             Ok(standing) => Ok((signals, control, host, standing, warnings)),
             Err(error) => {

@@ -11,7 +11,7 @@ use crate::daemon::io_path;
 use crate::daemon::porter::{Porter, Standing};
 use crate::daemon::privileges;
 use crate::daemon::reporter::{Level, Reporter};
-use crate::daemon::{self, Herald, ended_at_once};
+use crate::daemon::{self, Herald, ended_at_once, mount_table};
 use crate::disk::coerce::{Wanted, coerce};
 use crate::disk::open_disk::{open_disk, open_disk_over};
 use crate::error::CliError;
@@ -532,18 +532,18 @@ async fn mount(
     let told = |error: &dyn std::fmt::Display| CliError::new(error.to_string());
     let read_only = if plan.settings.read_only { libc::MS_RDONLY } else { 0 };
     let (flags, allow_other) = (plan.settings.flags | read_only, plan.settings.allow_other);
-    let mode = Some(volume.options().engine.data.to_string());
+    let subtype = mount_table::subtype(Some(&volume.options().engine.data.to_string()));
     let read_ahead = plan.settings.read_ahead;
     if !disk.is_block_device() || !plan.is_root {
         let kind = Kind::Plain { name: plan.source.display().to_string() };
-        let mounted = porter.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
+        let mounted = porter.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
         return mounted.map_err(|error| NotMounted { error, is_ours: true });
     }
     let marks = marks_of_use(disk).await;
     let handover = disk.release_claim();
     let handover = handover.map_err(|error| NotMounted { error: told(&error), is_ours: true })?;
     let kind = Kind::Block { device: path.into(), block_size: volume.block_size().bytes() as u32 };
-    let mounted = porter.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
+    let mounted = porter.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
     let claimed = mounted.is_ok() || disk.reclaim().is_ok();
     let is_ours = claimed && marks.is_some() && marks_of_use(disk).await == marks;
     drop(handover);

@@ -30,7 +30,7 @@ impl Negotiated {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InitError {
     #[error(
-        "the kernel speaks FUSE {major}.{minor}; okeanos needs {}.{} (Linux 5.4) or later",
+        "the kernel speaks FUSE {major}.{minor}; {}.{} (Linux 5.4) or later is needed",
         abi::MAJOR,
         abi::MINOR_LOWEST
     )]

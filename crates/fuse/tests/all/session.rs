@@ -23,7 +23,7 @@ fn mounted(transport: Transport) -> Mounted {
     let directory = tempfile::tempdir().unwrap();
     let options = MountOptions {
         kind: Kind::Plain { name: "memory".into() },
-        mode: None,
+        subtype: "test".into(),
         flags: libc::MS_NOSUID | libc::MS_NODEV,
         allow_other: true,
     };

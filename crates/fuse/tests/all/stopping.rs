@@ -35,7 +35,7 @@ fn a_session_that_is_stopped_ends_although_requests_keep_coming(transport: Trans
     let kind = Kind::Plain { name: "slow".into() };
     let connection = fuse::mount(
         directory.path(),
-        &MountOptions { kind, mode: None, flags: 0, allow_other: true },
+        &MountOptions { kind, subtype: "test".into(), flags: 0, allow_other: true },
     )
     .unwrap();
     let daemon = std::thread::spawn(move || {
