@@ -9,6 +9,7 @@ mod answer;
 pub mod descriptor;
 mod file_system;
 mod host_front_end;
+pub mod ioctl;
 mod kernel;
 mod message;
 mod mount;

@@ -61,9 +61,4 @@ wire! {
         fh_in: u64, offset_in: u64, nodeid_out: u64, fh_out: u64, offset_out: u64, length: u64,
         flags: u64,
     }
-    /// `struct fstrim_range` of linux/fs.h, in bytes. On return `len` is how much was discarded.
-    TrimRange = 24 { start: u64, len: u64, minlen: u64 }
-    /// linux/fs.h
-    Fsxattr = 28 { xflags: u32, extsize: u32, nextents: u32, projid: u32, cowextsize: u32,
-        padding: [u8; 8] }
 }

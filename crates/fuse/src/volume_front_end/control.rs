@@ -4,6 +4,7 @@ use super::files::is_writable;
 use super::{Result, VolumeFrontEnd, whole_volume};
 use crate::Answer;
 use crate::abi::{self, *};
+use crate::ioctl::Fsxattr;
 use crate::privilege::{self, Capability};
 use ext4::{Error, Inode, flags};
 use units::FileBlock;

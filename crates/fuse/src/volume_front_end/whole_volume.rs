@@ -3,6 +3,7 @@
 use super::{Result, VolumeFrontEnd};
 use crate::Answer;
 use crate::abi::*;
+use crate::ioctl::TrimRange;
 use crate::privilege::{self, Capability};
 use ext4::Error;
 use zerocopy::FromBytes;

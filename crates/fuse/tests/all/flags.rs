@@ -2,7 +2,8 @@
 //! over a volume in virtual time.
 
 use crate::common::{front_end_over_a_volume, request};
-use fuse::abi::{Fsxattr, InHeader, IoctlIn, opcode};
+use fuse::abi::{InHeader, IoctlIn, opcode};
+use fuse::ioctl::Fsxattr;
 use fuse::{FileSystem, Request};
 use units::InodeNumber;
 use zerocopy::IntoBytes;
