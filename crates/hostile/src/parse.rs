@@ -13,8 +13,8 @@ use format::jbd2::{
     BlockHeader, CommitBlock, DescriptorBlock, ExternalJournal, JournalSuperblock, LogLayout,
     Packing, RevokeBlock, TagFormat, live_fast_commit,
 };
-use fuse::Request;
-use fuse::abi::InHeader;
+use fuse_session::Request;
+use fuse_session::abi::InHeader;
 use std::hint::black_box;
 use units::{BlockSize, FileBlock, GroupNumber, InodeNumber, LogBlock, TransactionId};
 

@@ -12,7 +12,7 @@ use crate::daemon::descriptors::close_all_but;
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::own_namespace;
 use crate::error::CliError;
-use fuse::{Connection, FileSystem, Kind, MountOptions, Session, SessionError, descriptor};
+use fuse_session::{Connection, FileSystem, Kind, MountOptions, Session, SessionError, descriptor};
 use runtime::{Either, RealWorld, Receiver, Signals, race};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsString};
@@ -77,7 +77,7 @@ impl Porter {
     pub fn start(directory: &Path, report: &dyn Fn(&str)) -> Result<Porter, CliError> {
         let system = |error| CliError::system("cannot start the daemon", error);
         let (ours, theirs) = socket_pair().map_err(system)?;
-        let processors = fuse::possible_processors();
+        let processors = fuse_session::possible_processors();
         // SAFETY: the process has one thread, so the child finds everything in order.
         match unsafe { libc::fork() } {
             -1 => return Err(system(io::Error::last_os_error())),
@@ -264,7 +264,7 @@ impl Child {
         let limits = open_directory(READ_AHEAD_LIMITS);
         let namespace =
             identity(&ours).map_err(|error| CliError::system("/proc/self/ns/mnt", error))?;
-        let connection = fuse::mount(&self.directory, options)
+        let connection = fuse_session::mount(&self.directory, options)
             .map_err(|error| CliError::new(error.to_string()))?;
         let mut text = Vec::new();
         let found = io::Read::read_to_end(&mut table, &mut text).map(|_| {

@@ -6,11 +6,11 @@
 //! sees as many at once as the kernel sends.
 
 use device::{Buffer, DeviceError, Disk, Durability};
-use fuse::abi::{
+use fuse_session::abi::{
     Attr, AttrOut, Dirent, EntryOut, OpenOut, RECORD_ALIGNMENT, ROOT_NODE, ReadIn, SetattrIn,
     StatfsOut, WriteIn, WriteOut, fattr, fopen,
 };
-use fuse::{Answer, FileSystem, Operation, Request};
+use fuse_session::{Answer, FileSystem, Operation, Request};
 use runtime::Slice;
 use std::rc::Rc;
 

@@ -7,7 +7,7 @@ use crate::daemon::{self, Herald, ended_at_once, mount_table};
 use crate::disk::door::DiskDoor;
 use crate::error::CliError;
 use device::Disk;
-use fuse::{Kind, MountOptions, Session, Transport};
+use fuse_session::{Kind, MountOptions, Session, Transport};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::path::Path;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! Opening, reading, writing, and attributes.
 
 use super::{Error, HostFrontEnd, Result};
-use crate::Answer;
-use crate::abi::{self, *};
+use fuse_session::abi::{self, *};
+use fuse_session::{Answer, MAX_WRITE};
 use host::Durable;
 use std::time::Duration;
 use store::{
@@ -30,7 +30,7 @@ impl HostFrontEnd {
     }
 
     pub(super) async fn read(&self, header: &InHeader, arguments: ReadIn) -> Result {
-        let length = arguments.size.min(crate::MAX_WRITE) as usize;
+        let length = arguments.size.min(MAX_WRITE) as usize;
         let bytes = self.host.read(self.file(header.nodeid)?, arguments.offset, length).await?;
         Ok(Answer::bytes(&bytes))
     }

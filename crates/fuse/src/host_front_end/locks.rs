@@ -1,8 +1,8 @@
 //! Locks of programs: each request asks the store, and a signal ends one that waits.
 
 use super::{Error, HostFrontEnd, Result};
-use crate::Answer;
-use crate::abi::{self, FileLock as Wire, *};
+use fuse_session::Answer;
+use fuse_session::abi::{self, FileLock as Wire, *};
 use host::Interrupt;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

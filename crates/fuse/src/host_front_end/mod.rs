@@ -11,8 +11,8 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-use crate::abi::{InHeader, ROOT_NODE, opcode};
-use crate::{Answer, FileSystem, MalformedRequest, Operation, Request};
+use fuse_session::abi::{InHeader, ROOT_NODE, opcode};
+use fuse_session::{Answer, FileSystem, MalformedRequest, Operation, Request};
 use host::{Host, HostError};
 use locks::WaitingLocks;
 use std::cell::{Cell, RefCell};
@@ -173,7 +173,7 @@ impl HostFrontEnd {
             }
             Operation::Statfs => self.statfs().await,
             Operation::Opendir | Operation::Releasedir(_) => {
-                Ok(Answer::of(&crate::abi::OpenOut::default()))
+                Ok(Answer::of(&fuse_session::abi::OpenOut::default()))
             }
             Operation::Readdir(arguments) => self.readdir(header, arguments, false).await,
             Operation::Readdirplus(arguments) => self.readdir(header, arguments, true).await,
@@ -181,7 +181,7 @@ impl HostFrontEnd {
                 self.setxattr(header, arguments, name, Some(value)).await
             }
             Operation::Removexattr { name } => {
-                self.setxattr(header, crate::abi::SetxattrIn::default(), name, None).await
+                self.setxattr(header, fuse_session::abi::SetxattrIn::default(), name, None).await
             }
             Operation::Getxattr { size, name } => {
                 match self.host.xattr(self.file(header.nodeid)?, name).await {
@@ -251,7 +251,9 @@ fn caller(header: &InHeader, umask: u32) -> Creator {
 /// Answers a value; a caller that passes size zero asks for the length.
 fn answer_within(value: &[u8], size_max: u32) -> Result {
     match size_max as usize {
-        0 => Ok(Answer::of(&crate::abi::GetxattrOut { size: value.len() as u32, padding: 0 })),
+        0 => {
+            Ok(Answer::of(&fuse_session::abi::GetxattrOut { size: value.len() as u32, padding: 0 }))
+        }
         size_max if value.len() <= size_max => Ok(Answer::bytes(value)),
         _ => Err(Error::Refused(libc::ERANGE)),
     }

@@ -2,8 +2,8 @@
 
 use super::content::kind_bits;
 use super::{Error, HostFrontEnd, Result, caller};
-use crate::Answer;
-use crate::abi::*;
+use fuse_session::abi::*;
+use fuse_session::{Answer, MAX_WRITE};
 use host::HostError;
 use store::{Entry, Found, NewNode, Refusal, RenameOver, StoreError};
 
@@ -106,7 +106,7 @@ impl HostFrontEnd {
     /// alone.
     pub(super) async fn readdir(&self, header: &InHeader, arguments: ReadIn, plus: bool) -> Result {
         let directory = self.file(header.nodeid)?;
-        let size_max = arguments.size.min(crate::MAX_WRITE) as usize;
+        let size_max = arguments.size.min(MAX_WRITE) as usize;
         let mut answer = Answer::with_capacity(size_max);
         let mut append = |name: &[u8], ino: u64, kind: u32, off: u64| {
             let entry = if plus { size_of::<EntryOut>() } else { 0 };

@@ -1,9 +1,9 @@
 //! stat, statx, chmod, chown, utimes, truncate and statfs.
 
 use super::{Result, VALID_SECONDS, VolumeFrontEnd, caller, node_of};
-use crate::Answer;
-use crate::abi::*;
 use ext4::{Attributes, Inode, KillPrivileges, SetAttributes, SetTime};
+use fuse_session::Answer;
+use fuse_session::abi::*;
 use std::rc::Rc;
 use units::Timestamp;
 

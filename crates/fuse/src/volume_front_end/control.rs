@@ -2,11 +2,11 @@
 
 use super::files::is_writable;
 use super::{Result, VolumeFrontEnd, whole_volume};
-use crate::Answer;
-use crate::abi::{self, *};
 use crate::ioctl::Fsxattr;
 use crate::privilege::{self, Capability};
 use ext4::{Error, Inode, flags};
+use fuse_session::Answer;
+use fuse_session::abi::{self, *};
 use units::FileBlock;
 use zerocopy::FromBytes;
 

@@ -1,9 +1,9 @@
 //! Listing directories.
 
 use super::{Result, VolumeFrontEnd};
-use crate::Answer;
-use crate::abi::*;
 use ext4::{DirectoryEntry, FileType};
+use fuse_session::abi::*;
+use fuse_session::{Answer, MAX_WRITE};
 
 /// Length of the record of an eight-byte name, to estimate how many entries to request.
 const ENTRY_TYPICAL: usize = size_of::<Dirent>() + 8;
@@ -11,7 +11,7 @@ const ENTRY_TYPICAL: usize = size_of::<Dirent>() + 8;
 impl VolumeFrontEnd {
     pub(super) async fn readdir(&self, header: &InHeader, arguments: ReadIn) -> Result {
         let directory = self.inode(header.nodeid).await?;
-        let size_max = arguments.size.min(crate::MAX_WRITE) as usize;
+        let size_max = arguments.size.min(MAX_WRITE) as usize;
         let entries =
             self.volume.readdir(&directory, arguments.offset, size_max / ENTRY_TYPICAL + 1).await?;
         let mut answer = Answer::with_capacity(size_max);
@@ -26,7 +26,7 @@ impl VolumeFrontEnd {
 
     pub(super) async fn readdirplus(&self, header: &InHeader, arguments: ReadIn) -> Result {
         let directory = self.inode(header.nodeid).await?;
-        let size_max = arguments.size.min(crate::MAX_WRITE) as usize;
+        let size_max = arguments.size.min(MAX_WRITE) as usize;
         let typical = ENTRY_TYPICAL + size_of::<EntryOut>();
         let entries =
             self.volume.readdirplus(&directory, arguments.offset, size_max / typical + 1).await?;

@@ -1,10 +1,10 @@
 //! Extended attributes. A caller that passes size zero asks for the length.
 
 use super::{AttributeOptions, Result, VolumeFrontEnd, caller};
-use crate::Answer;
-use crate::abi::{self, *};
 use crate::privilege::{self, Capability};
 use ext4::{Error, Existence, SetXattr};
+use fuse_session::Answer;
+use fuse_session::abi::{self, *};
 
 impl VolumeFrontEnd {
     pub(super) async fn setxattr(

@@ -13,9 +13,9 @@ mod names;
 mod set_id;
 mod whole_volume;
 
-use crate::abi::{InHeader, ROOT_NODE, opcode};
-use crate::{Answer, FileSystem, MalformedRequest, Operation, Request};
 use ext4::{Caller, Error, Inode, Volume, WriteData};
+use fuse_session::abi::{InHeader, ROOT_NODE, opcode};
+use fuse_session::{Answer, FileSystem, MalformedRequest, Operation, Request};
 use std::cell::Cell;
 use std::rc::Rc;
 use units::{InodeNumber, TransactionId};

@@ -1,9 +1,9 @@
 //! Names: lookup, creation, rename, removal.
 
 use super::{Result, VALID_SECONDS, VolumeFrontEnd, caller, node_of, number_of};
-use crate::Answer;
-use crate::abi::*;
 use ext4::{Error, Inode, RenameMode, Stamped, flags};
+use fuse_session::Answer;
+use fuse_session::abi::*;
 use std::rc::Rc;
 
 const PERMISSIONS: u32 = 0o7777;

@@ -1,11 +1,11 @@
 //! ioctls of the whole volume. The kernel passes them on unchecked.
 
 use super::{Result, VolumeFrontEnd};
-use crate::Answer;
-use crate::abi::*;
 use crate::ioctl::TrimRange;
 use crate::privilege::{self, Capability};
 use ext4::Error;
+use fuse_session::Answer;
+use fuse_session::abi::*;
 use zerocopy::FromBytes;
 
 /// linux/fs.h: `FS_IOC_GETFSLABEL`, `FS_IOC_SETFSLABEL`. 256 bytes, of which ext4 stores 16.

@@ -2,9 +2,9 @@
 //! over a volume in virtual time.
 
 use crate::common::{front_end_over_a_volume, request};
-use fuse::abi::{InHeader, IoctlIn, opcode};
 use fuse::ioctl::Fsxattr;
-use fuse::{FileSystem, Request};
+use fuse_session::abi::{InHeader, IoctlIn, opcode};
+use fuse_session::{FileSystem, Request};
 use units::InodeNumber;
 use zerocopy::IntoBytes;
 

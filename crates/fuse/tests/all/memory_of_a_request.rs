@@ -1,8 +1,8 @@
 //! Memory of a request while it waits.
 
 use crate::common::{front_end_over_a_volume, request};
-use fuse::FileSystem;
-use fuse::abi::{FsyncIn, InHeader, WriteIn, opcode};
+use fuse_session::FileSystem;
+use fuse_session::abi::{FsyncIn, InHeader, WriteIn, opcode};
 use zerocopy::IntoBytes;
 
 /// Bytes. Everything held by the requests that wait for one commit should fit into a processor's

@@ -2,7 +2,9 @@
 
 use crate::common::{Memory, private_mounts};
 use device::World;
-use fuse::{Answer, FileSystem, Kind, MountOptions, Operation, Request, Session, Transport};
+use fuse_session::{
+    Answer, FileSystem, Kind, MountOptions, Operation, Request, Session, Transport,
+};
 use runtime::RealWorld;
 use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -33,7 +35,7 @@ fn a_session_that_is_stopped_ends_although_requests_keep_coming(transport: Trans
     private_mounts();
     let directory = tempfile::tempdir().unwrap();
     let kind = Kind::Plain { name: "slow".into() };
-    let connection = fuse::mount(
+    let connection = fuse_session::mount(
         directory.path(),
         &MountOptions { kind, subtype: "test".into(), flags: 0, allow_other: true },
     )

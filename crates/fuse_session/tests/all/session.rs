@@ -1,7 +1,7 @@
 //! The session against the real kernel, over a small file system in memory.
 
 use crate::common::{Memory, Seen, private_mounts, unmount};
-use fuse::{Kind, MountOptions, Session, SessionError, SessionStatistics, Transport};
+use fuse_session::{Kind, MountOptions, Session, SessionError, SessionStatistics, Transport};
 use runtime::RealWorld;
 use std::fs;
 use std::io::{Read, Write};
@@ -27,7 +27,7 @@ fn mounted(transport: Transport) -> Mounted {
         flags: libc::MS_NOSUID | libc::MS_NODEV,
         allow_other: true,
     };
-    let connection = fuse::mount(directory.path(), &options).unwrap();
+    let connection = fuse_session::mount(directory.path(), &options).unwrap();
     let seen = Arc::<Seen>::default();
     let theirs = seen.clone();
     let daemon = std::thread::spawn(move || {

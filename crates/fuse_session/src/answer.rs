@@ -91,6 +91,14 @@ impl Answer {
     pub(crate) fn is_within(&self, length: usize) -> bool {
         self.body.is_empty() && self.head.len() <= length
     }
+    /// Returns a copy of the payload; empty for an error.
+    pub fn payload(&self) -> Vec<u8> {
+        if self.error != 0 {
+            return Vec::new();
+        }
+        let slices = self.body.iter().map(|slice| &slice.buffer[slice.range.clone()]);
+        std::iter::once(&self.head[HEADER..]).chain(slices).flatten().copied().collect()
+    }
     pub fn errno(&self) -> i32 {
         self.error
     }
