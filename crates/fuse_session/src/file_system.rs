@@ -1,23 +1,23 @@
-use crate::{Answer, Request};
+use crate::{Reply, Request};
 use std::rc::Rc;
 
 /// A file system served by a session.
 pub trait FileSystem: 'static {
     /// Whether locks of programs come as requests. Otherwise the kernel keeps them, and they bind
     /// this host alone.
-    const SHARES_LOCKS: bool = false;
+    const REMOTE_LOCKS: bool = false;
 
-    /// Answers one request; many run concurrently. The session handles INIT itself. Results of
-    /// requests that want no answer (FORGET, BATCH_FORGET, INTERRUPT) are dropped.
+    /// Serves one request; many run concurrently. The session handles INIT itself. Results of
+    /// requests that want no reply (FORGET, BATCH_FORGET, INTERRUPT) are dropped.
     ///
-    /// DESTROY comes last, when nothing else is in flight: answer when everything is written back,
+    /// DESTROY comes last, when nothing else is in flight: reply when everything is written back,
     /// as umount(2) waits for it. A plain `fuse` mount ends without DESTROY; then only
     /// [`FileSystem::end`] is called.
-    fn serve(self: Rc<Self>, request: Request) -> impl Future<Output = Answer>;
+    fn serve(self: Rc<Self>, request: Request) -> impl Future<Output = Reply>;
 
     /// Called when the kernel and the session have negotiated. With `over_ring`, a request that
     /// waits for long occupies one of few ring entries.
-    fn begun(&self, _over_ring: bool) {}
+    fn started(&self, _over_ring: bool) {}
     /// Called when the caller of a request got a signal. The request is answered all the same, with
     /// EINTR if it waits for something that may never come.
     fn interrupt(&self, _unique: u64) {}

@@ -21,7 +21,7 @@ use std::process::Command;
 const KERNEL_BLOCK_MAX: u32 = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MountKind {
     /// Over a block device: sync, syncfs and umount reach the daemon, and the kernel holds the
     /// device exclusively.
     Block { device: PathBuf, block_size: u32 },
@@ -31,7 +31,7 @@ pub enum Kind {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    pub kind: Kind,
+    pub kind: MountKind,
     /// Name of the file system, shown after the type: mountinfo has `fuse.SUBTYPE` or
     /// `fuseblk.SUBTYPE`.
     pub subtype: String,
@@ -60,7 +60,7 @@ pub enum MountError {
 }
 
 /// The descriptor of a mounted file system: the channel to the kernel. Non-blocking. Closing it
-/// aborts the connection, and the mount answers ENOTCONN from then on.
+/// aborts the connection, and accesses to the mount fail with ENOTCONN from then on.
 #[derive(Debug)]
 pub struct Connection {
     pub fuse: OwnedFd,
@@ -96,8 +96,8 @@ fn mount_as_root(directory: &Path, options: &MountOptions) -> Result<OwnedFd, Mo
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/fuse");
     let fuse = OwnedFd::from(file.map_err(MountError::OpenDevice)?);
     let (source, kind) = match &options.kind {
-        Kind::Block { device, .. } => (device.clone(), format!("fuseblk.{}", options.subtype)),
-        Kind::Plain { name } => (PathBuf::from(name), format!("fuse.{}", options.subtype)),
+        MountKind::Block { device, .. } => (device.clone(), format!("fuseblk.{}", options.subtype)),
+        MountKind::Plain { name } => (PathBuf::from(name), format!("fuse.{}", options.subtype)),
     };
     let (source, target) = (c_path(&source)?, c_path(directory)?);
     let kind =
@@ -134,7 +134,7 @@ fn data_of(fuse: &OwnedFd, options: &MountOptions) -> String {
     if options.allow_other {
         data += ",allow_other";
     }
-    if let Kind::Block { block_size, .. } = options.kind {
+    if let MountKind::Block { block_size, .. } = options.kind {
         data += &format!(",blksize={}", block_size.min(KERNEL_BLOCK_MAX));
     }
     data
@@ -143,7 +143,7 @@ fn data_of(fuse: &OwnedFd, options: &MountOptions) -> String {
 /// Mounts by `fusermount3`, which opens and mounts `/dev/fuse` and sends the descriptor over a
 /// socket that it inherits.
 fn mount_with_helper(directory: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
-    let Kind::Plain { name } = &options.kind else {
+    let MountKind::Plain { name } = &options.kind else {
         let error = io::Error::from_raw_os_error(libc::EPERM);
         return Err(MountError::Mount { directory: directory.into(), error });
     };

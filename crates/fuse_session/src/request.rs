@@ -8,7 +8,7 @@ use std::ops::{Deref, Range};
 use std::rc::Rc;
 use zerocopy::FromBytes;
 
-/// A request as it arrived, with all its bytes. The file system drops it before its answer is sent,
+/// A request as it arrived, with all its bytes. The file system drops it before its reply is sent,
 /// as the transport's memory may be lent to it. So it cannot be cloned.
 #[derive(Debug)]
 pub struct Request {
@@ -211,8 +211,8 @@ impl Request {
         }
     }
 
-    /// Returns whether the kernel waits for an answer.
-    pub fn wants_answer(&self) -> bool {
+    /// Returns whether the kernel waits for a reply.
+    pub fn wants_reply(&self) -> bool {
         !matches!(self.header.opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)
     }
 

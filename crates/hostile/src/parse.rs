@@ -253,7 +253,7 @@ pub fn fuse(bytes: &[u8]) {
         message[..4].copy_from_slice(&length.to_ne_bytes());
     }
     let Ok(request) = Request::from_message(&message) else { return };
-    black_box(request.wants_answer());
+    black_box(request.wants_reply());
     let _ = request.operation().map(|operation| black_box(format!("{operation:?}").len()));
     let body = &message[size_of::<InHeader>()..];
     let fixed = body.len().min(128);

@@ -12,7 +12,9 @@ use crate::daemon::descriptors::close_all_but;
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::own_namespace;
 use crate::error::CliError;
-use fuse_session::{Connection, FileSystem, Kind, MountOptions, Session, SessionError, descriptor};
+use fuse_session::{
+    Connection, FileSystem, MountKind, MountOptions, Session, SessionError, descriptor,
+};
 use runtime::{Either, RealWorld, Receiver, Signals, race};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsString};
@@ -130,10 +132,10 @@ impl Porter {
                 .map_err(|error| CliError::system("a mount namespace for the daemon", error))?;
         }
         let (source, block_size) = match &options.kind {
-            Kind::Block { device, block_size } => {
+            MountKind::Block { device, block_size } => {
                 (device.as_os_str().as_bytes().to_vec(), Some(*block_size))
             }
-            Kind::Plain { name } => (name.as_bytes().to_vec(), None),
+            MountKind::Plain { name } => (name.as_bytes().to_vec(), None),
         };
         let MountOptions { flags, allow_other, .. } = *options;
         let subtype = options.subtype.clone();
@@ -228,8 +230,8 @@ impl Child {
                 Order::Mount { source, block_size, subtype, flags, allow_other, read_ahead } => {
                     let source = OsString::from_vec(source);
                     let kind = match block_size {
-                        Some(block_size) => Kind::Block { device: source.into(), block_size },
-                        None => Kind::Plain { name: source.to_string_lossy().into_owned() },
+                        Some(block_size) => MountKind::Block { device: source.into(), block_size },
+                        None => MountKind::Plain { name: source.to_string_lossy().into_owned() },
                     };
                     let mounted =
                         self.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
@@ -278,7 +280,12 @@ impl Child {
         let device = mount.device;
         // An ordinary user may not; a volume with less read-ahead is still usable.
         let _ = limits.and_then(|limits| {
-            set_read_ahead(&limits, device, matches!(options.kind, Kind::Block { .. }), read_ahead)
+            set_read_ahead(
+                &limits,
+                device,
+                matches!(options.kind, MountKind::Block { .. }),
+                read_ahead,
+            )
         });
         self.mounted = Some(MountedVolume { mount, namespace });
         if identity(&theirs).is_ok_and(|theirs| theirs != namespace) {

@@ -2,13 +2,13 @@
 //! expects them, in the byte order of the machine. Names are the kernel's without `fuse_`. Nothing
 //! here decides anything.
 
-mod answers;
 mod flags;
+mod replies;
 mod requests;
 mod uring;
 
-pub use answers::*;
 pub use flags::*;
+pub use replies::*;
 pub use requests::*;
 pub use uring::*;
 

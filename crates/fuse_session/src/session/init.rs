@@ -14,7 +14,7 @@ pub enum Transport {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Negotiated {
-    pub answer: InitOut,
+    pub reply: InitOut,
     /// Whether the kernel takes ring entries.
     pub uring: bool,
     pub minor: u32,
@@ -22,8 +22,8 @@ pub struct Negotiated {
 
 impl Negotiated {
     /// Returns whether sync(2) and syncfs(2) reach the daemon that serves a block device.
-    pub fn passes_syncs(&self) -> bool {
-        self.minor >= PASSES_SYNCS
+    pub fn forwards_syncs(&self) -> bool {
+        self.minor >= FORWARDS_SYNCS
     }
 }
 
@@ -41,7 +41,7 @@ pub enum InitError {
 pub const MAX_WRITE: u32 = 1 << 20;
 const PAGE_SIZE: u32 = 4096;
 /// Introduced with Linux 6.18.
-const PASSES_SYNCS: u32 = 45;
+const FORWARDS_SYNCS: u32 = 45;
 
 /// Taken when offered. Locks stay in the kernel where all users are on this host (no POSIX_LOCKS,
 /// FLOCK_LOCKS). No WRITEBACK_CACHE: the kernel would hide from `stat` when a synchronous write
@@ -88,7 +88,7 @@ pub fn negotiate(
     let locks = if shares_locks { SHARED_LOCKS } else { 0 };
     let flags = offered & (wanted | inval | locks);
     let minor = offer.minor.min(abi::MINOR);
-    let answer = InitOut {
+    let reply = InitOut {
         major: abi::MAJOR,
         minor,
         // Only lowers the mount's own value (`read_ahead_kb`), so that decides.
@@ -103,7 +103,7 @@ pub fn negotiate(
         max_pages: (MAX_WRITE / PAGE_SIZE) as u16,
         ..InitOut::default()
     };
-    Ok(Negotiated { answer, uring: flags & init::OVER_IO_URING != 0, minor })
+    Ok(Negotiated { reply, uring: flags & init::OVER_IO_URING != 0, minor })
 }
 
 #[cfg(test)]
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_kernel_may_read_ahead_as_far_as_the_mount_wants() {
         assert_eq!(
-            negotiate(&OFFER, Transport::Auto, false).unwrap().answer.max_readahead,
+            negotiate(&OFFER, Transport::Auto, false).unwrap().reply.max_readahead,
             u32::MAX
         );
     }
@@ -131,23 +131,20 @@ mod tests {
     fn only_offered_features_are_taken() {
         let poor = InitIn { flags: init::BIG_WRITES as u32, flags2: 0, ..OFFER };
         let negotiated = negotiate(&poor, Transport::Uring, false).unwrap();
-        assert_eq!(
-            (negotiated.answer.flags, negotiated.answer.flags2),
-            (init::BIG_WRITES as u32, 0)
-        );
+        assert_eq!((negotiated.reply.flags, negotiated.reply.flags2), (init::BIG_WRITES as u32, 0));
         assert!(!negotiated.uring);
     }
 
     #[test]
     fn locks_are_asked_for_where_others_share_the_files() {
-        let flags = |shares| negotiate(&OFFER, Transport::Auto, shares).unwrap().answer.flags;
+        let flags = |shares| negotiate(&OFFER, Transport::Auto, shares).unwrap().reply.flags;
         let locks = SHARED_LOCKS as u32;
         assert_eq!((flags(true) & locks, flags(false) & locks), (locks, 0));
     }
 
     #[test]
     fn the_write_back_cache_and_remote_locks_are_never_taken() {
-        let flags = negotiate(&OFFER, Transport::Auto, false).unwrap().answer.flags;
+        let flags = negotiate(&OFFER, Transport::Auto, false).unwrap().reply.flags;
         for (bit, name) in
             [(1, "POSIX_LOCKS"), (10, "FLOCK_LOCKS"), (16, "WRITEBACK_CACHE"), (17, "NO_OPEN")]
         {
@@ -165,7 +162,7 @@ mod tests {
     fn older_kernels_empty_the_cache_when_a_file_changes() {
         let flags = |minor| {
             u64::from(
-                negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, false).unwrap().answer.flags,
+                negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, false).unwrap().reply.flags,
             )
         };
         assert_eq!(
@@ -182,7 +179,7 @@ mod tests {
     fn older_kernels_keep_syncs_to_themselves() {
         for (minor, passes) in [(45, true), (99, true), (44, false), (31, false)] {
             let negotiated = negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, false).unwrap();
-            assert_eq!(negotiated.passes_syncs(), passes, "{minor}");
+            assert_eq!(negotiated.forwards_syncs(), passes, "{minor}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! One mounted file system: takes requests from the kernel until it is unmounted.
 //!
-//! Every request becomes its own task; answers come in any order. The session knows the protocol's
+//! Every request becomes its own task; replies come in any order. The session knows the protocol's
 //! beginning (INIT) and end (DESTROY, ENODEV), and nothing about files.
 //!
 //! 1. INIT is answered with write(2): when that returns, the kernel has processed it, and only then
@@ -23,8 +23,8 @@ mod uring;
 pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
 
 use crate::abi::{self, InitIn, opcode};
-use crate::answer::Stale;
-use crate::{Answer, Connection, FileSystem, MalformedRequest, Operation, Request};
+use crate::reply::Stale;
+use crate::{Connection, FileSystem, MalformedRequest, Operation, Reply, Request};
 use classic::{Classic, Received};
 use counts::Counts;
 use device::World;
@@ -45,7 +45,7 @@ pub enum SessionError {
     #[error(transparent)]
     Init(#[from] InitError),
     #[error("FUSE over io_uring is not available: {0}")]
-    NoRing(&'static str),
+    RingUnavailable(&'static str),
 }
 
 /// Counts of a session.
@@ -74,7 +74,7 @@ pub struct Session<F> {
     /// Whether the kernel accepted the ring but did not take an entry.
     ring_refused: Cell<bool>,
     /// Why the ring is not used although the kernel offered it.
-    why_no_ring: RefCell<Option<String>>,
+    fallback_reason: RefCell<Option<String>>,
     /// Set when the cells above have changed.
     changed: Event,
     /// Requests taken and not yet answered.
@@ -117,7 +117,7 @@ impl<F: FileSystem> Session<F> {
             negotiated: Cell::new(None),
             stopping: Cell::new(false),
             ring_refused: Cell::new(false),
-            why_no_ring: RefCell::default(),
+            fallback_reason: RefCell::default(),
             changed: Event::default(),
             running: Cell::new(0),
             idle: Event::default(),
@@ -132,9 +132,9 @@ impl<F: FileSystem> Session<F> {
     pub fn statistics(&self) -> SessionStatistics {
         self.statistics.get()
     }
-    /// Returns the number of answers that the kernel did not take, besides those that the ring
+    /// Returns the number of replies that the kernel did not take, besides those that the ring
     /// sent.
-    pub fn failed_answers(&self) -> u64 {
+    pub fn failed_replies(&self) -> u64 {
         self.reply_batch.failed()
     }
     /// Returns the operations that were requested, by the kernel's names, and how often.
@@ -152,24 +152,24 @@ impl<F: FileSystem> Session<F> {
 
     /// Leaves access control lists out of the negotiation, so that modes alone decide. Takes effect
     /// if called before [`Session::serve`].
-    pub fn leave_out_access_lists(&self) {
+    pub fn disable_acls(&self) {
         self.without_access_lists.set(true);
     }
 
     /// Returns why requests come by the classic channel although the kernel offered the ring.
-    pub fn why_no_ring(&self) -> Option<String> {
-        self.why_no_ring.borrow().clone()
+    pub fn fallback_reason(&self) -> Option<String> {
+        self.fallback_reason.borrow().clone()
     }
 
-    /// Makes the kernel forget the attributes of a node; it has when this returns. An answer in
-    /// flight does not bring them back: the kernel drops answers to earlier requests.
-    pub fn forget_attributes(&self, node: u64) {
+    /// Makes the kernel forget the attributes of a node; it has when this returns. A reply in
+    /// flight does not bring them back: the kernel drops replies to earlier requests.
+    pub fn invalidate_attributes(&self, node: u64) {
         self.classic.forget(Stale::Attributes(node));
     }
 
     /// Waits until the negotiation is complete and the kernel has what it needs: from then on the
     /// mount is in use. Never returns if the kernel refuses; then [`Session::serve`] fails.
-    pub async fn until_begun(&self) -> Negotiated {
+    pub async fn until_started(&self) -> Negotiated {
         self.changed.until(|| self.negotiated.get()).await
     }
     /// Takes no more requests, over either channel; [`Session::serve`] ends when those taken are
@@ -206,7 +206,7 @@ impl<F: FileSystem> Session<F> {
         self.reply_batch.end();
         self.file_system.clone().end().await;
         if self.ring_refused.get() {
-            return Err(SessionError::NoRing(
+            return Err(SessionError::RingUnavailable(
                 "the kernel refused an entry; mount with transport=classic",
             ));
         }
@@ -261,13 +261,13 @@ impl<F: FileSystem> Session<F> {
     fn begin(self: &Rc<Self>, request: &Request) -> Result<(), SessionError> {
         let unique = request.header.unique;
         let Ok(Operation::Init(offer)) = request.operation() else {
-            self.classic.answer_now(unique, Answer::error(libc::EPROTO))?;
+            self.classic.reply_now(unique, Reply::error(libc::EPROTO))?;
             return Ok(());
         };
         match self.agree(&offer) {
             Ok((negotiated, entries)) => {
-                self.file_system.begun(entries.is_some());
-                self.classic.answer_now(unique, Answer::of(&negotiated.answer))?;
+                self.file_system.started(entries.is_some());
+                self.classic.reply_now(unique, Reply::of(&negotiated.reply))?;
                 if let Some(entries) = entries {
                     self.start_ring(entries);
                 }
@@ -275,7 +275,7 @@ impl<F: FileSystem> Session<F> {
                 Ok(())
             }
             Err(error) => {
-                self.classic.answer_now(unique, Answer::error(libc::EPROTO))?;
+                self.classic.reply_now(unique, Reply::error(libc::EPROTO))?;
                 Err(error.into())
             }
         }
@@ -288,20 +288,20 @@ impl<F: FileSystem> Session<F> {
             offer.flags &= !(abi::init::POSIX_ACL as u32);
         }
         let offer = &offer;
-        let negotiated = init::negotiate(offer, self.transport, F::SHARES_LOCKS)?;
+        let negotiated = init::negotiate(offer, self.transport, F::REMOTE_LOCKS)?;
         if !negotiated.uring {
             return Ok((negotiated, None));
         }
         if let Some(why) = self.world.ring().no_ring() {
-            *self.why_no_ring.borrow_mut() = Some(why.to_string());
-            return Ok((init::negotiate(offer, Transport::Classic, F::SHARES_LOCKS)?, None));
+            *self.fallback_reason.borrow_mut() = Some(why.to_string());
+            return Ok((init::negotiate(offer, Transport::Classic, F::REMOTE_LOCKS)?, None));
         }
         match Entries::new(self.processors) {
             Ok(entries) => Ok((negotiated, Some(entries))),
             Err(error) => {
-                *self.why_no_ring.borrow_mut() =
+                *self.fallback_reason.borrow_mut() =
                     Some(format!("no memory for the requests of its queues: {error}"));
-                Ok((init::negotiate(offer, Transport::Classic, F::SHARES_LOCKS)?, None))
+                Ok((init::negotiate(offer, Transport::Classic, F::REMOTE_LOCKS)?, None))
             }
         }
     }
@@ -331,18 +331,18 @@ impl<F: FileSystem> Session<F> {
         let session = self.clone();
         let share = self.reserve_memory(&request);
         self.world.spawn(Box::pin(async move {
-            let (unique, wants_answer) = (request.header.unique, request.wants_answer());
-            let answer = session.answer(request).await;
-            if wants_answer {
-                session.send(unique, answer, share);
+            let (unique, wants_reply) = (request.header.unique, request.wants_reply());
+            let reply = session.reply(request).await;
+            if wants_reply {
+                session.send(unique, reply, share);
             }
         }));
     }
 
-    /// Sends an answer of the classic channel.
-    fn send(self: &Rc<Self>, unique: u64, answer: Answer, share: Share) {
-        match self.reply_batch.take(self.running.get(), unique, answer) {
-            Err(answer) => self.classic.answer(unique, answer, share),
+    /// Sends a reply of the classic channel.
+    fn send(self: &Rc<Self>, unique: u64, reply: Reply, share: Share) {
+        match self.reply_batch.take(self.running.get(), unique, reply) {
+            Err(reply) => self.classic.reply(unique, reply, share),
             Ok(false) => {}
             Ok(true) => {
                 let session = self.clone();
@@ -365,17 +365,17 @@ impl<F: FileSystem> Session<F> {
         self.running.set(self.running.get() + 1);
     }
 
-    async fn answer(&self, request: Request) -> Answer {
+    async fn reply(&self, request: Request) -> Reply {
         self.counts.count(request.header.opcode);
         self.world.name_task(opcode::name(request.header.opcode));
         if request.header.opcode == opcode::DESTROY {
             self.until_alone(1).await;
         }
         let traced = self.trace.borrow().is_some().then_some(request.header);
-        let answer = self.file_system.clone().serve(request).await;
+        let reply = self.file_system.clone().serve(request).await;
         if let (Some(header), Some(report)) = (traced, &*self.trace.borrow()) {
             let (name, node, process) = (opcode::name(header.opcode), header.nodeid, header.pid);
-            let end = match answer.errno().unsigned_abs() {
+            let end = match reply.errno().unsigned_abs() {
                 0 => "done".to_owned(),
                 errno => io::Error::from_raw_os_error(errno as i32).to_string(),
             };
@@ -384,10 +384,10 @@ impl<F: FileSystem> Session<F> {
                 header.unique
             ));
         }
-        answer.stale().iter().for_each(|stale| self.classic.forget(*stale));
+        reply.stale().iter().for_each(|stale| self.classic.forget(*stale));
         self.running.set(self.running.get() - 1);
         self.idle.notify();
-        answer
+        reply
     }
 
     /// Waits until only `left` requests are in flight.

@@ -1,5 +1,5 @@
 //! The limit of the memory that requests in flight may hold: their own bytes, and the largest
-//! possible answers.
+//! possible replies.
 //!
 //! No more requests are taken from the kernel than fit the limit; the rest waits there, in the
 //! memory of the callers. No request in flight waits for one that is not yet taken, so that memory
@@ -95,7 +95,7 @@ impl Drop for Share {
 }
 
 fn cost(request: &Request) -> usize {
-    let answer = match request.operation() {
+    let reply = match request.operation() {
         Ok(Operation::Read(arguments)) => arguments.size,
         Ok(Operation::Readdir(arguments) | Operation::Readdirplus(arguments)) => arguments.size,
         Ok(Operation::Getxattr { size, .. } | Operation::Listxattr { size }) => size,
@@ -107,7 +107,7 @@ fn cost(request: &Request) -> usize {
         }
         _ => 0,
     };
-    OVERHEAD + request.held() + answer.min(MAX_WRITE) as usize
+    OVERHEAD + request.held() + reply.min(MAX_WRITE) as usize
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use device::Buffer;
 use fuse_session::abi::*;
-use fuse_session::{Answer, FileSystem, Operation, Request};
+use fuse_session::{FileSystem, Operation, Reply, Request};
 use runtime::Slice;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,8 +20,8 @@ pub struct Seen {
     pub syncfs: AtomicU64,
     pub destroys: AtomicU64,
     pub ends: AtomicU64,
-    /// The most answers to long reads that were in memory at once.
-    pub answers_held: AtomicU64,
+    /// The most replies to long reads that were in memory at once.
+    pub replies_held: AtomicU64,
 }
 
 #[derive(Default)]
@@ -30,18 +30,18 @@ pub struct Memory {
     pub files: RefCell<BTreeMap<u64, Vec<u8>>>,
     pub last: Cell<u64>,
     pub seen: Arc<Seen>,
-    pub long_answers: RefCell<Vec<Weak<Buffer>>>,
+    pub long_replies: RefCell<Vec<Weak<Buffer>>>,
 }
 
 const FOREVER: u64 = 3600;
-/// Length, in bytes, from which an answer is in its own buffer.
+/// Length, in bytes, from which a reply is in its own buffer.
 const LONG: usize = 64 << 10;
 
 impl FileSystem for Memory {
-    async fn serve(self: Rc<Self>, request: Request) -> Answer {
+    async fn serve(self: Rc<Self>, request: Request) -> Reply {
         match request.operation() {
-            Ok(operation) => self.answer(request.header.nodeid, operation),
-            Err(_) => Answer::error(libc::EINVAL),
+            Ok(operation) => self.reply(request.header.nodeid, operation),
+            Err(_) => Reply::error(libc::EINVAL),
         }
     }
     async fn end(self: Rc<Self>) {
@@ -50,102 +50,102 @@ impl FileSystem for Memory {
 }
 
 impl Memory {
-    fn answer(&self, node: u64, operation: Operation<'_>) -> Answer {
+    fn reply(&self, node: u64, operation: Operation<'_>) -> Reply {
         let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::SeqCst);
         match operation {
             Operation::Lookup { name } => match self.names.borrow().get(name) {
-                Some(&node) => Answer::of(&self.entry(node)),
-                None => Answer::error(libc::ENOENT),
+                Some(&node) => Reply::of(&self.entry(node)),
+                None => Reply::error(libc::ENOENT),
             },
             Operation::Create { arguments, name } => {
                 let node = self.last.get() + 2;
                 self.last.set(node);
                 self.names.borrow_mut().insert(name.to_vec(), node);
                 self.files.borrow_mut().insert(node, Vec::new());
-                let mut answer = Answer::of(&self.entry(node));
-                answer.append(&open_out(arguments.flags));
-                answer
+                let mut reply = Reply::of(&self.entry(node));
+                reply.append(&open_out(arguments.flags));
+                reply
             }
-            Operation::Open(arguments) => Answer::of(&open_out(arguments.flags)),
-            Operation::Opendir => Answer::of(&OpenOut::default()),
-            Operation::Getattr => Answer::of(&AttrOut {
+            Operation::Open(arguments) => Reply::of(&open_out(arguments.flags)),
+            Operation::Opendir => Reply::of(&OpenOut::default()),
+            Operation::Getattr => Reply::of(&AttrOut {
                 attr_valid: FOREVER,
                 attr: self.attributes(node),
                 ..Default::default()
             }),
             Operation::Write { arguments, data, .. } => {
                 let mut files = self.files.borrow_mut();
-                let Some(file) = files.get_mut(&node) else { return Answer::error(libc::ENOENT) };
+                let Some(file) = files.get_mut(&node) else { return Reply::error(libc::ENOENT) };
                 let start = arguments.offset as usize;
                 file.resize(file.len().max(start + data.len()), 0);
                 file[start..start + data.len()].copy_from_slice(data);
                 if arguments.flags & libc::O_DSYNC as u32 != 0 {
                     count(&self.seen.durable_writes);
                 }
-                Answer::of(&WriteOut { size: data.len() as u32, padding: 0 })
+                Reply::of(&WriteOut { size: data.len() as u32, padding: 0 })
             }
             Operation::Read(arguments) => {
                 let files = self.files.borrow();
-                let Some(file) = files.get(&node) else { return Answer::error(libc::ENOENT) };
+                let Some(file) = files.get(&node) else { return Reply::error(libc::ENOENT) };
                 let start = file.len().min(arguments.offset as usize);
                 let end = file.len().min(start + arguments.size as usize);
                 if end - start >= LONG {
                     return self.in_shared_buffer(&file[start..end]);
                 }
-                Answer::bytes(&file[start..end])
+                Reply::bytes(&file[start..end])
             }
             Operation::Readdir(arguments) if arguments.offset == 0 => self.list(false),
             Operation::Readdirplus(arguments) if arguments.offset == 0 => self.list(true),
-            Operation::Readdir(_) | Operation::Readdirplus(_) => Answer::empty(),
+            Operation::Readdir(_) | Operation::Readdirplus(_) => Reply::empty(),
             Operation::Statfs => {
-                Answer::of(&StatfsOut { bsize: 4096, namelen: 255, ..Default::default() })
+                Reply::of(&StatfsOut { bsize: 4096, namelen: 255, ..Default::default() })
             }
             Operation::Fsync(_) => {
                 count(&self.seen.fsyncs);
-                Answer::empty()
+                Reply::empty()
             }
             Operation::Syncfs => {
                 count(&self.seen.syncfs);
-                Answer::empty()
+                Reply::empty()
             }
             Operation::Destroy => {
                 count(&self.seen.destroys);
-                Answer::empty()
+                Reply::empty()
             }
             Operation::Release(_) | Operation::Releasedir(_) | Operation::Flush(_) => {
-                Answer::empty()
+                Reply::empty()
             }
-            _ => Answer::error(libc::ENOSYS),
+            _ => Reply::error(libc::ENOSYS),
         }
     }
 
-    fn in_shared_buffer(&self, content: &[u8]) -> Answer {
+    fn in_shared_buffer(&self, content: &[u8]) -> Reply {
         let mut buffer = Buffer::zeroed(content.len().next_multiple_of(512));
         buffer[..content.len()].copy_from_slice(content);
         let buffer = Rc::new(buffer);
-        let mut held = self.long_answers.borrow_mut();
-        held.retain(|answer| answer.strong_count() > 0);
+        let mut held = self.long_replies.borrow_mut();
+        held.retain(|reply| reply.strong_count() > 0);
         if held.is_empty() {
             // The others ask during this time, so that all wait when this thread polls again.
             std::thread::sleep(Duration::from_millis(500));
         }
         held.push(Rc::downgrade(&buffer));
-        self.seen.answers_held.fetch_max(held.len() as u64, Ordering::SeqCst);
-        Answer::slices(vec![Slice { buffer, range: 0..content.len() }])
+        self.seen.replies_held.fetch_max(held.len() as u64, Ordering::SeqCst);
+        Reply::slices(vec![Slice { buffer, range: 0..content.len() }])
     }
 
-    fn list(&self, plus: bool) -> Answer {
-        let mut answer = Answer::empty();
+    fn list(&self, plus: bool) -> Reply {
+        let mut reply = Reply::empty();
         for (index, (name, &node)) in self.names.borrow().iter().enumerate() {
             let off = index as u64 + 1;
             if plus {
-                answer.append(&self.entry(node));
+                reply.append(&self.entry(node));
             }
-            answer.append(&Dirent { ino: node, off, namelen: name.len() as u32, kind: 8 });
-            answer.append_bytes(name);
-            answer.pad(RECORD_ALIGNMENT);
+            reply.append(&Dirent { ino: node, off, namelen: name.len() as u32, kind: 8 });
+            reply.append_bytes(name);
+            reply.pad(RECORD_ALIGNMENT);
         }
-        answer
+        reply
     }
 
     fn attributes(&self, node: u64) -> Attr {

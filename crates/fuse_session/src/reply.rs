@@ -2,16 +2,16 @@ use crate::abi::OutHeader;
 use runtime::Slice;
 use zerocopy::{Immutable, IntoBytes};
 
-/// An answer to the kernel: an errno, or a payload. The payload begins with copied bytes; file data
+/// A reply to the kernel: an errno, or a payload. The payload begins with copied bytes; file data
 /// may follow as slices of shared buffers.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Reply {
     /// Positive errno, or zero.
     error: i32,
     /// Space for the header, then the beginning of the payload.
     head: Vec<u8>,
     body: Vec<Slice>,
-    /// What the kernel must forget before it sees this answer.
+    /// What the kernel must forget before it sees this reply.
     stale: Vec<Stale>,
 }
 
@@ -25,43 +25,43 @@ pub(crate) enum Stale {
 
 const HEADER: usize = size_of::<OutHeader>();
 
-impl Answer {
+impl Reply {
     /// Creates a success to which a payload may be appended.
-    pub fn empty() -> Answer {
-        Answer::with_capacity(0)
+    pub fn empty() -> Reply {
+        Reply::with_capacity(0)
     }
     /// Creates a success, with memory for `payload` bytes.
-    pub fn with_capacity(payload: usize) -> Answer {
+    pub fn with_capacity(payload: usize) -> Reply {
         let mut head = Vec::with_capacity(HEADER + payload);
         head.resize(HEADER, 0);
-        Answer { error: 0, head, body: Vec::new(), stale: Vec::new() }
+        Reply { error: 0, head, body: Vec::new(), stale: Vec::new() }
     }
-    pub fn of(value: &(impl IntoBytes + Immutable)) -> Answer {
-        let mut answer = Answer::with_capacity(size_of_val(value));
-        answer.append(value);
-        answer
+    pub fn of(value: &(impl IntoBytes + Immutable)) -> Reply {
+        let mut reply = Reply::with_capacity(size_of_val(value));
+        reply.append(value);
+        reply
     }
-    pub fn bytes(payload: &[u8]) -> Answer {
-        let mut answer = Answer::with_capacity(payload.len());
-        answer.append_bytes(payload);
-        answer
+    pub fn bytes(payload: &[u8]) -> Reply {
+        let mut reply = Reply::with_capacity(payload.len());
+        reply.append_bytes(payload);
+        reply
     }
-    /// Creates an answer of file data in shared buffers: `slices` in order, nothing copied.
-    pub fn slices(slices: Vec<Slice>) -> Answer {
-        Answer { body: slices, ..Answer::empty() }
+    /// Creates a reply of file data in shared buffers: `slices` in order, nothing copied.
+    pub fn slices(slices: Vec<Slice>) -> Reply {
+        Reply { body: slices, ..Reply::empty() }
     }
     /// Creates an error; `errno` is positive.
-    pub fn error(errno: i32) -> Answer {
+    pub fn error(errno: i32) -> Reply {
         assert!(errno > 0, "errno {errno}");
-        Answer { error: errno, ..Answer::empty() }
+        Reply { error: errno, ..Reply::empty() }
     }
-    /// Marks attributes of `node` as changed without this answer reporting them.
-    pub fn with_stale_attributes(mut self, node: u64) -> Answer {
+    /// Marks attributes of `node` as changed without this reply reporting them.
+    pub fn with_stale_attributes(mut self, node: u64) -> Reply {
         self.stale.push(Stale::Attributes(node));
         self
     }
     /// Marks entries of the directory `node` as changed without the kernel's knowledge.
-    pub fn with_stale_listing(mut self, node: u64) -> Answer {
+    pub fn with_stale_listing(mut self, node: u64) -> Reply {
         self.stale.push(Stale::Listing(node));
         self
     }
@@ -147,9 +147,9 @@ mod tests {
 
     #[test]
     fn an_error_carries_no_payload() {
-        let mut answer = Answer::error(libc::EIO);
-        answer.append_bytes(b"left over");
-        let (head, body) = answer.into_message(7);
+        let mut reply = Reply::error(libc::EIO);
+        reply.append_bytes(b"left over");
+        let (head, body) = reply.into_message(7);
         let header = OutHeader::read_from_bytes(&head).unwrap();
         assert_eq!(header, OutHeader { len: 16, error: -libc::EIO, unique: 7 });
         assert!(body.is_empty());
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_header_counts_header_and_payload() {
-        let (head, _) = Answer::bytes(b"abc").into_message(1);
+        let (head, _) = Reply::bytes(b"abc").into_message(1);
         assert_eq!(OutHeader::read_from_prefix(&head).unwrap().0.len, 19);
         assert_eq!(&head[16..], b"abc");
     }
@@ -168,12 +168,12 @@ mod tests {
         buffer[..6].copy_from_slice(b"abcdef");
         let buffer = Rc::new(buffer);
         let slice = |range| Slice { buffer: buffer.clone(), range };
-        let answer = Answer::slices(vec![slice(3..6), slice(0..2)]);
+        let reply = Reply::slices(vec![slice(3..6), slice(0..2)]);
         let mut payload = [0; 8];
-        let (header, length) = answer.clone().copy_to(1, &mut payload).unwrap();
+        let (header, length) = reply.clone().copy_to(1, &mut payload).unwrap();
         assert_eq!((header.len, length, &payload), (21, 5, b"defab\0\0\0"));
-        assert!(answer.clone().copy_to(1, &mut [0; 4]).is_none(), "it does not fit");
-        let (head, body) = answer.into_message(1);
+        assert!(reply.clone().copy_to(1, &mut [0; 4]).is_none(), "it does not fit");
+        let (head, body) = reply.into_message(1);
         assert_eq!((OutHeader::read_from_prefix(&head).unwrap().0.len, body.len()), (21, 2));
     }
 }
