@@ -20,28 +20,43 @@ use std::process::Command;
 /// here; all requests are in bytes.
 const KERNEL_BLOCK_MAX: u32 = 4096;
 
+/// Source of a mount, which decides about the kernel's file system type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountKind {
     /// Over a block device: sync, syncfs and umount reach the daemon, and the kernel holds the
-    /// device exclusively.
-    Block { device: PathBuf, block_size: u32 },
-    /// Over anything else; mountinfo shows `name` as the source.
-    Plain { name: String },
+    /// device exclusively. Only root mounts so. The type is `fuseblk`.
+    Block {
+        /// The block device.
+        device: PathBuf,
+        /// Bytes of a block, a power of two from 512 on. The kernel gets at most 4096.
+        block_size: u32,
+    },
+    /// Over anything else. The type is `fuse`.
+    Plain {
+        /// The source that mountinfo shows.
+        name: String,
+    },
 }
 
+/// Options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
+    /// Source of the mount.
     pub kind: MountKind,
     /// Name of the file system, shown after the type: mountinfo has `fuse.SUBTYPE` or
     /// `fuseblk.SUBTYPE`.
     pub subtype: String,
-    /// `MS_RDONLY`, `MS_NOSUID`, ... as mount(2) takes them.
+    /// `MS_RDONLY`, `MS_NOSUID`, ... as mount(2) takes them. The helper of an ordinary user adds
+    /// `MS_NOSUID` and `MS_NODEV`, and takes `MS_RDONLY`, `MS_NOEXEC`, `MS_NOATIME` and
+    /// `MS_SYNCHRONOUS`; others are left out.
     pub flags: libc::c_ulong,
     /// Whether users other than the one who mounts have access.
     pub allow_other: bool,
 }
 
+/// Reason for a failed mount.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what each is")]
 pub enum MountError {
     #[error("cannot open /dev/fuse: {0}; is the fuse module loaded (modprobe fuse)?")]
     OpenDevice(io::Error),
@@ -63,6 +78,7 @@ pub enum MountError {
 /// aborts the connection, and accesses to the mount fail with ENOTCONN from then on.
 #[derive(Debug)]
 pub struct Connection {
+    /// The descriptor of `/dev/fuse`.
     pub fuse: OwnedFd,
     /// Number of processors that may ever be present: the kernel keeps a queue for each. Read
     /// before the mount, which may cover the file that has it.
@@ -70,6 +86,12 @@ pub struct Connection {
 }
 
 /// Mounts on `directory`. The caller must serve the connection soon, as accesses to the mount wait.
+///
+/// # Errors
+/// `OpenDevice` and `Mount` have the kernel's error. An ordinary user's mounts need `fusermount3`:
+/// `NoHelper` if it cannot be run, `HelperRefused` if it fails (it has written its reason to
+/// standard error), `HelperSilent` if no descriptor comes of it. `ZeroByte` names the text that
+/// mount(2) cannot take.
 pub fn mount(directory: &Path, options: &MountOptions) -> Result<Connection, MountError> {
     let processors = possible_processors();
     // SAFETY: geteuid has no preconditions.
@@ -81,6 +103,8 @@ pub fn mount(directory: &Path, options: &MountOptions) -> Result<Connection, Mou
     Ok(Connection { fuse, processors })
 }
 
+/// Returns the number of processors that may ever be present, at least 1, from
+/// `/sys/devices/system/cpu/possible`.
 pub fn possible_processors() -> u16 {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     last_of(&list).map_or(1, |last| last + 1)

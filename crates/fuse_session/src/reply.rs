@@ -4,6 +4,9 @@ use zerocopy::{Immutable, IntoBytes};
 
 /// A reply to the kernel: an errno, or a payload. The payload begins with copied bytes; file data
 /// may follow as slices of shared buffers.
+///
+/// The operation says what the payload is: one structure of [`abi`](crate::abi) or several, bytes,
+/// or nothing. The session adds the header.
 #[derive(Clone, Debug)]
 pub struct Reply {
     /// Positive errno, or zero.
@@ -11,7 +14,7 @@ pub struct Reply {
     /// Space for the header, then the beginning of the payload.
     head: Vec<u8>,
     body: Vec<Slice>,
-    /// What the kernel must forget before it sees this reply.
+    /// Cached data that the kernel must forget before it sees this reply.
     stale: Vec<Stale>,
 }
 
@@ -36,31 +39,39 @@ impl Reply {
         head.resize(HEADER, 0);
         Reply { error: 0, head, body: Vec::new(), stale: Vec::new() }
     }
+    /// Creates a success with one structure as payload.
     pub fn of(value: &(impl IntoBytes + Immutable)) -> Reply {
         let mut reply = Reply::with_capacity(size_of_val(value));
         reply.append(value);
         reply
     }
+    /// Creates a success with a copy of `payload`.
     pub fn bytes(payload: &[u8]) -> Reply {
         let mut reply = Reply::with_capacity(payload.len());
         reply.append_bytes(payload);
         reply
     }
-    /// Creates a reply of file data in shared buffers: `slices` in order, nothing copied.
+    /// Creates a success with file data in shared buffers: `slices` in order, nothing copied.
+    /// Nothing may be appended to it.
     pub fn slices(slices: Vec<Slice>) -> Reply {
         Reply { body: slices, ..Reply::empty() }
     }
-    /// Creates an error; `errno` is positive.
+    /// Creates an error, which has no payload.
+    ///
+    /// # Panics
+    /// If `errno` is not positive.
     pub fn error(errno: i32) -> Reply {
         assert!(errno > 0, "errno {errno}");
         Reply { error: errno, ..Reply::empty() }
     }
-    /// Marks attributes of `node` as changed without this reply reporting them.
+    /// Marks attributes of `node` as changed without this reply reporting them: the kernel forgets
+    /// them before it gets the reply.
     pub fn with_stale_attributes(mut self, node: u64) -> Reply {
         self.stale.push(Stale::Attributes(node));
         self
     }
-    /// Marks entries of the directory `node` as changed without the kernel's knowledge.
+    /// Marks entries of the directory `node` as changed without the kernel's knowledge: it forgets
+    /// them, and the directory's attributes, before it gets the reply.
     pub fn with_stale_listing(mut self, node: u64) -> Reply {
         self.stale.push(Stale::Listing(node));
         self
@@ -68,22 +79,26 @@ impl Reply {
     pub(crate) fn stale(&self) -> &[Stale] {
         &self.stale
     }
+    /// Appends a structure to the payload.
     pub fn append(&mut self, value: &(impl IntoBytes + Immutable)) {
         self.append_bytes(value.as_bytes());
     }
+    /// Appends a copy of `bytes` to the payload.
     pub fn append_bytes(&mut self, bytes: &[u8]) {
         debug_assert!(self.body.is_empty(), "slices come last");
         self.head.extend_from_slice(bytes);
     }
+    /// Appends `count` bytes of zeros to the payload.
     pub fn append_zeros(&mut self, count: usize) {
         self.head.resize(self.head.len() + count, 0);
     }
-    /// Adds zeros until the payload is a multiple of `alignment` long.
+    /// Appends zeros until the payload is a multiple of `alignment` bytes long, as entries of a
+    /// listing need ([`RECORD_ALIGNMENT`](crate::abi::RECORD_ALIGNMENT)).
     pub fn pad(&mut self, alignment: usize) {
         let length = self.payload_length().next_multiple_of(alignment);
         self.head.resize(HEADER + length, 0);
     }
-    /// Returns the length in bytes.
+    /// Returns the length of the payload, in bytes.
     pub fn payload_length(&self) -> usize {
         self.head.len() - HEADER + self.body.iter().map(|slice| slice.range.len()).sum::<usize>()
     }
@@ -91,7 +106,7 @@ impl Reply {
     pub(crate) fn is_within(&self, length: usize) -> bool {
         self.body.is_empty() && self.head.len() <= length
     }
-    /// Returns a copy of the payload; empty for an error.
+    /// Returns a copy of the payload; empty for an error. Tests of a file system read replies so.
     pub fn payload(&self) -> Vec<u8> {
         if self.error != 0 {
             return Vec::new();
@@ -99,6 +114,7 @@ impl Reply {
         let slices = self.body.iter().map(|slice| &slice.buffer[slice.range.clone()]);
         std::iter::once(&self.head[HEADER..]).chain(slices).flatten().copied().collect()
     }
+    /// Returns the errno; zero for a success.
     pub fn errno(&self) -> i32 {
         self.error
     }

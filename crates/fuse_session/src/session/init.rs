@@ -8,15 +8,20 @@ pub enum Transport {
     /// io_uring when kernel and module parameter allow it, otherwise classic.
     #[default]
     Auto,
+    /// Like `Auto`; a caller that insists checks [`Negotiated::uring`].
     Uring,
+    /// Reads of `/dev/fuse` alone.
     Classic,
 }
 
+/// Result of the negotiation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Negotiated {
+    /// The session's reply to INIT, with the accepted flags.
     pub reply: InitOut,
     /// Whether the kernel takes ring entries.
     pub uring: bool,
+    /// The protocol's minor version: the lower of the kernel's and [`abi::MINOR`].
     pub minor: u32,
 }
 
@@ -27,17 +32,24 @@ impl Negotiated {
     }
 }
 
+/// Reason for a failed negotiation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InitError {
+    /// The kernel is older than [`abi::MINOR_LOWEST`], or of another major version.
     #[error(
         "the kernel speaks FUSE {major}.{minor}; {}.{} (Linux 5.4) or later is needed",
         abi::MAJOR,
         abi::MINOR_LOWEST
     )]
-    TooOld { major: u32, minor: u32 },
+    TooOld {
+        /// The kernel's major version.
+        major: u32,
+        /// The kernel's minor version.
+        minor: u32,
+    },
 }
 
-/// The most bytes that one WRITE or READ carries.
+/// The most bytes that one WRITE or READ carries, and the most that a listing may have.
 pub const MAX_WRITE: u32 = 1 << 20;
 const PAGE_SIZE: u32 = 4096;
 /// Introduced with Linux 6.18.

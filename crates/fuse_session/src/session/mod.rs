@@ -38,12 +38,16 @@ use std::rc::Rc;
 use std::time::Duration;
 use uring::Entries;
 
+/// Reason for a session's end that is no unmount.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
+    /// The kernel's error for the connection, or for the world's ring or epoll.
     #[error("/dev/fuse: {0}")]
     Channel(#[from] io::Error),
+    /// The negotiation failed: the kernel got EPROTO, and the mount is useless.
     #[error(transparent)]
     Init(#[from] InitError),
+    /// The kernel accepted io_uring at INIT and then refused an entry.
     #[error("FUSE over io_uring is not available: {0}")]
     RingUnavailable(&'static str),
 }
@@ -51,16 +55,23 @@ pub enum SessionError {
 /// Counts of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStatistics {
+    /// Requests given to the file system.
     pub requests: u64,
     /// Requests that came through ring entries.
     pub ring_requests: u64,
+    /// Messages of the classic channel without a valid header, which get no reply.
     pub malformed: u64,
+    /// INTERRUPT requests.
     pub interrupts: u64,
 }
 
 /// Called for each request.
 type Trace = Box<dyn Fn(&str)>;
 
+/// A session: serves one mounted file system.
+///
+/// [`Session::new`], then [`Session::serve`] within [`RealWorld::run`]. The other functions are for
+/// tasks beside it.
 pub struct Session<F> {
     world: RealWorld,
     file_system: Rc<F>,
@@ -97,6 +108,7 @@ enum Drained {
 }
 
 impl<F: FileSystem> Session<F> {
+    /// Creates a session, which does nothing before [`Session::serve`].
     pub fn new(
         world: RealWorld,
         connection: Connection,
@@ -129,6 +141,7 @@ impl<F: FileSystem> Session<F> {
         })
     }
 
+    /// Returns the counts so far.
     pub fn statistics(&self) -> SessionStatistics {
         self.statistics.get()
     }
@@ -180,7 +193,12 @@ impl<F: FileSystem> Session<F> {
     }
 
     /// Serves until the file system is unmounted, the connection aborted or [`Session::stop`]
-    /// called, and everything taken is done.
+    /// called, and everything taken is done. [`FileSystem::end`] has ended when this returns, also
+    /// after an error. Call it once.
+    ///
+    /// # Errors
+    /// `Init` if the negotiation fails, `Channel` if reading the connection does,
+    /// `RingUnavailable` if the kernel accepted io_uring but took no entry.
     pub async fn serve(self: &Rc<Self>) -> Result<(), SessionError> {
         let mut readable = self.classic.readable();
         let result = loop {
