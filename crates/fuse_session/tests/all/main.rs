@@ -2,5 +2,6 @@
 //! than running it.
 
 mod common;
+mod example;
 mod session;
 mod stopping;
