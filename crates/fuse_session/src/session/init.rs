@@ -93,7 +93,7 @@ pub fn negotiate(
         Transport::Classic => WANTED,
         Transport::Auto | Transport::Uring => WANTED | init::OVER_IO_URING,
     };
-    // No other client changes the volume, so cached pages stay valid. But a reader may bring an old
+    // Only this kernel changes what it caches, so pages stay valid. But a reader may bring an old
     // page back while a direct write is in flight. Kernels before protocol 7.45 (Linux 6.18) drop
     // pages only before the write: there each change of the modification time must empty the cache.
     let inval = if offer.minor >= 45 { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };

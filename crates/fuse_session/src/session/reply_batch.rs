@@ -1,4 +1,4 @@
-//! Batched replies to all requests that were waiting for one commit.
+//! Batched replies to requests that were waiting for one event, such as a commit.
 //!
 //! Waking a program takes half as long as everything else that is done for a small write. Where
 //! many are to be woken and a processor is free, a second thread wakes them there, while the first

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Bytes: thousands of small requests, or sixty of the largest.
 const MEMORY_MAX: usize = 64 << 20;
-/// Cost of a request besides its bytes: its task and what the volume keeps while it works on it.
+/// Cost of a request besides its bytes: its task and what the file system keeps for it.
 const OVERHEAD: usize = 4 << 10;
 /// Bytes of requests, at once or one after another, after which returning memory is worthwhile.
 const BURST: usize = 16 << 20;

@@ -6,7 +6,7 @@
 //! 2. An entry's buffers belong to the kernel while a command is in flight, and to us between its
 //!    completion and the next command. The command in flight holds a reference to them.
 //! 3. A long request is read where the kernel put it: its payload is lent until its reply is
-//!    there. Only the block cache copies it.
+//!    there. Only the file system copies it.
 
 use super::Session;
 use super::payloads::{PAYLOAD, Payloads, queue_depths};
