@@ -31,7 +31,7 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("crates/format/src/ext4/superblock.rs", "check_geometry"),
     ("crates/format/src/jbd2/tables.rs", "superblock"),
     ("crates/fuse/src/host_front_end/mod.rs", "perform"),
-    ("crates/fuse/src/request.rs", "operation"),
+    ("crates/fuse_session/src/request.rs", "operation"),
     ("crates/host/tests/all/explorer.rs", "play"),
     ("crates/hostile/tests/all/golden.rs", "open_and_list"),
     ("crates/reproduce/src/chart/shades.rs", "draw"),

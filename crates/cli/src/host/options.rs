@@ -2,7 +2,7 @@
 
 use super::{duration_of, size_of};
 use crate::error::CliError;
-use fuse::Transport;
+use fuse_session::Transport;
 use host::{Destage, HostOptions};
 
 pub struct HostSettings {

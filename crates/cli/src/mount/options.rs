@@ -6,7 +6,7 @@ use engine::{BarrierKind, CheckpointTimes, EngineOptions, LogKind, RecordFormat}
 use ext4::{Atime, DurableOnly, OnError};
 use format::ext4::superblock::default_options;
 use format::ext4::{VolumeSuperblock, feature};
-use fuse::Transport;
+use fuse_session::Transport;
 use journal::{DataMode, LogGap, WriteThreshold};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use crate::text::moment;
 use crate::text::quantity::{parse_duration, parse_size};
 use engine::{CheckpointTimes, LogKind};
 use ext4::{Atime, DurableOnly, OnError};
-use fuse::Transport;
+use fuse_session::Transport;
 use journal::{LogGap, WriteThreshold};
 use std::time::Duration;
 

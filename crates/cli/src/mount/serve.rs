@@ -11,7 +11,7 @@ use crate::daemon::io_path;
 use crate::daemon::porter::{Porter, Standing};
 use crate::daemon::privileges;
 use crate::daemon::reporter::{Level, Reporter};
-use crate::daemon::{self, Herald, ended_at_once};
+use crate::daemon::{self, Herald, ended_at_once, mount_table};
 use crate::disk::coerce::{Wanted, coerce};
 use crate::disk::open_disk::{open_disk, open_disk_over};
 use crate::error::CliError;
@@ -27,7 +27,8 @@ use eviction::CoercedDisk;
 use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::superblock::SUPERBLOCK_OFFSET;
 use format::ext4::{Features, VolumeSuperblock};
-use fuse::{FrontEndOptions, Kind, MountOptions, Session, Transport, VolumeFrontEnd};
+use fuse::{FrontEndOptions, VolumeFrontEnd};
+use fuse_session::{MountKind, MountOptions, Session, Transport};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -191,7 +192,7 @@ impl Mounted {
                 let transport = plan.settings.transport;
                 let session = Session::new(world.clone(), connection, front_end.clone(), transport);
                 if plan.settings.ignores_access_lists() {
-                    session.leave_out_access_lists();
+                    session.disable_acls();
                 }
                 Ok(Mounted {
                     volume,
@@ -246,12 +247,12 @@ impl Mounted {
         }
         let serving = session.clone();
         let mut served = spawn_with_result(world, async move { serving.serve().await });
-        let begun = race(&mut served, session.until_begun()).await;
+        let begun = race(&mut served, session.until_started()).await;
         let refused = match &begun {
             Either::Right(agreed)
                 if plan.settings.transport == Transport::Uring && !agreed.uring =>
             {
-                Some(no_ring(world, session.why_no_ring()))
+                Some(no_ring(world, session.fallback_reason()))
             }
             Either::Left(ended) if session.negotiated().is_none() => Some(ended_at_once(ended)),
             _ => None,
@@ -274,7 +275,7 @@ impl Mounted {
         };
         let public = public
             .and_then(|socket| ControlServer::start(world, socket, device, public_answers).ok());
-        let syncs_end = matches!(&begun, Either::Right(agreed) if !agreed.passes_syncs());
+        let syncs_end = matches!(&begun, Either::Right(agreed) if !agreed.forwards_syncs());
         if syncs_end && !plan.settings.read_only {
             if !herald.is_background() {
                 reporter.tell_at(Level::Warning, SYNCS_END);
@@ -282,7 +283,7 @@ impl Mounted {
             warnings.push(SYNCS_END.to_owned());
         }
         io_path::report(world, &reporter);
-        if let Some(why) = session.why_no_ring() {
+        if let Some(why) = session.fallback_reason() {
             reporter.tell_at(
                 Level::Info,
                 &format!("requests come by the classic channel, not over io_uring: {why}"),
@@ -347,7 +348,7 @@ impl Mounted {
                 "ring": {
                     "operations": ring.operations,
                     "enters": ring.enters,
-                    "failed_sends": ring.failed_sends + session.failed_answers(),
+                    "failed_sends": ring.failed_sends + session.failed_replies(),
                     "full_queues": ring.full_queues,
                     "polls": ring.polls,
                     "polls_in_vain": ring.polls_in_vain,
@@ -532,18 +533,19 @@ async fn mount(
     let told = |error: &dyn std::fmt::Display| CliError::new(error.to_string());
     let read_only = if plan.settings.read_only { libc::MS_RDONLY } else { 0 };
     let (flags, allow_other) = (plan.settings.flags | read_only, plan.settings.allow_other);
-    let mode = Some(volume.options().engine.data.to_string());
+    let subtype = mount_table::subtype(Some(&volume.options().engine.data.to_string()));
     let read_ahead = plan.settings.read_ahead;
     if !disk.is_block_device() || !plan.is_root {
-        let kind = Kind::Plain { name: plan.source.display().to_string() };
-        let mounted = porter.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
+        let kind = MountKind::Plain { name: plan.source.display().to_string() };
+        let mounted = porter.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
         return mounted.map_err(|error| NotMounted { error, is_ours: true });
     }
     let marks = marks_of_use(disk).await;
     let handover = disk.release_claim();
     let handover = handover.map_err(|error| NotMounted { error: told(&error), is_ours: true })?;
-    let kind = Kind::Block { device: path.into(), block_size: volume.block_size().bytes() as u32 };
-    let mounted = porter.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
+    let kind =
+        MountKind::Block { device: path.into(), block_size: volume.block_size().bytes() as u32 };
+    let mounted = porter.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
     let claimed = mounted.is_ok() || disk.reclaim().is_ok();
     let is_ours = claimed && marks.is_some() && marks_of_use(disk).await == marks;
     drop(handover);
