@@ -138,7 +138,7 @@ async fn run_daemon(
         world.ring().renew_threads();
         daemon::io_path::report(&world, &reporter);
         let kind = Kind::Plain { name: plan.store.full_name() };
-        let HostSettings { flags, allow_other, .. } = plan.settings;
+        let (flags, allow_other) = (plan.settings.flags(), plan.settings.session.allow_other);
         let options = MountOptions { kind, mode: None, flags, allow_other };
         match porter.mount(&options, READ_AHEAD) {
             Ok(standing) => Ok((signals, control, host, standing, warnings)),
@@ -158,7 +158,7 @@ async fn run_daemon(
         world.clone(),
         standing.connection,
         front_end.clone(),
-        plan.settings.transport,
+        plan.settings.session.transport,
     );
     let (knows, asks) = (Rc::downgrade(&front_end), Rc::downgrade(&session));
     host.on_forget(Box::new(move |file| {
