@@ -17,7 +17,6 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("crates/cli/src/host/mount.rs", "run_daemon"),
     ("crates/cli/src/inspect/logs.rs", "tell"),
     ("crates/cli/src/inspect/record.rs", "fmt"),
-    ("crates/cli/src/mount/parse.rs", "take_value"),
     ("crates/cli/src/mount/serve.rs", "bring_up"),
     ("crates/cli/src/mount/serve.rs", "serve"),
     ("crates/cli/tests/all/coherence.rs", "hammer"),

@@ -139,7 +139,7 @@ async fn run_daemon(
         world.ring().renew_threads();
         daemon::io_path::report(&world, &reporter);
         let kind = MountKind::Plain { name: plan.store.full_name() };
-        let HostSettings { flags, allow_other, .. } = plan.settings;
+        let (flags, allow_other) = (plan.settings.flags(), plan.settings.session.allow_other);
         let options =
             MountOptions { kind, subtype: mount_table::subtype(None), flags, allow_other };
         match porter.mount(&options, READ_AHEAD) {
@@ -160,7 +160,7 @@ async fn run_daemon(
         world.clone(),
         standing.connection,
         front_end.clone(),
-        plan.settings.transport,
+        plan.settings.session.transport,
     );
     let (knows, asks) = (Rc::downgrade(&front_end), Rc::downgrade(&session));
     host.on_forget(Box::new(move |file| {
