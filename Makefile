@@ -107,7 +107,7 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	scripts/test-deb.sh $(OKEANOS)
 	@scripts/install-packages.sh chromium fonts-dejavu-core
 	scripts/figure-screens.sh $(LAB) target/screens
-	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test all robustness::crowded
+	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test all robustness::a_large_directory
 
 posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2
 $(TOOLS)/%:

@@ -3,7 +3,7 @@
 use super::place::Place;
 use super::serve::{self, AttachPlan};
 use super::{AttachArguments, Via};
-use crate::daemon::{self, Herald, Side};
+use crate::daemon::{self, Side, StartNotifier};
 use crate::error::CliError;
 use crate::mount::loop_device::{LoopDevice, Stands};
 use crate::mount::options::{Barrier, MountSettings};
@@ -35,7 +35,7 @@ pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
     place.clean_up()?;
     place.make()?;
     if arguments.foreground {
-        return serve::as_file(plan, place.0, Herald::nobody());
+        return serve::as_file(plan, place.0, StartNotifier::foreground());
     }
     let read_only = plan.read_only;
     match daemon::detach()? {
@@ -43,7 +43,7 @@ pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
             starter.wait()?;
             attach_loop(&place, read_only)
         }
-        Side::Daemon(herald) => serve::as_file(plan, place.0, herald),
+        Side::Daemon(notifier) => serve::as_file(plan, place.0, notifier),
     }
 }
 
