@@ -11,7 +11,7 @@ LAB := target/release/okeanos-lab
 SHIPPED := target/dist/okeanos
 SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak faults test-apps test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb tour toolchain clean help
+.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak faults test-apps test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb tour site toolchain clean help
 
 all: build
 
@@ -224,6 +224,14 @@ deb: dist ## Debian packages, in target/deb: okeanos, and okeanos-lab
 tour: build ## the first minutes and the daily life, played; docs/TOUR.md is what comes out
 	scripts/tour.sh $(OKEANOS) >target/TOUR.md
 	cp target/TOUR.md docs/TOUR.md
+
+MDBOOK := 0.5.4
+$(TOOLS)/mdbook-$(MDBOOK):
+	$(CARGO) install --quiet --locked --no-default-features --features search --root $(TOOLS) --target-dir $(TOOLS)/build mdbook@$(MDBOOK)
+	@touch $@
+
+site: $(TOOLS)/mdbook-$(MDBOOK) ## the pages as a site, in target/site, with their links checked
+	scripts/make-site.sh $(TOOLS)/bin/mdbook
 
 clean: ## what was built
 	$(CARGO) clean
