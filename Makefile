@@ -75,6 +75,7 @@ test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	scripts/test-host.sh target/debug/okeanos
 	scripts/test-host-sharing.sh target/debug/okeanos
 	scripts/test-host-sharing.sh target/debug/okeanos ceph
+	scripts/test-host-user.sh target/debug/okeanos
 	ROUNDS=1 STORE=memstore scripts/test-host-ceph.sh target/debug/okeanos
 	ROUNDS=4 scripts/test-host-ceph.sh target/debug/okeanos
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync
@@ -173,6 +174,7 @@ man: build ## man pages, in target/man
 
 # Where the system's own program goes, and where units are looked for.
 UNITS ?= $(PREFIX)/lib/systemd/system
+SERVICES := okeanos@ okeanos-host@ okeanos-blocks@
 # Where zsh looks by itself: here, and for packages in vendor-completions.
 ZSH ?= $(PREFIX)/share/zsh/site-functions
 SHARE = $(DESTDIR)$(PREFIX)/share
@@ -190,7 +192,7 @@ install-files:
 	install -m 644 target/man/*.1 $(SHARE)/man/man1
 	install -m 644 target/man/*.8 $(SHARE)/man/man8
 	$(call install-program,$(PROGRAM),okeanos)
-	for unit in okeanos@ okeanos-host@; do \
+	for unit in $(SERVICES); do \
 	    sed 's|/usr/bin/okeanos|$(PREFIX)/bin/okeanos|' systemd/$$unit.service >$(DESTDIR)$(UNITS)/$$unit.service; done
 	for kind in fuse fuseblk; do ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.$$kind.okeanos; done
 	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.okeanos
@@ -216,7 +218,7 @@ uninstall: ## what install put there
 	for program in okeanos okeanos-lab; do \
 	    rm -f $(DESTDIR)$(PREFIX)/bin/$$program $(SHARE)/bash-completion/completions/$$program \
 	        $(DESTDIR)$(ZSH)/_$$program $(SHARE)/fish/vendor_completions.d/$$program.fish; done
-	rm -f $(DESTDIR)$(UNITS)/okeanos@.service $(DESTDIR)$(UNITS)/okeanos-host@.service
+	rm -f $(SERVICES:%=$(DESTDIR)$(UNITS)/%.service)
 
 deb: dist ## Debian packages, in target/deb: okeanos, and okeanos-lab
 	scripts/make-deb.sh $(SHIPPED) target/deb

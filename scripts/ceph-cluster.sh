@@ -2,14 +2,16 @@
 # A real Ceph cluster to throw away, on loopback, from Debian's packages and without systemd. It has
 # one monitor, one metadata server, one to three OSDs, and a file system named "okeanos".
 #
-#   ceph-cluster.sh start DIR [--osds N] [--replicas N] [--store memstore|bluestore] [--osd-size
-#   MIB] ceph-cluster.sh status DIR what the cluster says of itself; each daemon, its memory
-#   ceph-cluster.sh kill DIR NAME [SIGNAL] sends a signal (KILL) to mon, mds, osd0, osd1, osd2
-#   ceph-cluster.sh resume DIR starts the daemons that do not run; returns when all serve
-#   ceph-cluster.sh stop DIR ends the daemons and deletes DIR
+#   ceph-cluster.sh start DIR [--osds N] [--replicas N] [--store memstore|bluestore] [--osd-size MIB]
+#       [--auth]
+#   ceph-cluster.sh status DIR              state of the cluster; each daemon, its memory
+#   ceph-cluster.sh kill DIR NAME [SIGNAL]  sends a signal (KILL) to mon, mds, osd0, osd1, osd2
+#   ceph-cluster.sh resume DIR              starts the daemons that do not run; returns when all serve
+#   ceph-cluster.sh stop DIR                ends the daemons and deletes DIR
 #
 # DIR is new or empty, and short: the daemons' sockets lie in it. Clients take DIR/ceph.conf.
-# Nothing is authenticated, and everything listens on 127.0.0.1 only.
+# Everything listens on 127.0.0.1 only. Nothing is authenticated, except with --auth: all keys are in
+# DIR/keyring then.
 set -euo pipefail
 export LC_ALL=C
 
@@ -21,7 +23,7 @@ fail() {
     exit 1
 }
 
-[ $# -ge 2 ] || { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2; }
 verb=$1
 mkdir -p "$2"
 home=$(cd "$2" && pwd -P)
@@ -113,7 +115,7 @@ wait_until_served() {
 }
 
 write_conf() {
-    local port=$1 replicas=$2 store=$3 bytes=$4
+    local port=$1 replicas=$2 store=$3 bytes=$4 auth=$5
     cat >"$conf" <<END
 [global]
 fsid = $(</proc/sys/kernel/random/uuid)
@@ -124,9 +126,10 @@ ms bind msgr1 = false
 # Daemons take the first free ports of these.
 ms bind port min = $((port + 1))
 ms bind port max = $((port + 99))
-auth cluster required = none
-auth service required = none
-auth client required = none
+auth cluster required = $auth
+auth service required = $auth
+auth client required = $auth
+keyring = $home/keyring
 run dir = $home/run
 crash dir = $home/crash
 admin socket = $home/run/\$name.\$pid.asok
@@ -178,12 +181,28 @@ admin socket =
 END
 }
 
+# Makes the keys of the daemons and of client.admin.
+make_keys() {
+    local id
+    ceph-authtool --create-keyring "$home/keyring" --gen-key --name mon. --cap mon 'allow *'
+    ceph-authtool "$home/keyring" --gen-key --name client.admin --cap mon 'allow *' --cap osd 'allow *' --cap mds 'allow *'
+    ceph-authtool "$home/keyring" --gen-key --name mds.a --cap mon 'profile mds' --cap osd 'allow *' --cap mds 'allow *'
+    for ((id = 0; id < $1; id++)); do
+        ceph-authtool "$home/keyring" --gen-key --name osd.$id --cap mon 'profile osd' --cap osd 'allow *'
+    done
+}
+
 port_is_free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 start() {
-    local osds=1 replicas= store=memstore mib=2048 port id pid
+    local osds=1 replicas= store=memstore mib=2048 auth=none port id pid
     while [ $# -gt 0 ]; do
         case $1 in
+            --auth)
+                auth=cephx
+                shift
+                continue
+                ;;
             --osds) osds=$2 ;;
             --replicas) replicas=$2 ;;
             --store) store=$2 ;;
@@ -207,12 +226,15 @@ start() {
         port=$((20000 + RANDOM % 120 * 100))
         port_is_free "$port" && break
     done
-    write_conf "$port" "$replicas" "$store" $((mib << 20))
+    write_conf "$port" "$replicas" "$store" $((mib << 20)) $auth
+    [ $auth = none ] || make_keys "$osds" >"$home/log/make-keys.out" 2>&1 || fail "no keys: $(tail -n 5 "$home/log/make-keys.out")"
+    local keys=()
+    [ $auth = none ] || keys=(--keyring "$home/keyring")
     # With a monitor map of its own the monitor knows its name and port at once.
     {
         monmaptool --create --fsid "$(sed -n 's/^fsid = //p' "$conf")" --enable-all-features \
             --set-min-mon-release pacific --addv a "[v2:127.0.0.1:$port/0]" "$home/monmap"
-        ceph-mon --conf "$conf" --id a --mkfs --monmap "$home/monmap"
+        ceph-mon --conf "$conf" --id a --mkfs --monmap "$home/monmap" "${keys[@]}"
     } >"$home/log/make-mon.out" 2>&1 || fail "cannot make the monitor: $(tail -n 5 "$home/log/make-mon.out")"
     declare_daemon mon ceph-mon --foreground --conf "$conf" --id a
     launch mon

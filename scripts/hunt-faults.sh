@@ -95,6 +95,8 @@ hunt_by_tests() {
     # shellcheck disable=SC2086
     OKEANOS_FAULT=$1 timeout $LIMIT cargo test --quiet --no-fail-fast $2 >"$WORK/said" 2>&1 && return 1
     first=$(sed -n 's/^thread .\([a-z_:]*\). .*panicked.*/\1/p' "$WORK/said" | head -1)
+    # A fault in unsafe code ends the test program.
+    first=${first:-$(grep -o 'signal: [0-9]*, [A-Z]*' "$WORK/said" | head -1)}
     echo "cargo test $2 | \`${first:-no test is done in $LIMIT s}\`"
 }
 

@@ -31,7 +31,7 @@ dpkg --root="$root" --force-depends --force-not-root --log="$place/log" --instal
 for file in usr/bin/okeanos usr/sbin/mount.fuse.okeanos usr/share/man/man8/okeanos-mount.8.gz usr/share/man/man8/mount.fuse.okeanos.8.gz \
     usr/share/bash-completion/completions/okeanos usr/share/zsh/vendor-completions/_okeanos \
     usr/share/fish/vendor_completions.d/okeanos.fish usr/lib/systemd/system/okeanos@.service \
-    usr/lib/systemd/system/okeanos-host@.service usr/share/doc/okeanos/copyright \
+    usr/lib/systemd/system/okeanos-host@.service usr/lib/systemd/system/okeanos-blocks@.service usr/share/doc/okeanos/copyright \
     usr/bin/okeanos-lab usr/share/man/man1/okeanos-lab-bench.1.gz usr/share/doc/okeanos-lab/copyright \
     usr/share/bash-completion/completions/okeanos-lab; do
     [ -e "$root/$file" ] || [ -L "$root/$file" ] || { echo "the package lacks $file" >&2; exit 1; }
@@ -42,11 +42,11 @@ for program in okeanos okeanos-lab; do
     ! readelf -S "$root/usr/bin/$program" | grep -q '\.debug_info'
 done
 if command -v systemd-analyze >/dev/null; then
-    for unit in okeanos okeanos-host; do
+    for unit in okeanos okeanos-host okeanos-blocks; do
         sed "s|/usr/bin/okeanos|$root/usr/bin/okeanos|" "$root/usr/lib/systemd/system/$unit@.service" >"$place/$unit@mnt-a.service"
     done
     zcat -f "$root/usr/share/doc/okeanos/examples/mnt-a.mount" >"$place/mnt-a.mount"
-    for unit in okeanos@mnt-a.service okeanos-host@mnt-a.service mnt-a.mount; do
+    for unit in okeanos@mnt-a.service okeanos-host@mnt-a.service okeanos-blocks@mnt-a.service mnt-a.mount; do
         systemd-analyze verify --man=no "$place/$unit" >"$place/verified" 2>&1 || { cat "$place/verified"; exit 1; }
     done
 fi

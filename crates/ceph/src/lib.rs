@@ -49,5 +49,5 @@ pub use helper::run as run_helper;
 #[doc(hidden)]
 pub use wire::{
     FRAME_BYTES_MAX, Frames, Hello, HelloReply, HelperRequest, MalformedMessage, Numbered, Reply,
-    Report, frame,
+    Report, WIRE_VERSION, frame,
 };

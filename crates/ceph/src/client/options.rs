@@ -12,6 +12,8 @@ pub struct Options {
     /// Empty: the cluster's only one.
     pub file_system: String,
     pub directory: String,
+    /// File with the user's key. Empty: where the configuration says.
+    pub keyring: PathBuf,
     /// Connecting under an identity ends another connection that has it.
     pub identity: Identity,
     /// The helper, and its arguments.
@@ -28,6 +30,7 @@ impl Options {
             user: "admin".into(),
             file_system: String::new(),
             directory: "/".into(),
+            keyring: PathBuf::new(),
             identity,
             program: std::env::current_exe()?,
             arguments: vec!["ceph-helper".into()],

@@ -3,7 +3,7 @@
 use super::errors::{Meaning, error_of};
 use super::link::{Link, Lost, Notice};
 use super::options::Options;
-use crate::wire::{Hello, HelloReply, HelperRequest, Reply};
+use crate::wire::{Hello, HelloReply, HelperRequest, Reply, WIRE_VERSION};
 use device::{LocalFuture, World};
 use runtime::sync::Event as Condition;
 use runtime::{Either, RealWorld, race};
@@ -120,11 +120,13 @@ async fn connect(
         failed(what, error.raw_os_error().unwrap_or(libc::EIO))
     })?;
     let hello = Hello {
+        version: WIRE_VERSION,
         identity: options.identity.0.clone().into(),
         conf: options.conf.as_os_str().as_bytes().to_vec(),
         user: options.user.clone().into(),
         file_system: options.file_system.clone().into(),
         directory: options.directory.clone().into(),
+        keyring: options.keyring.as_os_str().as_bytes().to_vec(),
     };
     let patience = world.sleep_until(world.now().plus(CONNECT));
     let answer = match race(link.ask(HelperRequest::Connect { hello }), patience).await {

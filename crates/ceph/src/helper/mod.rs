@@ -19,7 +19,7 @@ mod serve;
 mod tokens;
 
 use crate::library::{Inode, Mount, Settings, end_process, end_with, ignore_signals};
-use crate::wire::{Hello, HelloReply, HelperRequest, Reply, Report};
+use crate::wire::{Hello, HelloReply, HelperRequest, Reply, Report, WIRE_VERSION};
 use file_queues::{CallOrder, FileQueues};
 use files::Files;
 use gate::Gate;
@@ -86,6 +86,16 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     let HelperRequest::Connect { hello } = first.request else {
         return Err("the first request is not to connect".into());
     };
+    if hello.version != WIRE_VERSION {
+        output.lost(
+            false,
+            &format!(
+                "its helper process is of another release (messages of version {WIRE_VERSION}, \
+                 not {}): unmount, and mount again with the program that is installed now",
+                hello.version
+            ),
+        );
+    }
 
     // Connecting may take half a minute, during which nobody reads the socket.
     let served: Arc<OnceLock<Arc<Files>>> = Arc::default();
@@ -143,6 +153,7 @@ fn settings(hello: &Hello) -> Result<Settings, String> {
         user: text(&hello.user)?,
         file_system: text(&hello.file_system)?,
         directory: text(&hello.directory)?,
+        keyring: text(&hello.keyring)?,
         identity: text(&hello.identity)?,
     })
 }

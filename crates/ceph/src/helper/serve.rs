@@ -159,14 +159,7 @@ impl Server {
                 let identity = text(former)?;
                 // Connecting ended this identity's own former connection.
                 if identity != self.settings.identity {
-                    let Settings { conf, user, file_system, directory, .. } = &self.settings;
-                    Mount::fence(&Settings {
-                        conf: conf.clone(),
-                        user: user.clone(),
-                        file_system: file_system.clone(),
-                        directory: directory.clone(),
-                        identity,
-                    })?;
+                    Mount::fence(&Settings { identity, ..self.settings.clone() })?;
                 }
             }
             HelperRequest::Disconnect => self.disconnect()?,

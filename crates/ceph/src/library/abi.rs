@@ -97,6 +97,7 @@ const LIBRARY: &str = "libcephfs.so.2";
 functions! {
     ceph_create(*mut *mut MountInfo, *const c_char) -> c_int;
     ceph_conf_read_file(*mut MountInfo, *const c_char) -> c_int;
+    ceph_conf_parse_env(*mut MountInfo, *const c_char) -> c_int;
     ceph_conf_set(*mut MountInfo, *const c_char, *const c_char) -> c_int;
     ceph_conf_get(*mut MountInfo, *const c_char, *mut c_char, usize) -> c_int;
     ceph_init(*mut MountInfo) -> c_int;

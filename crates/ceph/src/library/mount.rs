@@ -11,11 +11,14 @@ const HOLD_S: u32 = 30 * 86_400;
 const HOLD_PROMISED_MS: u64 = HOLD_S as u64 * 1000;
 const CONNECT_S: u32 = 30;
 
+#[derive(Clone)]
 pub struct Settings {
     pub conf: CString,
     pub user: CString,
     pub file_system: CString,
     pub directory: CString,
+    /// File with the user's key. Empty: where the configuration says.
+    pub keyring: CString,
     /// The client's name at the servers.
     pub identity: CString,
 }
@@ -164,6 +167,11 @@ fn configure(call: Functions, settings: &Settings) -> Result<Mount, Failed> {
             "reading the configuration",
             (call.ceph_conf_read_file)(raw, settings.conf.as_ptr()),
         )?;
+        answer("CEPH_ARGS", (call.ceph_conf_parse_env)(raw, ptr::null()))?;
+        if !settings.keyring.is_empty() {
+            let set = (call.ceph_conf_set)(raw, c"keyring".as_ptr(), settings.keyring.as_ptr());
+            answer("the keyring", set)?;
+        }
         let hold = HOLD_S.to_string();
         let connect = CONNECT_S.to_string();
         let options: [(&CStr, &str); 7] = [
@@ -215,6 +223,7 @@ mod tests {
             user: text("admin"),
             file_system: text(""),
             directory: text("/"),
+            keyring: text(""),
             identity: text("a test"),
         };
         let call = Functions::load().expect("libcephfs2");

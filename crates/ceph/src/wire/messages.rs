@@ -6,9 +6,15 @@ use store::{
     Space, Token, XattrMode,
 };
 
+/// Version of all messages. A daemon starts its helper again when the connection is lost: from the
+/// program's file, which an upgrade may have replaced meanwhile.
+pub const WIRE_VERSION: u32 = 1;
+
 /// How the helper is to connect: the first request.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hello {
+    /// [`WIRE_VERSION`] of the sender. If it is another than the reader's, no other field is read.
+    pub version: u32,
     pub identity: Vec<u8>,
     pub conf: Vec<u8>,
     /// `client.NAME` without `client.`.
@@ -17,8 +23,43 @@ pub struct Hello {
     pub file_system: Vec<u8>,
     /// The directory that is the store's root.
     pub directory: Vec<u8>,
+    /// File with the user's key. Empty: where the configuration says.
+    pub keyring: Vec<u8>,
 }
-wire_struct!(Hello { identity, conf, user, file_system, directory });
+
+impl Wire for Hello {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.version.put(out);
+        if self.version != WIRE_VERSION {
+            return;
+        }
+        let fields = [
+            &self.identity,
+            &self.conf,
+            &self.user,
+            &self.file_system,
+            &self.directory,
+            &self.keyring,
+        ];
+        fields.into_iter().for_each(|field| field.put(out));
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
+        let version = u32::take(from)?;
+        if version != WIRE_VERSION {
+            from.0 = &[];
+            return Ok(Hello { version, ..Hello::default() });
+        }
+        Ok(Hello {
+            version,
+            identity: Wire::take(from)?,
+            conf: Wire::take(from)?,
+            user: Wire::take(from)?,
+            file_system: Wire::take(from)?,
+            directory: Wire::take(from)?,
+            keyring: Wire::take(from)?,
+        })
+    }
+}
 
 /// The answer to the first request, once the helper is connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

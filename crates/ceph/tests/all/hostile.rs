@@ -3,7 +3,7 @@
 
 use ceph::{
     CephStore, FRAME_BYTES_MAX, Frames, Hello, HelloReply, HelperRequest, MalformedMessage,
-    Numbered, Options, Reply, Report, frame,
+    Numbered, Options, Reply, Report, WIRE_VERSION, frame,
 };
 use device::World;
 use runtime::{Either, RealWorld, SplitMix, race};
@@ -48,7 +48,15 @@ fn requests() -> Vec<HelperRequest> {
         ..AttributeChange::default()
     };
     let node = NewNode::Symlink { target: b"target".to_vec() };
+    let hello = Hello {
+        version: WIRE_VERSION,
+        identity: b"host".to_vec(),
+        user: b"mail".to_vec(),
+        keyring: b"/keys".to_vec(),
+        ..Hello::default()
+    };
     vec![
+        HelperRequest::Connect { hello },
         HelperRequest::Disconnect,
         HelperRequest::Make {
             parent: file,
@@ -167,16 +175,20 @@ fn hostile_bytes_are_an_error_and_take_no_more_memory_than_they_are_long() {
 #[test]
 fn the_helper_ends_on_bytes_that_are_no_request() {
     let conf = Hello {
+        version: WIRE_VERSION,
         identity: b"x".to_vec(),
         conf: b"/nowhere/ceph.conf".to_vec(),
         user: b"admin".to_vec(),
         file_system: Vec::new(),
         directory: b"/".to_vec(),
+        keyring: Vec::new(),
     };
     let early = frame(&Numbered { number: 1, request: HelperRequest::Space });
-    let no_conf = frame(&Numbered { number: 1, request: HelperRequest::Connect { hello: conf } });
-    for bytes in [vec![0xff; 100], vec![0; 100], early, no_conf[..20].to_vec(), no_conf, Vec::new()]
-    {
+    let another = Hello { version: WIRE_VERSION + 1, ..conf.clone() };
+    let [no_conf, another] = [conf, another]
+        .map(|hello| frame(&Numbered { number: 1, request: HelperRequest::Connect { hello } }));
+    let cut = no_conf[..20].to_vec();
+    for bytes in [vec![0xff; 100], vec![0; 100], early, cut, no_conf, another, Vec::new()] {
         let (mut helper, mut ours) = start_helper();
         ours.write_all(&bytes).unwrap();
         ours.shutdown(std::net::Shutdown::Write).unwrap();
@@ -185,6 +197,34 @@ fn the_helper_ends_on_bytes_that_are_no_request() {
         ours.read_to_end(&mut answer).expect("the helper ends");
         helper.wait().unwrap();
     }
+}
+
+/// An upgrade may replace the program under a daemon, which starts the helper again from it.
+#[test]
+fn a_helper_of_another_release_says_so_and_reads_no_further_field() {
+    let mut hello = frame(&Numbered {
+        number: 1,
+        request: HelperRequest::Connect {
+            hello: Hello { version: WIRE_VERSION + 1, ..Hello::default() },
+        },
+    });
+    // Fields that this release does not know.
+    let length = hello.len() as u32 - 4 + 3;
+    hello[..4].copy_from_slice(&length.to_le_bytes());
+    hello.extend([0xff; 3]);
+    let (mut helper, mut ours) = start_helper();
+    ours.write_all(&hello).unwrap();
+    ours.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = Vec::new();
+    ours.read_to_end(&mut answer).expect("the helper ends");
+    helper.wait().unwrap();
+    let mut frames = Frames::default();
+    frames.add(&answer);
+    let Ok(Some(Report::Lost { fenced: false, why })) = frames.next_message() else {
+        panic!("no reason")
+    };
+    let why = String::from_utf8(why).unwrap();
+    assert!(why.contains("another release") && why.contains("mount again"), "{why}");
 }
 
 /// Whatever it waits for: here a monitor that does not answer.
@@ -197,11 +237,13 @@ fn a_helper_that_is_still_connecting_ends_with_its_daemon() {
     let own = "log file =\nadmin socket =\nauth client required = none";
     std::fs::write(&conf, format!("[global]\n{monitor}\n{own}\n")).unwrap();
     let hello = Hello {
+        version: WIRE_VERSION,
         identity: b"x".to_vec(),
         conf: conf.into_os_string().into_encoded_bytes(),
         user: b"admin".to_vec(),
         file_system: Vec::new(),
         directory: b"/".to_vec(),
+        keyring: Vec::new(),
     };
     let (mut helper, mut ours) = start_helper();
     ours.write_all(&frame(&Numbered { number: 1, request: HelperRequest::Connect { hello } }))
@@ -261,6 +303,7 @@ fn against(script: &str) -> Result<(), StoreError> {
         user: "admin".into(),
         file_system: String::new(),
         directory: "/".into(),
+        keyring: Default::default(),
         identity: Identity("me".into()),
         program: "/bin/bash".into(),
         arguments: vec!["-c".into(), script.into()],

@@ -2,7 +2,7 @@
 //! between.
 
 use crate::common::*;
-use ceph::{Frames, Hello, HelperRequest, Numbered, Report, frame};
+use ceph::{Frames, Hello, HelperRequest, Numbered, Report, WIRE_VERSION, frame};
 use device::World;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -117,11 +117,13 @@ fn a_helper_whose_daemon_died_sends_the_content_of_recalled_files_and_nothing_el
         .unwrap();
     let mut daemon = Daemon { socket, frames: Frames::default(), number: 0 };
     let hello = Hello {
+        version: WIRE_VERSION,
         identity: b"here".to_vec(),
         conf: cluster.conf().into_os_string().into_encoded_bytes(),
         user: b"admin".to_vec(),
         file_system: Vec::new(),
         directory: b"/".to_vec(),
+        keyring: Vec::new(),
     };
     let ceph::Reply::HelloReply { hello_reply } = daemon.ask(HelperRequest::Connect { hello })
     else {

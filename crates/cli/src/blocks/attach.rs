@@ -3,13 +3,14 @@
 use super::place::Place;
 use super::serve::{self, AttachPlan};
 use super::{AttachArguments, Via};
-use crate::daemon::{self, Side, StartNotifier};
+use crate::daemon::{self, Side};
 use crate::error::CliError;
 use crate::mount::loop_device::{LoopDevice, Stands};
 use crate::mount::options::{Barrier, MountSettings};
 use crate::text::output::print;
 use blocks::Persistence;
 use disks::DiskAccess;
+use std::io::{self, Read, Write};
 
 pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
     let settings = settings_of(&arguments.options)?;
@@ -34,10 +35,10 @@ pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
     }
     place.clean_up()?;
     place.make()?;
-    if arguments.foreground {
-        return serve::as_file(plan, place.0, StartNotifier::foreground());
-    }
     let read_only = plan.read_only;
+    if arguments.foreground {
+        return in_foreground(plan, &place, read_only);
+    }
     match daemon::detach()? {
         Side::Starter(starter) => {
             starter.wait()?;
@@ -46,6 +47,38 @@ pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
         Side::Daemon(notifier) => serve::as_file(plan, place.0, notifier),
     }
 }
+
+/// Serves in this process. A companion makes the loop device, since the kernel reads the new device
+/// before it returns, and this process has to answer.
+fn in_foreground(plan: AttachPlan, place: &Place, read_only: bool) -> Result<(), CliError> {
+    let (mut from_companion, mut to_daemon) =
+        io::pipe().map_err(|error| CliError::system("cannot start the daemon", error))?;
+    match daemon::accompany()? {
+        Side::Starter(companion) => {
+            drop(from_companion);
+            // The daemon prints why it ended.
+            if companion.wait().is_ok() {
+                attach_loop(place, read_only)?;
+                let _ = to_daemon.write_all(ATTACHED);
+                daemon::report_ready();
+            }
+            Ok(())
+        }
+        Side::Daemon(notifier) => {
+            drop(to_daemon);
+            serve::as_file(plan, place.0.clone(), notifier)?;
+            let mut outcome = Vec::new();
+            let _ = from_companion.read_to_end(&mut outcome);
+            match outcome == ATTACHED {
+                true => Ok(()),
+                false => Err(CliError::new("the volume had no loop device, and was taken away")),
+            }
+        }
+    }
+}
+
+/// Message of the companion, once the loop device exists.
+const ATTACHED: &[u8] = b"attached";
 
 fn attach_loop(place: &Place, read_only: bool) -> Result<(), CliError> {
     let access = if read_only { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };

@@ -35,6 +35,8 @@ pub fn ended_at_once(ended: &Option<Result<(), SessionError>>) -> CliError {
 /// Reports how the start went to the process that started the daemon.
 pub struct StartNotifier {
     background: Option<Background>,
+    /// Write end of the pipe to the process that [`accompany`] made.
+    companion: Option<File>,
     /// systemd, for a unit of Type=notify: sd_notify(3).
     manager: Option<UnixDatagram>,
 }
@@ -71,10 +73,49 @@ pub fn detach() -> Result<Side, CliError> {
             let null = OpenOptions::new().read(true).write(true).open("/dev/null").ok();
             Ok(Side::Daemon(StartNotifier {
                 background: Some(Background { to_starter, null }),
+                companion: None,
                 manager: None,
             }))
         }
         _ => Ok(Side::Starter(Starter(from_daemon))),
+    }
+}
+
+/// Forks a companion that waits until this process, which stays in the foreground, is up. Nobody
+/// has to wait for the companion. It, not the daemon, reports to the service manager
+/// ([`report_ready`]). Call it before anything that a fork does not share: rings, threads.
+pub fn accompany() -> Result<Side, CliError> {
+    let system = |error| CliError::system("cannot start the daemon", error);
+    let (from_daemon, to_companion) = pipe().map_err(system)?;
+    // SAFETY: the process has one thread, so each child finds everything in order.
+    match unsafe { libc::fork() } {
+        -1 => Err(system(io::Error::last_os_error())),
+        // SAFETY: as above; the process between the two only ends.
+        0 => match unsafe { libc::fork() } {
+            0 => Ok(Side::Starter(Starter(from_daemon))),
+            // SAFETY: _exit runs nothing of this process.
+            child => unsafe { libc::_exit(i32::from(child < 0)) },
+        },
+        between => {
+            let mut status = 0;
+            // SAFETY: the status outlives the call.
+            let ended = unsafe { libc::waitpid(between, &raw mut status, 0) };
+            if ended != between || status != 0 {
+                return Err(CliError::new("cannot start the daemon: no process could be made"));
+            }
+            Ok(Side::Daemon(StartNotifier {
+                background: None,
+                companion: Some(to_companion),
+                manager: None,
+            }))
+        }
+    }
+}
+
+/// Reports to the service manager, if there is one, that the service is ready.
+pub fn report_ready() {
+    if let Some(manager) = manager() {
+        let _ = manager.send(b"READY=1");
     }
 }
 
@@ -100,7 +141,7 @@ impl Starter {
 impl StartNotifier {
     /// Returns the notifier of a foreground program: no process waits, but a service manager may.
     pub fn foreground() -> StartNotifier {
-        StartNotifier { background: None, manager: manager() }
+        StartNotifier { background: None, companion: None, manager: manager() }
     }
     pub fn is_background(&self) -> bool {
         self.background.is_some()
@@ -110,6 +151,9 @@ impl StartNotifier {
     pub fn up(self, warnings: &[String]) {
         if let Some(manager) = &self.manager {
             let _ = manager.send(b"READY=1");
+        }
+        if let Some(mut companion) = self.companion {
+            let _ = companion.write_all(b"up");
         }
         if let Some(Background { mut to_starter, null }) = self.background {
             if let Some(null) = null {

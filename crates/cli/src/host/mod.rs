@@ -17,6 +17,7 @@ Examples:
   okeanos host mount --store dir:/srv/shared --journal /var/lib/okeanos.journal /mnt/shared
   okeanos stats /mnt/shared                 dirty bytes: in memory alone, in the journal
   okeanos umount /mnt/shared                everything goes to the store
+  okeanos host mount --store ceph: --user mail --journal /dev/nvme0n1p4 /mnt/mail
   okeanos host recover --dry-run --store dir:/srv/shared --journal /var/lib/okeanos.journal";
 
 /// A journal on this host in front of a shared file system
@@ -43,6 +44,15 @@ struct Where {
     /// The shared file system: dir:PATH, ceph:CONF, or ceph:CONF:/DIR for a directory of it
     #[arg(long, value_name = "KIND:PLACE")]
     store: String,
+    /// ceph: the user, client.NAME without client.; admin if not given
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// ceph: the file system, where the cluster has several
+    #[arg(long, value_name = "NAME")]
+    file_system: Option<String>,
+    /// ceph: the file with the user's key, if it is not where the configuration says
+    #[arg(long, value_name = "FILE")]
+    keyring: Option<PathBuf>,
     /// A file or block device of this host
     #[arg(long, value_name = "FILE|DEVICE")]
     journal: PathBuf,

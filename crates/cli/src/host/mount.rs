@@ -35,7 +35,7 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
         std::fs::canonicalize(path).map_err(|error| CliError::system(path.display(), error))
     };
     let settings = HostSettings::parse(&arguments.options)?;
-    let store = StoreName::parse(&arguments.place.store)?;
+    let store = StoreName::parse(&arguments.place)?;
     if !arguments.force {
         store.refuse_incoherent()?;
     }

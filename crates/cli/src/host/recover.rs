@@ -16,7 +16,7 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let (for_run, json) = (world.clone(), arguments.json);
     let report = world.run(async move {
-        let store = StoreName::parse(&arguments.place.store)?;
+        let store = StoreName::parse(&arguments.place)?;
         let access = if arguments.dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
         let (journal, _disk) =
             open_journal(&for_run, &arguments.place, &store, MakeJournal::OnBlankDisk, access)

@@ -38,27 +38,49 @@ pub enum StoreName {
     Ceph {
         conf: PathBuf,
         directory: String,
+        user: Option<String>,
+        file_system: Option<String>,
+        keyring: Option<PathBuf>,
     },
 }
 
 impl StoreName {
     /// Parses a name. Paths become absolute: the daemon has no current directory.
-    pub fn parse(text: &str) -> Result<StoreName, CliError> {
+    pub fn parse(place: &Where) -> Result<StoreName, CliError> {
+        let text = place.store.as_str();
         let absolute = |path: &str| {
             std::fs::canonicalize(path)
                 .map_err(|error| CliError::system(Path::new(path).display(), error))
         };
         match text.split_once(':') {
+            Some(("dir", _))
+                if place.user.is_some()
+                    || place.file_system.is_some()
+                    || place.keyring.is_some() =>
+            {
+                Err(CliError::new(format!(
+                    "{text}: --user, --file-system and --keyring are for ceph: stores"
+                )))
+            }
             Some(("dir", directory)) => Ok(StoreName::Directory(absolute(directory)?)),
-            Some(("ceph", place)) => {
-                let (conf, directory) = place.split_once(':').unwrap_or((place, "/"));
+            Some(("ceph", cluster)) => {
+                let (conf, directory) = cluster.split_once(':').unwrap_or((cluster, "/"));
                 let conf = if conf.is_empty() { "/etc/ceph/ceph.conf" } else { conf };
                 if !directory.starts_with('/') {
                     return Err(CliError::new(format!(
                         "{text}: {directory} is no path from the root of the file system"
                     )));
                 }
-                Ok(StoreName::Ceph { conf: absolute(conf)?, directory: directory.into() })
+                let keyring = place.keyring.as_deref().map(|path| {
+                    path.canonicalize().map_err(|error| CliError::system(path.display(), error))
+                });
+                Ok(StoreName::Ceph {
+                    conf: absolute(conf)?,
+                    directory: directory.into(),
+                    user: place.user.clone(),
+                    file_system: place.file_system.clone(),
+                    keyring: keyring.transpose()?,
+                })
             }
             _ => Err(CliError::new(format!("{text}: unknown store")).with_remedy(
                 "Give a directory that hosts share, dir:PATH, or a cluster, ceph:CONF or ceph:CONF:/DIR.",
@@ -68,7 +90,11 @@ impl StoreName {
     pub fn full_name(&self) -> String {
         match self {
             StoreName::Directory(directory) => format!("dir:{}", directory.display()),
-            StoreName::Ceph { conf, directory } => format!("ceph:{}:{directory}", conf.display()),
+            StoreName::Ceph { conf, directory, file_system, .. } => {
+                let file_system = file_system.iter().map(|name| format!(":{name}"));
+                let place = format!("ceph:{}:{directory}", conf.display());
+                file_system.fold(place, |place, name| place + &name)
+            }
         }
     }
     /// Refuses file systems whose locks (our tokens) or change times (which distinguish states)
@@ -130,10 +156,13 @@ impl StoreName {
                 LocalStore::open(shared, directory, identity.clone())
                     .map(|store| -> Rc<dyn Store> { Rc::new(store) })
             }
-            StoreName::Ceph { conf, directory } => {
+            StoreName::Ceph { conf, directory, user, file_system, keyring } => {
                 let mut options = ceph::Options::of(identity.clone())
                     .map_err(|error| CliError::system("the path of this program", error))?;
                 (options.conf, options.directory) = (conf.clone(), directory.clone());
+                options.user = user.clone().unwrap_or(options.user);
+                options.file_system = file_system.clone().unwrap_or_default();
+                options.keyring = keyring.clone().unwrap_or_default();
                 let connected = ceph::CephStore::connect(world, options).await;
                 connected.map(|store| -> Rc<dyn Store> { Rc::new(store) })
             }
@@ -146,7 +175,18 @@ impl StoreName {
                 identity.0
             ))
             .with_remedy("Unmount it first, or end its daemon.")),
-            Err(error) => Err(CliError::new(format!("{}: {error}", self.full_name()))),
+            Err(error) => {
+                let failed = CliError::new(format!("{}: {error}", self.full_name()));
+                Err(match self {
+                    StoreName::Directory(_) => failed,
+                    StoreName::Ceph { conf, user, .. } => failed.with_remedy(format!(
+                        "Ask Ceph's own program: ceph --conf {} --id {} status. A key in another \
+                         place: --keyring.",
+                        conf.display(),
+                        user.as_deref().unwrap_or("admin")
+                    )),
+                })
+            }
         }
     }
 }
@@ -200,15 +240,29 @@ pub async fn open_journal(
             refuse_to_overwrite(&place.journal, force, command)?;
         }
         write_once(&disk).await.map_err(|error| CliError::new(error.to_string()))?;
-        let identity = Identity(format!("okeanos-{:016x}", world.random()));
-        let made = HostJournal::format(world, shared, identity, &store.full_name())
-            .await
-            .map_err(failed)?;
-        return Ok((made, disk));
+        return Ok((make_journal(world, shared, store).await?, disk));
     }
-    let journal = HostJournal::open(shared).await.map_err(failed)?;
-    journal.check_store(&store.full_name()).map_err(failed)?;
+    let journal = HostJournal::open(shared.clone()).await.map_err(failed)?;
+    let matched = journal.check_store(&store.full_name()).map_err(failed);
+    if matched.is_err()
+        && access == DiskAccess::ReadWrite
+        && journal.head.store_identity.is_empty()
+        && journal.is_clean().await.map_err(failed)?
+    {
+        // Made for a store that was never reached: its name was mistyped, for example.
+        return Ok((make_journal(world, shared, store).await?, disk));
+    }
+    matched?;
     Ok((journal, disk))
+}
+
+async fn make_journal(
+    world: &RealWorld,
+    disk: Rc<dyn Disk>,
+    store: &StoreName,
+) -> Result<HostJournal, CliError> {
+    let identity = Identity(format!("okeanos-{:016x}", world.random()));
+    HostJournal::format(world, disk, identity, &store.full_name()).await.map_err(failed)
 }
 
 /// Makes the journal private: it holds content of files that their owners alone may read, and its

@@ -38,7 +38,7 @@ that the store took back.
 
 Who may ask: the user who mounted it, root, and with the mount option allow_other (of root's mounts) everybody.";
 
-/// Tell what a mounted volume wrote where, and how fast its syncs are
+/// Report what a mounted volume wrote where, and how fast its syncs are
 ///
 /// All counts begin with the mount. "Journal bytes per payload byte" and "home bytes per payload
 /// byte" are what a mode costs. The payload is what programs wrote in transactions that are

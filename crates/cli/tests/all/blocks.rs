@@ -80,6 +80,27 @@ fn no_probe_and_no_mount_takes_the_disk_for_what_is_in_it() {
     ));
 }
 
+/// In the foreground, as a unit of systemd starts it: the device exists when the
+/// manager hears of it.
+#[test]
+fn a_service_attaches_a_device_reports_it_and_ends_cleanly() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{BLOCKS}
+        truncate -s 64M image; $O blocks format image >/dev/null
+        python3 -c '
+import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind("notify"); s.settimeout(120); open("bound", "w"); print(s.recv(100).decode())' >heard & P=$!
+        for i in $(seq 100); do [ -e bound ] && break; sleep 0.1; done
+        NOTIFY_SOCKET=$PWD/notify $O blocks attach -f -o '' image >attached & D=$!
+        wait $P; grep -q READY=1 heard; L=$(cat attached); [ $(daemon) = $D ]
+        mkfs.ext4 -q $L; mount $L here; echo kept >here/file; umount here
+        timeout 60 $O blocks detach image; wait $D
+        refuses timeout 60 $O blocks attach -f -o nonsense image >attached 2>said; grep -q nonsense said; [ ! -s attached ]
+        attach image; mount $L here; grep -q kept here/file; umount here; timeout 60 $O blocks detach image; trap - EXIT"#
+    ));
+}
+
 #[test]
 fn a_volume_is_attached_once_and_read_only_if_wanted() {
     let rig = Rig::new();
@@ -130,7 +151,7 @@ fn nbd_clients_read_write_and_flush_a_volume() {
     let rig = Rig::new();
     rig.run(
         r#"truncate -s 96M image; $O blocks format image >/dev/null
-        start() { $O blocks attach --via nbd --socket s "$@" image >uri 2>err & DAEMON=$!; for i in $(seq 600); do [ -s uri ] && break; sleep 0.1; done; U=$(head -1 uri); }
+        start() { rm -f uri; $O blocks attach --via nbd --socket s "$@" image >uri 2>err & DAEMON=$!; for i in $(seq 600); do [ -s uri ] && break; sleep 0.1; done; U=$(head -1 uri); }
         stop() { kill $DAEMON; wait $DAEMON; }
         start; timeout 60 nbdinfo "$U" >info; grep -q 'can_fua: true' info; grep -q 'can_trim: true' info
         timeout 100 qemu-io -f raw -c 'write -P 7 0 1M' -c 'write -f -P 8 4k 512' -c 'flush' "$U" >q; kill -9 $DAEMON; wait $DAEMON || true

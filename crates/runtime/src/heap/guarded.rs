@@ -124,6 +124,10 @@ fn no_call_touches_bytes_beyond_its_layout() {
     static BARE: Heap<Guarded> = Heap::in_front_of(Guarded);
     static HEAP: Heap<Guarded> = Heap::in_front_of(Guarded);
     BARE.pages().is_asked_for = true;
+    if units::fault!("heap-zeroes-a-page") {
+        #[cfg(faults)]
+        BARE.zeroes_pages.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
     for (heap, has_region) in [(&BARE, false), (&HEAP, true)] {
         for seed in 1..=4 {
             play(heap, seed);

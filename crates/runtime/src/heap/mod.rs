@@ -39,6 +39,10 @@ const SPARE_SLABS: usize = 2;
 pub struct Heap<Other = System> {
     pages: Mutex<Pages>,
     other: Other,
+    /// Whether this heap has the deliberate fault. An allocator cannot ask as others do: that
+    /// allocates.
+    #[cfg(faults)]
+    zeroes_pages: std::sync::atomic::AtomicBool,
 }
 
 struct Pages {
@@ -79,7 +83,12 @@ impl<Other> Heap<Other> {
             most_spares: SPARE_SLABS,
             lowest: 0,
         };
-        Heap { pages: Mutex::new(pages), other }
+        Heap {
+            pages: Mutex::new(pages),
+            other,
+            #[cfg(faults)]
+            zeroes_pages: std::sync::atomic::AtomicBool::new(false),
+        }
     }
     /// Keeps the memory of empty slabs from now on. For programs that fill the heap again and
     /// again, as one emulated machine after another does, and would otherwise wait each time until
@@ -119,6 +128,15 @@ unsafe impl<Other: GlobalAlloc> GlobalAlloc for Heap<Other> {
             // SAFETY: a page of ours is as long as any layout of a page.
             unsafe { page.write_bytes(0, layout.size()) };
             return page;
+        }
+        #[cfg(faults)]
+        if is_page(layout) && self.zeroes_pages.load(std::sync::atomic::Ordering::Relaxed) {
+            // SAFETY: none; a page may be longer than the layout. That is the fault.
+            unsafe {
+                let memory = self.other.alloc(layout);
+                memory.write_bytes(0, PAGE);
+                return memory;
+            }
         }
         // SAFETY: as promised by the caller.
         unsafe { self.other.alloc_zeroed(layout) }

@@ -112,6 +112,7 @@ impl Cluster {
             user: "admin".into(),
             file_system: String::new(),
             directory: "/".into(),
+            keyring: Default::default(),
             identity: Identity(identity.into()),
             program: env!("CARGO_BIN_EXE_ceph-helper").into(),
             arguments: Vec::new(),
