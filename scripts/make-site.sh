@@ -22,6 +22,9 @@ git ls-files -z '*.md' 'docs/*' 'LICENSE-*' | grep -zv '^\(crates\|golden\|fuzz\
 rm "$SOURCE/docs/SUMMARY.md"
 sed 's|](|](docs/|; s|](docs/\.\./|](|' docs/SUMMARY.md >"$SOURCE/SUMMARY.md"
 
+# mdBook makes index.html of a README.md, but does not follow links to it.
+find "$SOURCE" -name '*.md' ! -name SUMMARY.md -exec sed -i 's|](\([^):]*/\)\?README\.md|](\1index.md|g' {} +
+
 # mdBook leaves a page out that the table of contents does not list.
 (cd "$SOURCE" && find . -name '*.md' ! -name SUMMARY.md -printf '%P\n') | sort |
     while read -r page; do
