@@ -131,7 +131,7 @@ soak-posix: deps posix-tools build ## the same and our own, with a million opera
 bench: deps dist ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(SHIPPED_LAB) bench compare
 
-# Medians of TURNS turns; an hour or so for three. README.md, docs/RECIPES.md and
+# Medians of TURNS runs; an hour or so for three. README.md, docs/RECIPES.md and
 # docs/PERFORMANCE.md hold such tables (`make recipes`).
 TURNS ?= 3
 bench-peers: deps-bench dist ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth; one page

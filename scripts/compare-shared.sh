@@ -247,7 +247,7 @@ print(json.dumps({"operations": len(took), "operations_per_second": len(took) / 
 END
     esac >"$place/measured.json"
 }
-# One line of JSON for a turn, in the same words for each work.
+# One line of JSON for a run, in the same words for each work.
 normal() { # CONTENDER BEFORE AFTER SPENT-BEFORE SPENT-AFTER
     python3 - "$place/measured.json" "$@" <<'END'
 import json, sys
@@ -264,7 +264,7 @@ print(json.dumps({"client": sys.argv[2]} | it | {"received_bytes": received, "wr
 END
 }
 
-# Kills the client with writers under way, mounts anew, and asks what is there of all that was
+# Kills the client while writers run, mounts anew, and asks what is there of all that was
 # acknowledged.
 kill_and_look() { # CONTENDER DIR
     local acknowledged=$place/acknowledged begin
@@ -292,7 +292,7 @@ kill_and_look() { # CONTENDER DIR
     client=
 }
 
-# A table of all turns, or of the medians and of how many times as much the first client has.
+# A table of all runs, or of the medians and of how many times as much the first client has.
 table() { # all|medians
     python3 - "$1" "$place/turns" <<'END'
 import json, statistics, sys
@@ -368,7 +368,7 @@ echo
 table all | column -t -s '|'
 if ((turns > 1)); then
     echo
-    echo "medians of $turns turns; in brackets, what ${contenders[0]} has over it:"
+    echo "medians of $turns runs; in brackets, what ${contenders[0]} has over it:"
     table medians | column -t -s '|'
 fi
 if [[ " ${contenders[*]} " != *" okeanos"* ]]; then
