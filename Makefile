@@ -11,7 +11,7 @@ LAB := target/release/okeanos-lab
 SHIPPED := target/dist/okeanos
 SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak faults test-apps test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb tour toolchain clean help
+.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test lint soak faults test-apps test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb tour site toolchain clean help
 
 all: build
 
@@ -108,7 +108,7 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	scripts/test-deb.sh $(OKEANOS)
 	@scripts/install-packages.sh chromium fonts-dejavu-core
 	scripts/figure-screens.sh $(LAB) target/screens
-	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test all robustness::crowded
+	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test all robustness::a_large_directory
 
 posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2
 $(TOOLS)/%:
@@ -131,7 +131,7 @@ soak-posix: deps posix-tools build ## the same and our own, with a million opera
 bench: deps dist ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(SHIPPED_LAB) bench compare
 
-# Medians of TURNS turns; an hour or so for three. README.md, docs/RECIPES.md and
+# Medians of TURNS runs; an hour or so for three. README.md, docs/RECIPES.md and
 # docs/PERFORMANCE.md hold such tables (`make recipes`).
 TURNS ?= 3
 bench-peers: deps-bench dist ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth; one page
@@ -226,6 +226,14 @@ deb: dist ## Debian packages, in target/deb: okeanos, and okeanos-lab
 tour: build ## the first minutes and the daily life, played; docs/TOUR.md is what comes out
 	scripts/tour.sh $(OKEANOS) >target/TOUR.md
 	cp target/TOUR.md docs/TOUR.md
+
+MDBOOK := 0.5.4
+$(TOOLS)/mdbook-$(MDBOOK):
+	$(CARGO) install --quiet --locked --no-default-features --features search --root $(TOOLS) --target-dir $(TOOLS)/build mdbook@$(MDBOOK)
+	@touch $@
+
+site: $(TOOLS)/mdbook-$(MDBOOK) ## the pages as a site, in target/site, with their links checked
+	scripts/make-site.sh $(TOOLS)/bin/mdbook
 
 clean: ## what was built
 	$(CARGO) clean

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Measures Okeanos beside the kernel's file systems, in turns on fresh volumes, and writes one page
+# Measures Okeanos beside the kernel's file systems, interleaved on fresh volumes, and writes one page
 # with a picture. TURNS=3 is an hour or so; what is run is printed as it begins. Needs root and a
 # machine with nothing else to do.
 #
@@ -24,7 +24,7 @@ measure() { # HEADING WORDS...
 {
     echo "# Okeanos beside the kernel's file systems"
     echo
-    echo "Medians of $turns turns on Linux $(uname -r), $(nproc) processors. In parentheses the speed relative to the first column's in the same turn."
+    echo "Medians of $turns runs on Linux $(uname -r), $(nproc) processors. In parentheses the speed relative to the first column's in the same run."
     for model in cloud-volume sd-card cheetah-15k5-300; do
         measure "Synchronous appends, \`$model\`" compare --model $model --turns "$turns" \
             --contenders ext4:ordered,ext4:fast_commit,okeanos,okeanos:wasteless --markdown

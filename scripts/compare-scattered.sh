@@ -1,6 +1,6 @@
 #!/bin/bash
 # A reader that goes through a large file and a writer that syncs share one emulated disk with an
-# arm, in real time. Okeanos with scattered logs and the kernel's ext4 take turns on equal disks. It
+# arm, in real time. Okeanos with scattered logs and the kernel's ext4 run alternately on equal disks. It
 # prints a table. Needs root, fio and losetup.
 #
 #   compare-scattered.sh OKEANOS [OPTION...] [CONTENDER...]
@@ -77,7 +77,7 @@ field() { # JSON-FILE EXPRESSION over `it`
     python3 -c 'import json, sys; it = json.load(open(sys.argv[1]))["jobs"]; print(eval(sys.argv[2]))' "$1" "$2"
 }
 
-# Two reads under way, past all caches: what is read again comes from the disk, too.
+# Two reads in flight, past all caches: what is read again comes from the disk, too.
 reader=(--name=reader --rw=read --bs=512k --size="$large" --filename=large --time_based --ioengine=libaio --iodepth=2 --direct=1)
 # 4 KiB somewhere in one of 20 files, and a sync: what the Manylogs paper has beside its reader.
 writer=(--name=writer --rw=randwrite --bs=4k --size=4M --nrfiles=20 --file_service_type=random --fsync=1 --rate_iops="$rate" --time_based --ioengine=psync)

@@ -15,7 +15,7 @@
 #          nothing. Of what they were answered for, all is at risk that neither the OSDs have received nor a journal of the host has
 #          --turns N: all contenders so often, in turns, and the medians
 #          --no-crash: unmounted instead; what the OSDs get is counted until then, else until the work is done
-# Of each operation the table tells requests of the metadata server, and processor time of the
+# For each operation the table has requests of the metadata server, and processor time of the
 # client's and of the servers' processes.
 set -euo pipefail
 
@@ -135,8 +135,8 @@ received = written = 0
 for path in glob.glob(f"{sys.argv[1]}/run/mds.*.asok"):
     ask(path, "flush journal")
 for path in glob.glob(f"{sys.argv[1]}/run/osd.*.asok"):
-    told = ask(path, "perf dump")
-    received += sum(of["msgr_recv_bytes"] for name, of in told.items() if name.startswith("AsyncMessenger::"))
+    counters = ask(path, "perf dump")
+    received += sum(of["msgr_recv_bytes"] for name, of in counters.items() if name.startswith("AsyncMessenger::"))
     process = path.split(".")[-2]
     written += int(open(f"/proc/{process}/io").read().split("\nwrite_bytes: ")[1].split()[0])
 print(received, written)
@@ -210,8 +210,8 @@ def reached():
 def in_journal():
     if not is_journaled:
         return 0
-    told = subprocess.check_output([program, "stats", "--json", os.path.dirname(directory)])
-    return json.loads(told)["host"]["dirty_in_journal"]
+    printed = subprocess.check_output([program, "stats", "--json", os.path.dirname(directory)])
+    return json.loads(printed)["host"]["dirty_in_journal"]
 answered, times = [0] * writers, [[] for _ in range(writers)]
 before, at_risk = reached(), []
 begin = time.monotonic()
@@ -229,14 +229,14 @@ def append(writer):
 threads = [threading.Thread(target=append, args=[writer]) for writer in range(writers)]
 for thread in threads: thread.start()
 # At any time between two looks: the journal is written each second, too.
-dice = random.Random(1)
+rng = random.Random(1)
 for second in range(1, seconds):
-    time.sleep(max(0, begin + second - dice.random() - time.monotonic()))
-    told = sum(answered)
+    time.sleep(max(0, begin + second - rng.random() - time.monotonic()))
+    written = sum(answered)
     journaled = in_journal()
     # To ask takes a while.
-    told = (told + sum(answered)) // 2
-    at_risk.append(max(0, told - journaled - (reached() - before)))
+    written = (written + sum(answered)) // 2
+    at_risk.append(max(0, written - journaled - (reached() - before)))
 for thread in threads: thread.join()
 took = sorted(time for each in times for time in each)
 percentile = lambda part: took[int(part * (len(took) - 1))] * 1e9
@@ -247,7 +247,7 @@ print(json.dumps({"operations": len(took), "operations_per_second": len(took) / 
 END
     esac >"$place/measured.json"
 }
-# One line of JSON for a turn, in the same words for each work.
+# One line of JSON for a run, in the same words for each work.
 normal() { # CONTENDER BEFORE AFTER SPENT-BEFORE SPENT-AFTER
     python3 - "$place/measured.json" "$@" <<'END'
 import json, sys
@@ -264,7 +264,7 @@ print(json.dumps({"client": sys.argv[2]} | it | {"received_bytes": received, "wr
 END
 }
 
-# Kills the client with writers under way, mounts anew, and asks what is there of all that was
+# Kills the client while writers run, mounts anew, and asks what is there of all that was
 # acknowledged.
 kill_and_look() { # CONTENDER DIR
     local acknowledged=$place/acknowledged begin
@@ -275,7 +275,7 @@ kill_and_look() { # CONTENDER DIR
     sleep 3
     kill -KILL "$client"
     wait "$client" 2>/dev/null || true
-    # Whoever still waits for an answer of the dead client gets an error now.
+    # A process that still waits for an answer of the dead client gets an error now.
     umount --lazy "$directory"
     wait "$writing" || true
     writing=
@@ -283,7 +283,7 @@ kill_and_look() { # CONTENDER DIR
     enter "$1" "$place/second"
     timeout 180 "$lab" bench verify --json --acknowledged "$acknowledged" "$place/second/$(basename "$2")" >"$place/verdict.json" 2>"$place/verdict.out" || true
     again=$(python3 -c "print(f'{$EPOCHREALTIME - $begin:.1f} s')")
-    # As the host tells it: from the fencing of its former self on.
+    # As the host reports it: from the fencing of its former self on.
     recovery=$(sed -n 's/.*It took \(.*\)\.$/\1/p' "$place/client.out" | tail -1)
     verdict=$(field "$place/verdict.json" '"%d acknowledged, %d lost" % (it["acknowledged"], it["lost"])' 2>/dev/null) ||
         verdict="not readable: $(tail -1 "$place/verdict.out")"
@@ -292,7 +292,7 @@ kill_and_look() { # CONTENDER DIR
     client=
 }
 
-# A table of all turns, or of the medians and of how many times as much the first client has.
+# A table of all runs, or of the medians and of how many times as much the first client has.
 table() { # all|medians
     python3 - "$1" "$place/turns" <<'END'
 import json, statistics, sys
@@ -368,7 +368,7 @@ echo
 table all | column -t -s '|'
 if ((turns > 1)); then
     echo
-    echo "medians of $turns turns; in brackets, what ${contenders[0]} has over it:"
+    echo "medians of $turns runs; in brackets, what ${contenders[0]} has over it:"
     table medians | column -t -s '|'
 fi
 if [[ " ${contenders[*]} " != *" okeanos"* ]]; then

@@ -25,7 +25,7 @@ browse() { # OPTION...: chromium, without a display; all it prints is in the fil
 browse --window-size=1280,3000 --screenshot="$directory/screen.png"
 browse --window-size=500,6000 --screenshot="$directory/phone.png"
 browse --window-size=500,6000 --blink-settings=preferredColorScheme=0 --screenshot="$directory/phone-dark.png"
-# The page itself tells how wide it is.
+# The page itself says how wide it is.
 probe=$directory/figures/width.html
 trap 'rm -f "$probe"' EXIT
 sed 's|</body>|<script>document.title = "wide " + document.documentElement.scrollWidth + " of " + innerWidth</script></body>|' \

@@ -14,7 +14,7 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 mkdir -p "$output"
 
-# Installs the files of a package: the goal of make, and what it is told.
+# Installs the files of a package: the goal of make, and its variables.
 stage_files() { # STAGE GOAL WORDS...
     mkdir "$1"
     chmod 755 "$1"

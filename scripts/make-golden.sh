@@ -135,7 +135,7 @@ far_apart() {
     done
 }
 # Each write finds the arm in another place, so that each run lies in another log than the one
-# before. Of so many a snapshot tells.
+# before. A snapshot covers that many.
 wandering_writes() {
     synced_small_writes
     for number in $(seq 240); do

@@ -17,7 +17,7 @@ PUNCH_HOLE_KEEP_SIZE = 3
 SERVER = open(f"{CLUSTER}/daemons/mds.pid").read().split()[0]
 # What the library does behind a call's answer: it looks once a second.
 BEHIND_S = 1.5
-# So few that the server's journal is not written before the last is asked. What it has told is no
+# So few that the server's journal is not written before the last request. What it has sent is no
 # question.
 ASKED_AT_ONCE = 100
 library = c.CDLL("libcephfs.so.2")
@@ -107,8 +107,8 @@ def processor_us():
 
 def counts():
     socket = next(f"{CLUSTER}/run/{name}" for name in os.listdir(f"{CLUSTER}/run") if name.startswith("mds."))
-    told = json.loads(subprocess.check_output(["ceph", "--admin-daemon", socket, "perf", "dump"]))
-    return told["mds_server"]["handle_client_request"], told["mds"]["handle_client_caps"], told["mds_log"]["evadd"]
+    counters = json.loads(subprocess.check_output(["ceph", "--admin-daemon", socket, "perf", "dump"]))
+    return counters["mds_server"]["handle_client_request"], counters["mds"]["handle_client_caps"], counters["mds_log"]["evadd"]
 
 
 def main():

@@ -66,7 +66,7 @@ traced=$(durations)
     cat "$place/phases"
     for process in "$place"/calls/*/process.*; do sed "s/^/${process##*.} /" "$process"; done
 } | sort -s -k 2,2 | awk -f "$tools/files-from-strace.awk" -v root="$root" -v cwd="$root" >"$place/operations"
-# Whoever follows the trace must end with the files that the build left.
+# A replay of the trace must end with the files that the build left.
 diff <(awk -F, -f "$tools/files-at-end.awk" "$place/operations" | sort) \
     <(cd "$root" && find . -type f -printf '%P %s\n' | sort) || { echo "the trace misses something" >&2; exit 1; }
 {

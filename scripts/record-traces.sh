@@ -13,7 +13,7 @@ export LC_ALL=C
 tools=$(cd "$(dirname "$0")/traces" && pwd)
 all="innodb-cmt-disk innodb-prd-disk innodb-cmt-cache mail-store postgres-tpcb"
 
-# How long each load runs, and the seed of its dice. The paper: TPC-C 500 s, 15 minutes of
+# How long each load runs, and the seed of its random number generator. The paper: TPC-C 500 s, 15 minutes of
 # Jetstress.
 orders_seconds=${ORDERS_SECONDS:-500}
 mail_seconds=${MAIL_SECONDS:-900}

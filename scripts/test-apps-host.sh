@@ -2,7 +2,7 @@
 # Real programs on a directory of CephFS, through a host with a journal: SQLite, PostgreSQL, Git,
 # archives. Each must find its own data again after kill -9 of the daemon, and another client
 # (ceph-fuse) must find the same after an unmount. The same works run on ceph-fuse beside it: what
-# they took is told, of one run on one cluster. Needs root, and what `make deps-ceph` installs.
+# they took is printed, of one run on one cluster. Needs root, and what `make deps-ceph` installs.
 # Usage: [WORKS="sqlite postgres clone archive"] scripts/test-apps-host.sh PROGRAM
 set -euo pipefail
 

@@ -22,7 +22,7 @@ postgres=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1 || true)
 
 as_postgres() { setpriv --reuid postgres --regid postgres --init-groups "$@"; }
 database() { as_postgres "$postgres/$1" -h "$place" "${@:2}"; }
-# It may be unable to read its own number of process; it is told apart by its directory on our
+# It may be unable to read its own number of process; it is recognized by its directory on our
 # volume.
 stop_postgres() {
     as_postgres "$postgres/pg_ctl" -D "$mount/cluster" -m immediate -W stop >"$place/out" 2>&1 || true

@@ -116,7 +116,7 @@ mkdir one two three four five fuse
 truncate -s 64M journal-one journal-two journal-three journal-five
 truncate -s 16M journal-four
 "$CLUSTER" start "$WORK/c" --store "$STORE" || fail "no cluster"
-# With the kernel's page cache it reads old pages for a moment: it is told of changes after the
+# With the kernel's page cache it reads old pages for a moment: it learns of changes after the
 # fact.
 ceph-fuse -f -n client.admin -c c/ceph.conf --fuse_disable_pagecache=true fuse >fuse.out 2>&1 </dev/null &
 daemons+=($!)
@@ -133,7 +133,7 @@ if ! is_in_memory; then
     # the lease is over.
     echo mine >three/disputed
     sync three/disputed
-    # Answered, and not synced yet: its sync comes too late. A process of its own holds it: whoever
+    # Answered, and not synced yet: its sync comes too late. A process of its own holds it: what
     # inherits the descriptor waits for the sleeper when it ends (FLUSH).
     coproc HOLDER { exec python3 -c '
 import sys
@@ -275,7 +275,7 @@ mv one/tree/1 one/tree/2
 
 part "recalls under load"
 # Eight writers sync records while two others read their files, and three write the same files in
-# turns. Whoever looks finds all that was answered before.
+# turns. A reader finds all that was answered before.
 mkdir one/load
 recalls=$(requests recalls)
 python3 - one two fuse <<'END' &
@@ -286,7 +286,7 @@ until = time.monotonic() + SECONDS
 answered = [0] * WRITERS
 turns = [[0] * len(places) for _ in range(SHARED)]
 looks, failures = [0, 0], []
-dice = [random.Random(which) for which in range(2 * len(places))]
+rngs = [random.Random(which) for which in range(2 * len(places))]
 def again_and_again(work, *words):
     try:
         while time.monotonic() < until and not failures:
@@ -314,13 +314,13 @@ def read(place):
             assert seen == record(number), f"{writer}: record {number} of {len(content) / RECORD} is {seen[:4]}, {before} were answered"
         looks[0] += 1
 def take_turn(who):
-    file = dice[who].randrange(SHARED)
+    file = rngs[who].randrange(SHARED)
     there = os.open(f"{places[who]}/turns-{file}", os.O_WRONLY | os.O_DSYNC)
     os.pwrite(there, (turns[file][who] + 1).to_bytes(8, "little"), who * 8)
     os.close(there)
     turns[file][who] += 1
 def compare(who):
-    file = dice[len(places) + who].randrange(SHARED)
+    file = rngs[len(places) + who].randrange(SHARED)
     before = list(turns[file])
     content = open(f"{places[who]}/turns-{file}", "rb").read().ljust(8 * len(places), b"\0")
     for writer, count in enumerate(before):
@@ -402,7 +402,7 @@ leave_host five
 
 if is_in_memory; then
     part "a reader that stays and is not ours"
-    # It opens the file between the crash and the mount. Nothing is replayed meanwhile, nothing is
+    # It opens the file between the crash and the mount. Nothing is replayed then, nothing is
     # lost, and the mount says what to do.
     mount_host five
     echo "synced" >five/open
@@ -416,7 +416,7 @@ if is_in_memory; then
     sleep 1
     start_host five
     ! wait "${daemon[five]}" || fail "a host mounts beside a reader that stays"
-    grep -q "open on another client.*mount again" five.out || fail "nobody is told of a reader that stays"
+    grep -q "open on another client.*mount again" five.out || fail "a reader that stays is not reported"
     kill "$reader"
     mount_host five
     [[ $(timeout 60 cat fuse/open) == synced ]] || fail "after a reader that stayed: $(timeout 60 cat fuse/open | tr '\0' 0)"
@@ -434,7 +434,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
         [[ $(ls "one/round-$round" | wc -l) != 8 ]] || break
         sleep 0.05
     done
-    # Tokens are recalled meanwhile, and at the moment of the kill.
+    # Tokens are recalled all the time, and at the moment of the kill.
     (while cat two/round-$round/* >/dev/null; do :; done) 2>/dev/null &
     reader=$!
     background+=("$reader")
@@ -453,22 +453,22 @@ for ((round = 1; round <= ROUNDS; round++)); do
 done
 
 part "kill -9 while a short journal logs anew"
-# A short journal logs anew what is written over and over, and the host is killed meanwhile.
+# A short journal logs anew what is written over and over, and the host is killed.
 mount_host four
 for ((round = 1; round <= ROUNDS; round++)); do
-    # Writes until the host is gone. Then it tells each block's last byte, and what may be there
+    # Writes until the host is gone. Then it prints each block's last byte, and what may be there
     # instead of one of them.
     timeout 120 python3 - "four/over" $((SEED + round)) >over.json 2>over.out <<'END' &
 import json, os, random, sys
 BLOCK, BLOCKS = 16384, 40
-dice = random.Random(int(sys.argv[2]))
+rng = random.Random(int(sys.argv[2]))
 file = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR | os.O_DSYNC)
 last, tried = [], None
 for block in range(BLOCKS):
     last.append((os.pread(file, 1, block * BLOCK) or b"\0")[0])
 try:
     while True:
-        block = dice.randrange(BLOCKS)
+        block = rng.randrange(BLOCKS)
         tried = block, (last[block] + 1) % 256
         os.pwrite(file, bytes([tried[1]]) * BLOCK, block * BLOCK)
         last[block], tried = tried[1], None

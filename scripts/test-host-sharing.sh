@@ -142,7 +142,7 @@ if command -v sqlite3 >/dev/null; then
     [[ $(wc -l <inserted) == 50 ]] || fail "SQLite: $(wc -l <inserted) of 50 inserts succeeded"
 fi
 
-# Two readers of a directory, and names that go meanwhile.
+# Two readers of a directory, and names that are removed at the same time.
 timeout 300 python3 - <<'P' || fail "listings beside each other"
 import os
 os.mkdir('one/many')

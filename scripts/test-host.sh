@@ -67,7 +67,7 @@ for round in 1 2 3; do
     [[ $(stat -c %s "shared/synced-$round") == 0 ]] || fail "nothing should be at the store yet"
     # In the second line: nothing in memory alone, 100 KiB and more in the journal.
     timeout 20 "$OKEANOS" stats --watch=0.2 --count 1 one >watched
-    grep -Pzq 'in memory +in journal +at store.*\n +0 B +\d{3,}' watched || fail "stats do not tell where the bytes are: $(cat watched)"
+    grep -Pzq 'in memory +in journal +at store.*\n +0 B +\d{3,}' watched || fail "stats do not print where the bytes are: $(cat watched)"
     # As editors and mail stores save a file: new name, synced, renamed over the old one, and a
     # second link.
     dd if="synced-$round" of=one/new bs=1k conv=fsync status=none

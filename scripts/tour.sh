@@ -59,7 +59,7 @@ crash() {
     for _ in $(seq 100); do stat -f "$1" >"$place/said" 2>&1 || break; sleep 0.1; done
 }
 say() { printf '\n%s\n' "$*"; }
-# The kernel lets go of a loop device a moment after its last user.
+# The kernel releases a loop device a moment after its last user.
 settle() { for _ in $(seq 100); do [ -z "$(losetup -j "$1")" ] && break; sleep 0.1; done; }
 
 echo '# A tour'
@@ -106,7 +106,7 @@ prompt='#'
 play okeanos mount -o allow_other,transport=classic disk.img mail
 play 'okeanos stats --watch --count 1 mail | head -1'
 prompt='$'
-say 'Whoever may look into the volume may look at its counts:'
+say 'A user who may look into the volume may look at its counts:'
 play 'okeanos stats --prometheus mail | grep -E "okeanos_(failed|read_only|commits_total)"'
 play okeanos list
 say 'Which mode suits the work? After some of it:'
@@ -153,7 +153,7 @@ play okeanos umount mail
 settle disk.img
 play cat log
 say 'Each request, in the foreground:'
-play 'okeanos mount -f -v -o transport=classic disk.img mail 2>told & until mountpoint -q mail; do sleep 0.1; done; mkdir mail/new; okeanos umount mail; wait; grep mkdir told'
+play 'okeanos mount -f -v -o transport=classic disk.img mail 2>log & until mountpoint -q mail; do sleep 0.1; done; mkdir mail/new; okeanos umount mail; wait; grep mkdir log'
 settle disk.img
 
 say '## Mistakes'

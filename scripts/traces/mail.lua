@@ -58,7 +58,7 @@ local function operate(mailbox)
 end
 
 -- InnoDB has no lazy commit of one session: what would be lazy stays in the open transaction, which the next commit
--- that is not lazy makes durable. Its log records are in the log buffer meanwhile, as those of lazy commits are.
+-- that is not lazy makes durable. Its log records are in the log buffer until then, as those of lazy commits are.
 function event()
    local turn = next_terminal()
    operate(sysbench.tid * sysbench.opt.mailboxes + turn - 1)

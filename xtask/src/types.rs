@@ -15,7 +15,7 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("crates/ceph/src/helper/serve.rs", "call_on_file"),
     ("crates/cli/src/fingerprint/mod.rs", "take"),
     ("crates/cli/src/host/mount.rs", "run_daemon"),
-    ("crates/cli/src/inspect/logs.rs", "tell"),
+    ("crates/cli/src/inspect/logs.rs", "report"),
     ("crates/cli/src/inspect/record.rs", "fmt"),
     ("crates/cli/src/mount/serve.rs", "bring_up"),
     ("crates/cli/src/mount/serve.rs", "serve"),

@@ -11,15 +11,15 @@ use std::path::PathBuf;
 const NOTES: &str = "\
 The daemon counts writes by the size of their request. From these counts follows what each mode would have
 written: \"before the sync\" is what a sync waits for, in the journal and at home; \"home, later\" is at most this,
-and less where blocks are written again before they go home. Metadata is left out: all modes log it.
+and less where blocks are written again before they are written back. Metadata is left out: all modes log it.
 
-The advice: log a size of request where that at least halves what its syncs wait for; send the others home.
+The advice: log a size of request where that at least halves what its syncs wait for; write the others home directly.
 Let the mount see an hour of typical work first. Counts begin with the mount.
 
 Examples:
   okeanos advise /mnt/a";
 
-/// Tell which mode and threshold suit what a mounted volume has seen
+/// Recommend the mode and threshold that suit what a mounted volume has seen
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct AdviseArguments {
@@ -89,7 +89,7 @@ pub fn run(arguments: AdviseArguments) -> Result<(), CliError> {
             "It is of an older okeanos, or serves no volume. Mount it again with this one.",
         )
     })?;
-    if arguments.json { print_json(&advice) } else { print(&tell(&advice)) }
+    if arguments.json { print_json(&advice) } else { print(&text_of(&advice)) }
 }
 
 fn advise(statistics: &Value, block_size: u64) -> Option<Advice> {
@@ -152,7 +152,7 @@ fn advise(statistics: &Value, block_size: u64) -> Option<Advice> {
     })
 }
 
-fn tell(advice: &Advice) -> String {
+fn text_of(advice: &Advice) -> String {
     let mut table = Table::new([
         "data=",
         "before the sync: journal",
@@ -212,7 +212,7 @@ mod tests {
             4560 * 4096,
             "ordered sends all home first"
         );
-        assert!(tell(&both).contains("Advice: mount -o data=selective,threshold=129"));
+        assert!(text_of(&both).contains("Advice: mount -o data=selective,threshold=129"));
         assert_eq!(seen(&[(128, 5, 640, 5)]).options, None, "too little was seen");
     }
 }

@@ -22,7 +22,7 @@ Examples:
   okeanos checkpoint /mnt/a                     at night, from cron
   okeanos checkpoint --json /mnt/a
 
-Overwritten: blocks in the log of which a later version went home in their place. Merged: writes that went home as part
+Overwritten: blocks in the log of which a later version was written home in their place. Merged: writes that became part
 of another one's, since they were neighbours. Both count from the checkpoint before.";
 
 /// Write home all that the log of a mounted volume holds
@@ -63,8 +63,8 @@ pub fn run(arguments: CheckpointArguments) -> Result<(), CliError> {
     let progress = Progress::new();
     let mut ask = Ask::Checkpoint;
     let report = loop {
-        let told: CheckpointAnswer = client.ask(ask).map_err(|_| no_answer(&mount, None))?;
-        match told {
+        let answer: CheckpointAnswer = client.ask(ask).map_err(|_| no_answer(&mount, None))?;
+        match answer {
             CheckpointAnswer { is_under_way: true, blocks, blocks_left, .. } => {
                 progress.show(format_args!(
                     "{subject}: {blocks_left} of {blocks} blocks are not home yet"
@@ -82,13 +82,13 @@ pub fn run(arguments: CheckpointArguments) -> Result<(), CliError> {
     let Some(report) = report else {
         return Err(CliError::new(format!("{subject}: this mount has no log to be written home")));
     };
-    if arguments.json { print_json(&report) } else { print(&tell(&report)) }
+    if arguments.json { print_json(&report) } else { print(&text_of(&report)) }
 }
 
-fn tell(report: &CheckpointReport) -> String {
+fn text_of(report: &CheckpointReport) -> String {
     let CheckpointReport { blocks_logged, writes_logged, blocks_written, writes, .. } = *report;
     format!(
-        "{blocks_written} blocks of {blocks_logged} in the log went home: {:.0} % were overwritten by later ones.\n\
+        "{blocks_written} blocks of {blocks_logged} in the log were written home: {:.0} % were overwritten by later ones.\n\
          {writes} writes did it in place of {writes_logged}: {:.0} % were merged with their neighbours.\n\
          This checkpoint took {}.\n",
         report.blocks_skipped,
@@ -107,33 +107,33 @@ pub fn nothing() -> serde_json::Value {
 pub struct Checkpointer {
     world: RealWorld,
     volume: Rc<Volume>,
-    is_under_way: Rc<Cell<bool>>,
+    in_flight: Rc<Cell<bool>>,
     last: Rc<RefCell<Option<Result<CheckpointReport, String>>>>,
 }
 
 impl Checkpointer {
     pub fn new(world: &RealWorld, volume: &Rc<Volume>) -> Checkpointer {
         let (world, volume) = (world.clone(), volume.clone());
-        Checkpointer { world, volume, is_under_way: Rc::default(), last: Rc::default() }
+        Checkpointer { world, volume, in_flight: Rc::default(), last: Rc::default() }
     }
 
     pub fn begin(&self) {
-        if self.is_under_way.replace(true) {
+        if self.in_flight.replace(true) {
             return;
         }
         let this = self.clone();
         self.world.spawn(Box::pin(async move {
             let ended = this.volume.engine().checkpoint().await;
             *this.last.borrow_mut() = Some(ended.map_err(|error| error.to_string()));
-            this.is_under_way.set(false);
+            this.in_flight.set(false);
         }));
     }
 
-    pub fn tell(&self) -> serde_json::Value {
+    pub fn progress(&self) -> serde_json::Value {
         let progress = self.volume.engine().checkpoint_progress();
-        let last = self.last.borrow().clone().filter(|_| !self.is_under_way.get());
+        let last = self.last.borrow().clone().filter(|_| !self.in_flight.get());
         serde_json::json!(CheckpointAnswer {
-            is_under_way: self.is_under_way.get(),
+            is_under_way: self.in_flight.get(),
             blocks: progress.blocks,
             blocks_left: progress.blocks_left,
             error: last.clone().and_then(Result::err),

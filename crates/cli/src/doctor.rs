@@ -21,7 +21,7 @@ Examples:
   okeanos doctor /srv
   okeanos doctor --json /dev/sdb1";
 
-/// Tell what this machine and a disk give, and what follows
+/// Report what this machine and a disk provide, and what follows
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct DoctorArguments {
@@ -462,9 +462,9 @@ mod tests {
         let refused = Some("kernel.io_uring_disabled=2".into());
         let old =
             Machine { kernel: "5.14.0".into(), root: false, io_uring_refused: refused, ..modern };
-        let told = limits(&old).join("\n");
+        let text = limits(&old).join("\n");
         for part in ["io_uring_disabled=2", "fusermount3", "sync(2)", "mapped page"] {
-            assert!(told.contains(part), "{part}: {told}");
+            assert!(text.contains(part), "{part}: {text}");
         }
     }
 

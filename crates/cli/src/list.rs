@@ -22,7 +22,7 @@ Health is one of
   not ours to ask      ask as the user who mounted it, or as root
 
 The kernel has no room for the options of a FUSE file system in /proc/mounts: they stand here, as the mount was made. Behind
-the type it tells the mode: fuseblk.okeanos.selective.
+the type it names the mode: fuseblk.okeanos.selective.
 
 Examples:
   okeanos list
@@ -61,20 +61,22 @@ pub fn run(arguments: ListArguments) -> Result<(), CliError> {
     let looking: Vec<_> = ours
         .iter()
         .map(|mount| {
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             let looked_at = mount.clone();
             std::thread::spawn(move || {
                 // The receiver may have stopped waiting.
-                let _ = tell.send(look_at(&looked_at));
+                let _ = sender.send(look_at(&looked_at));
             });
-            told
+            receiver
         })
         .collect();
     let listed: Vec<ListedMount> = ours
         .iter()
         .zip(looking)
-        .map(|(mount, told)| {
-            told.recv_timeout(PATIENCE).unwrap_or_else(|_| listed(mount, None, "no answer".into()))
+        .map(|(mount, receiver)| {
+            receiver
+                .recv_timeout(PATIENCE)
+                .unwrap_or_else(|_| listed(mount, None, "no answer".into()))
         })
         .collect();
     match (arguments.json, listed.is_empty()) {

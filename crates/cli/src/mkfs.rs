@@ -28,7 +28,7 @@ Examples:
   okeanos mkfs --flush-zone drive.profile /dev/sdb1    for a drive that ignores flushes
   okeanos mkfs disk.img 1G -- -b 1024 -L mail          more for mke2fs: block size, label
 
-What is there already is named and kept, unless --force is given. The root directory belongs to whoever
+What is there already is named and kept, unless --force is given. The root directory belongs to the user who
 makes the volume; where root does, to root.";
 
 /// Make a volume in an image file or on a block device
@@ -51,7 +51,7 @@ pub struct MkfsArguments {
     /// The same on the journal's own device; as --flush-zone if not given
     #[arg(long, value_name = "PROFILE", requires = "journal_device")]
     journal_flush_zone: Option<PathBuf>,
-    /// Take the profile even if it is of another drive, or the drive does not tell its model
+    /// Take the profile even if it is of another drive, or the drive does not report its model
     #[arg(long)]
     force_profile: bool,
     /// Make logs all over the volume (mount -o log=scattered), one at the end of each group. They

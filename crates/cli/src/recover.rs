@@ -38,7 +38,7 @@ pub struct RecoverArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Only tell what would be replayed, and what a mount that goes on with scattered logs would
+    /// Only report what would be replayed, and what a mount that goes on with scattered logs would
     /// read
     #[arg(long)]
     pub dry_run: bool,
@@ -96,7 +96,7 @@ pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
     let recovered = world.run(async move { recover(&for_run, &arguments).await });
     world.end();
     let recovered = recovered?;
-    if json { print_json(&recovered) } else { print(&tell(&recovered)) }
+    if json { print_json(&recovered) } else { print(&text_of(&recovered)) }
 }
 
 async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Recovered, CliError> {
@@ -156,8 +156,8 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
 }
 
 /// Formats the report of a replay alone.
-pub fn told(journal: &RecoveryReport) -> String {
-    tell(&Recovered {
+pub fn replay_text(journal: &RecoveryReport) -> String {
+    text_of(&Recovered {
         journal: journal.clone(),
         orphans_freed: 0,
         orphans_truncated: 0,
@@ -165,7 +165,7 @@ pub fn told(journal: &RecoveryReport) -> String {
     })
 }
 
-fn tell(recovered: &Recovered) -> String {
+fn text_of(recovered: &Recovered) -> String {
     let report = &recovered.journal;
     let orphans = match recovered.orphans_freed + recovered.orphans_truncated {
         0 => String::new(),
@@ -226,13 +226,13 @@ fn tell(recovered: &Recovered) -> String {
         }
         false => "",
     };
-    let restart = report.restart.as_ref().map_or(String::new(), tell_restart);
-    let skipped = tell_skipped(recovered);
+    let restart = report.restart.as_ref().map_or(String::new(), restart_text);
+    let skipped = skipped_text(recovered);
     format!("{table}\n{transactions}{did}\n{restart}{orphans}{gave_up}{skipped}")
 }
 
 /// Lists what was left out, and its files.
-fn tell_skipped(recovered: &Recovered) -> String {
+fn skipped_text(recovered: &Recovered) -> String {
     let blocks = &recovered.journal.skipped_blocks;
     if blocks.is_empty() {
         return String::new();
@@ -253,7 +253,7 @@ fn tell_skipped(recovered: &Recovered) -> String {
 }
 
 /// Formats what a mount with `log=scattered` would read of the logs instead of replaying all.
-fn tell_restart(forecast: &RestartForecast) -> String {
+fn restart_text(forecast: &RestartForecast) -> String {
     let RestartForecast { pieces, snapshot_blocks, blocks_covered, end, logs, run_headers, .. } =
         forecast;
     if let Some(why) = &forecast.refused {
@@ -267,7 +267,7 @@ fn tell_restart(forecast: &RestartForecast) -> String {
         _ => format!("{count} transactions from {from} on ({blocks} log blocks)"),
     };
     format!(
-        "Snapshot of the mapping table: {pieces} pieces tell of {blocks_covered} blocks in transactions before {end}.\n\
+        "Snapshot of the mapping table: {pieces} pieces cover {blocks_covered} blocks in transactions before {end}.\n\
          A restart with log=scattered would read {snapshot_blocks} log blocks of it, {run_headers} in {logs} logs for later runs, \
          and {runs}.\n"
     )
@@ -281,7 +281,7 @@ pub fn at_mount(report: &RecoveryReport) -> Option<String> {
         (0, 0) => String::new(),
         (0, pages) => {
             format!(
-                " told by {pages} pages of the table, {} blocks stay in the logs,",
+                " covered by {pages} pages of the table, {} blocks stay in the logs,",
                 report.blocks_kept
             )
         }
@@ -289,18 +289,18 @@ pub fn at_mount(report: &RecoveryReport) -> Option<String> {
             format!(" in {logs} scattered logs, {} blocks stay there,", report.blocks_kept)
         }
     };
-    let told = match report.snapshot_transactions {
+    let covered = match report.snapshot_transactions {
         0 => String::new(),
-        told => format!(" {told} of them told by a snapshot,"),
+        count => format!(" {count} of them covered by a snapshot,"),
     };
-    let refused = |teller: &str, why: &Option<String>| {
-        why.as_ref().map_or(String::new(), |why| format!("; {teller} was not believed: {why}"))
+    let refused = |source: &str, why: &Option<String>| {
+        why.as_ref().map_or(String::new(), |why| format!("; {source} was not believed: {why}"))
     };
     let refused = refused("the table of mtl=", &report.table_refused)
         + &refused("the snapshot", &report.snapshot_refused);
     let text = || {
         format!(
-            "recovered in {time}: {transactions} transactions,{told}{logs} {home} blocks went home{refused}"
+            "recovered in {time}: {transactions} transactions,{covered}{logs} {home} blocks were written home{refused}"
         )
     };
     (!report.clean).then(text)
@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mount_tells_how_many_logs_it_read_and_how_long_it_took() {
+    fn a_mount_reports_logs_read_and_time_taken() {
         assert_eq!(at_mount(&RecoveryReport { clean: true, ..RecoveryReport::default() }), None);
         let nanoseconds = 3_100_000_000;
         let plain = RecoveryReport {
@@ -341,26 +341,26 @@ mod tests {
         let scattered = RecoveryReport { logs_read: 32, blocks_kept: 1800, ..plain.clone() };
         assert_eq!(
             at_mount(&plain).unwrap(),
-            "recovered in 3.10 s: 9 transactions, 4 blocks went home"
+            "recovered in 3.10 s: 9 transactions, 4 blocks were written home"
         );
-        let told = "recovered in 3.10 s: 9 transactions, in 32 scattered logs, 1800 blocks stay there, 4 blocks went home";
-        assert_eq!(at_mount(&scattered).unwrap(), told);
-        let why = Some("it does not tell of transaction 7".to_owned());
+        let expected = "recovered in 3.10 s: 9 transactions, in 32 scattered logs, 1800 blocks stay there, 4 blocks were written home";
+        assert_eq!(at_mount(&scattered).unwrap(), expected);
+        let why = Some("it does not cover transaction 7".to_owned());
         let refused =
             RecoveryReport { table_pages_read: 3, table_refused: why, ..scattered.clone() };
-        let behind = "; the table of mtl= was not believed: it does not tell of transaction 7";
-        assert_eq!(at_mount(&refused).unwrap(), told.to_owned() + behind);
+        let behind = "; the table of mtl= was not believed: it does not cover transaction 7";
+        assert_eq!(at_mount(&refused).unwrap(), expected.to_owned() + behind);
         let snapshot = RecoveryReport { snapshot_transactions: 7, ..scattered.clone() };
-        let told = "recovered in 3.10 s: 9 transactions, 7 of them told by a snapshot, in 32 scattered logs, 1800 blocks stay there, 4 blocks went home";
-        assert_eq!(at_mount(&snapshot).unwrap(), told);
+        let expected = "recovered in 3.10 s: 9 transactions, 7 of them covered by a snapshot, in 32 scattered logs, 1800 blocks stay there, 4 blocks were written home";
+        assert_eq!(at_mount(&snapshot).unwrap(), expected);
         let why = Some("its piece 4 is lost, damaged or another's".to_owned());
         let refused =
             at_mount(&RecoveryReport { snapshot_refused: why, ..scattered.clone() }).unwrap();
         let behind = "; the snapshot was not believed: its piece 4 is lost, damaged or another's";
         assert!(refused.ends_with(behind), "{refused}");
         let believed = RecoveryReport { logs_read: 0, table_pages_read: 3, ..scattered };
-        let told = "recovered in 3.10 s: 9 transactions, told by 3 pages of the table, 1800 blocks stay in the logs, 4 blocks went home";
-        assert_eq!(at_mount(&believed).unwrap(), told);
+        let expected = "recovered in 3.10 s: 9 transactions, covered by 3 pages of the table, 1800 blocks stay in the logs, 4 blocks were written home";
+        assert_eq!(at_mount(&believed).unwrap(), expected);
     }
 
     #[test]
@@ -372,7 +372,7 @@ mod tests {
             dry_run: true,
             ..RecoveryReport::default()
         };
-        let text = tell(&Recovered {
+        let text = text_of(&Recovered {
             journal,
             orphans_freed: 1,
             orphans_truncated: 0,
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_tells_what_a_restart_would_read() {
+    fn a_dry_run_reports_what_a_restart_would_read() {
         let forecast = RestartForecast {
             pieces: 3,
             snapshot_blocks: 5,
@@ -398,20 +398,20 @@ mod tests {
             refused: None,
         };
         assert_eq!(
-            tell_restart(&forecast),
-            "Snapshot of the mapping table: 3 pieces tell of 120 blocks in transactions before 189.\n\
+            restart_text(&forecast),
+            "Snapshot of the mapping table: 3 pieces cover 120 blocks in transactions before 189.\n\
              A restart with log=scattered would read 5 log blocks of it, 70 in 4 logs for later runs, and 50 transactions from 150 \
              on (300 log blocks).\n"
         );
         let nothing = RestartForecast { transactions: 0, ..forecast.clone() };
         assert!(
-            tell_restart(&nothing).ends_with(" and no transaction.\n"),
+            restart_text(&nothing).ends_with(" and no transaction.\n"),
             "{}",
-            tell_restart(&nothing)
+            restart_text(&nothing)
         );
         let refused = RestartForecast { refused: Some("none counts".into()), ..forecast };
         assert_eq!(
-            tell_restart(&refused),
+            restart_text(&refused),
             "Snapshot of the mapping table: none counts.\nA restart with log=scattered would read all of the log.\n"
         );
     }

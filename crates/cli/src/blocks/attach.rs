@@ -46,7 +46,7 @@ pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
             starter.wait()?;
             attach_loop(&place, read_only)
         }
-        Side::Daemon(herald) => serve::as_file(plan, place.0, herald),
+        Side::Daemon(notifier) => serve::as_file(plan, place.0, notifier),
     }
 }
 
@@ -66,9 +66,9 @@ fn in_foreground(plan: AttachPlan, place: &Place, read_only: bool) -> Result<(),
             }
             Ok(())
         }
-        Side::Daemon(herald) => {
+        Side::Daemon(notifier) => {
             drop(to_daemon);
-            serve::as_file(plan, place.0.clone(), herald)?;
+            serve::as_file(plan, place.0.clone(), notifier)?;
             let mut outcome = Vec::new();
             let _ = from_companion.read_to_end(&mut outcome);
             match outcome == ATTACHED {

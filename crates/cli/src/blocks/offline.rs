@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 /// Content of the superblock and the log.
 #[derive(Serialize)]
-struct BlocksStory {
+struct BlocksReport {
     uuid: String,
     /// Whether the first superblock is damaged, and this is its copy.
     from_copy: bool,
@@ -34,7 +34,7 @@ struct BlocksStory {
     transactions: u64,
 }
 
-impl fmt::Display for BlocksStory {
+impl fmt::Display for BlocksReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let copy = if self.from_copy { " (from the copy: the first is damaged)" } else { "" };
         writeln!(f, "block volume {}{copy}", self.uuid)?;
@@ -57,13 +57,13 @@ impl fmt::Display for BlocksStory {
 
 pub(super) fn drain(arguments: &OfflineArguments) -> Result<(), CliError> {
     let OfflineArguments { source, log, json } = arguments;
-    tell_replay(&replayed(source, log.as_deref(), false)?, *json)
+    print_replay(&replayed(source, log.as_deref(), false)?, *json)
 }
 
 /// Replays a block volume for `okeanos recover`.
 pub fn replay(arguments: &RecoverArguments) -> Result<(), CliError> {
     let log = arguments.journal_device.as_deref();
-    tell_replay(&replayed(&arguments.source, log, arguments.dry_run)?, arguments.json)
+    print_replay(&replayed(&arguments.source, log, arguments.dry_run)?, arguments.json)
 }
 
 /// Checks a block volume for `okeanos check`: both superblocks, and every checksum in the log.
@@ -95,8 +95,8 @@ pub fn check(source: &Path) -> Result<(), CliError> {
     Err(CliError::new(format!("{name}: {} problems", problems.len())).with_code(DAMAGED))
 }
 
-fn tell_replay(report: &RecoveryReport, json: bool) -> Result<(), CliError> {
-    if json { print_json(report) } else { print(&recover::told(report)) }
+fn print_replay(report: &RecoveryReport, json: bool) -> Result<(), CliError> {
+    if json { print_json(report) } else { print(&recover::replay_text(report)) }
 }
 
 /// Replays the log, or reports what would be replayed.
@@ -118,10 +118,10 @@ pub(super) fn inspect(arguments: &OfflineArguments) -> Result<(), CliError> {
     }
 }
 
-fn story(found: &FoundSuperblock, report: &RecoveryReport) -> BlocksStory {
+fn story(found: &FoundSuperblock, report: &RecoveryReport) -> BlocksReport {
     let superblock = &found.superblock;
     let shift = superblock.block_size.shift();
-    BlocksStory {
+    BlocksReport {
         uuid: uuid_text(&superblock.uuid),
         from_copy: found.is_copy,
         block_bytes: 1 << shift,

@@ -2,7 +2,7 @@
 
 use crate::daemon::control::{blocks_directory, make_directory, socket_directory};
 use crate::daemon::mount_table;
-use crate::disk::door::NAME;
+use crate::disk::front_end::NAME;
 use crate::error::CliError;
 use crate::mount::loop_device;
 use format::blocks::{BLOCKS_SUPERBLOCK_SIZE, BlocksSuperblock, SUPERBLOCK_AT, blocks_copy_at};

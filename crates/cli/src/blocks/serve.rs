@@ -2,14 +2,14 @@
 
 use super::failed;
 use crate::checkpoint;
-use crate::daemon::Herald;
+use crate::daemon::StartNotifier;
 use crate::daemon::control::{About, Ask};
 use crate::daemon::control_server::Answers;
 use crate::daemon::io_path;
-use crate::daemon::porter::Porter;
+use crate::daemon::mount_helper::MountHelper;
 use crate::daemon::reporter::{Level, Reporter};
-use crate::disk::door::NAME;
 use crate::disk::exported;
+use crate::disk::front_end::NAME;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::mount::options::MountSettings;
@@ -83,49 +83,53 @@ impl AttachPlan {
 }
 
 /// Serves the volume as a file in `directory`, until that is unmounted.
-pub fn as_file(plan: AttachPlan, directory: PathBuf, herald: Herald) -> Result<(), CliError> {
-    let reporter = Reporter::open(herald.is_background(), Level::Info, None);
+pub fn as_file(
+    plan: AttachPlan,
+    directory: PathBuf,
+    notifier: StartNotifier,
+) -> Result<(), CliError> {
+    let reporter = Reporter::open(notifier.is_background(), Level::Info, None);
     if let Err(error) = runtime::block_signals() {
-        return herald.failed(CliError::system("signals", error));
+        return notifier.failed(CliError::system("signals", error));
     }
-    let porter = match Porter::start(&directory, &|text| reporter.tell(text)) {
-        Ok(porter) => porter,
-        Err(error) => return herald.failed(error),
+    let helper = match MountHelper::start(&directory, &|text| reporter.report(text)) {
+        Ok(helper) => helper,
+        Err(error) => return notifier.failed(error),
     };
     let world = match RealWorld::new() {
         Ok(world) => world,
-        Err(error) => return herald.failed(CliError::no_ring(error)),
+        Err(error) => return notifier.failed(CliError::no_ring(error)),
     };
     let own = world.clone();
     let result = world.run(async move {
         let volume = match plan.open(&own).await {
             Ok(volume) => volume,
-            Err(error) => return herald.failed(error),
+            Err(error) => return notifier.failed(error),
         };
         io_path::report(&own, &reporter);
-        tell_opened(&volume, &|text| reporter.tell_at(Level::Info, text));
+        report_opened(&volume, &|text| reporter.report_at(Level::Info, text));
         let answers = answers(&plan, &directory, &volume);
         let disk: Rc<dyn Disk> = Rc::new(volume.clone());
-        let close = async || close(&volume, &|text| reporter.tell(text)).await;
-        exported::serve(&own, &disk, (&directory, &porter), herald, answers, close).await
+        let close = async || close(&volume, &|text| reporter.report(text)).await;
+        exported::serve(&own, &disk, (&directory, &helper), notifier, answers, close).await
     });
     world.end();
     result
 }
 
-fn tell_opened(volume: &BlockVolume, tell: &dyn Fn(&str)) {
+fn report_opened(volume: &BlockVolume, say: &dyn Fn(&str)) {
     let report = volume.report();
     if report.superblock_restored {
-        tell("the superblock was damaged, and is restored from its copy");
+        say("the superblock was damaged, and is restored from its copy");
     }
-    report.warnings.iter().for_each(|warning| tell(warning));
-    recover::at_mount(&report.recovery).into_iter().for_each(|text| tell(&text));
+    report.warnings.iter().for_each(|warning| say(warning));
+    recover::at_mount(&report.recovery).into_iter().for_each(|text| say(&text));
 }
 
 /// Returns whether everything is home.
-async fn close(volume: &BlockVolume, tell: &dyn Fn(&str)) -> bool {
+async fn close(volume: &BlockVolume, say: &dyn Fn(&str)) -> bool {
     let closed = volume.close().await;
-    closed.inspect_err(|error| tell(&error.to_string())).is_ok()
+    closed.inspect_err(|error| say(&error.to_string())).is_ok()
 }
 
 fn answers(plan: &AttachPlan, directory: &Path, volume: &BlockVolume) -> Box<Answers> {
@@ -165,8 +169,8 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
     let result = world.run(async move {
         let volume = plan.open(&own).await?;
         let complain = |text: &str| crate::daemon::reporter::complain(&format!("okeanos: {text}"));
-        io_path::tell(&own, &complain);
-        tell_opened(&volume, &complain);
+        io_path::report_with(&own, &complain);
+        report_opened(&volume, &complain);
         let mut signals = own.signals().map_err(|error| CliError::system("signals", error))?;
         let uri = listener.uri();
         let disk = Rc::new(volume.clone());

@@ -172,8 +172,8 @@ mod tests {
 
     #[test]
     fn a_line_gives_its_problem_without_the_question() {
-        let told = "Inode 12 ref count is 2, should be 1.  Fix? no\n";
-        assert_eq!(problem_in(told).unwrap(), "Inode 12 ref count is 2, should be 1.");
+        let line = "Inode 12 ref count is 2, should be 1.  Fix? no\n";
+        assert_eq!(problem_in(line).unwrap(), "Inode 12 ref count is 2, should be 1.");
         assert_eq!(
             problem_in("Block bitmap differences:  -10\n").unwrap(),
             "Block bitmap differences:  -10"

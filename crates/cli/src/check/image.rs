@@ -225,9 +225,9 @@ impl ImageCheck<'_> {
         }
         let free = bitmap::count_clear(&bits, count);
         if free != descriptor.free_inodes {
-            let told = descriptor.free_inodes;
+            let recorded = descriptor.free_inodes;
             self.findings.note(format!(
-                "group {}: {free} inodes are free by the bitmap, {told} by the descriptor",
+                "group {}: {free} inodes are free by the bitmap, {recorded} by the descriptor",
                 group.get()
             ));
         }
@@ -446,9 +446,9 @@ impl ImageCheck<'_> {
         };
         let used = (0..count).filter(|index| is_used(*index)).count() as u32;
         if used + descriptor.free_blocks != count {
-            let told = descriptor.free_blocks;
+            let recorded = descriptor.free_blocks;
             self.findings.note(format!(
-                "{name}: {} blocks are free, {told} by the descriptor",
+                "{name}: {} blocks are free, {recorded} by the descriptor",
                 count - used
             ));
         }

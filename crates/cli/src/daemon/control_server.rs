@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_answered_and_told_of_the_end() {
+    fn clients_get_answers_and_notice_of_the_end() {
         let directory = tempfile::tempdir().unwrap();
         let private = directory.path().join("private");
         let path = private.join("1-2.sock");

@@ -14,12 +14,13 @@ pub fn about(world: &RealWorld) -> Value {
 
 /// Reports that there is no ring, with the reason.
 pub fn report(world: &RealWorld, reporter: &Reporter) {
-    tell(world, &|text| reporter.tell_at(Level::Info, text));
+    report_with(world, &|text| reporter.report_at(Level::Info, text));
 }
 
-/// Reports like [`report`], for programs without a log. Silent about what the caller chose.
-pub fn tell(world: &RealWorld, tell: &dyn Fn(&str)) {
+/// Reports like [`report`], for programs without a log. Reports nothing if the caller chose
+/// threads.
+pub fn report_with(world: &RealWorld, say: &dyn Fn(&str)) {
     if let Some(why @ NoRing::Refused(_)) = world.ring().no_ring() {
-        tell(&format!("threads make the system calls that wait for disks, no io_uring: {why}"));
+        say(&format!("threads make the system calls that wait for disks, no io_uring: {why}"));
     }
 }

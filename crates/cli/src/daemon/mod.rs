@@ -6,10 +6,10 @@ mod descriptors;
 pub mod holders;
 pub mod io_path;
 mod memory;
+pub mod mount_helper;
 pub mod mount_table;
 pub mod mounted;
 mod own_namespace;
-pub mod porter;
 pub mod privileges;
 pub mod reporter;
 
@@ -33,7 +33,7 @@ pub fn ended_at_once(ended: &Option<Result<(), SessionError>>) -> CliError {
 }
 
 /// Reports how the start went to the process that started the daemon.
-pub struct Herald {
+pub struct StartNotifier {
     background: Option<Background>,
     /// Write end of the pipe to the process that [`accompany`] made.
     companion: Option<File>,
@@ -51,7 +51,7 @@ struct Background {
 pub enum Side {
     /// The process that waits for the other.
     Starter(Starter),
-    Daemon(Herald),
+    Daemon(StartNotifier),
 }
 
 /// The process that the user started, waiting.
@@ -71,7 +71,7 @@ pub fn detach() -> Result<Side, CliError> {
             // SAFETY: setsid has no preconditions; it cannot fail right after a fork.
             unsafe { libc::setsid() };
             let null = OpenOptions::new().read(true).write(true).open("/dev/null").ok();
-            Ok(Side::Daemon(Herald {
+            Ok(Side::Daemon(StartNotifier {
                 background: Some(Background { to_starter, null }),
                 companion: None,
                 manager: None,
@@ -103,7 +103,7 @@ pub fn accompany() -> Result<Side, CliError> {
             if ended != between || status != 0 {
                 return Err(CliError::new("cannot start the daemon: no process could be made"));
             }
-            Ok(Side::Daemon(Herald {
+            Ok(Side::Daemon(StartNotifier {
                 background: None,
                 companion: Some(to_companion),
                 manager: None,
@@ -138,10 +138,10 @@ impl Starter {
     }
 }
 
-impl Herald {
-    /// Returns a herald for a foreground program: no process waits, but perhaps a service manager.
-    pub fn nobody() -> Herald {
-        Herald { background: None, companion: None, manager: manager() }
+impl StartNotifier {
+    /// Returns the notifier of a foreground program: no process waits, but a service manager may.
+    pub fn foreground() -> StartNotifier {
+        StartNotifier { background: None, companion: None, manager: manager() }
     }
     pub fn is_background(&self) -> bool {
         self.background.is_some()
@@ -248,8 +248,8 @@ mod tests {
     fn the_starter_learns_how_it_went() {
         assert_eq!(heard(|mut pipe| pipe.write_all(b"up").unwrap()), Ok(()));
         assert_eq!(heard(|mut pipe| pipe.write_all(b"upbut be warned").unwrap()), Ok(()));
-        let told = heard(|mut pipe| pipe.write_all(b"no such volume").unwrap());
-        assert_eq!(told, Err("no such volume".into()));
+        let failure = heard(|mut pipe| pipe.write_all(b"no such volume").unwrap());
+        assert_eq!(failure, Err("no such volume".into()));
         assert!(heard(drop).unwrap_err().contains("died"));
     }
 }

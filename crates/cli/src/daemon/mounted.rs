@@ -56,17 +56,17 @@ pub fn kept_open(error: CliError, device: &Path, source: &Path) -> CliError {
 /// Explains why a disk cannot be opened: names the Okeanos mount in the way, or the processes that
 /// keep it.
 pub fn not_opened(error: DiskOpenError) -> CliError {
-    let told = CliError::new(error.to_string());
+    let plain = CliError::new(error.to_string());
     let (path, device) = match &error {
         DiskOpenError::Mounted { path, .. }
         | DiskOpenError::Busy { path, .. }
         | DiskOpenError::Locked { path } => (path, path),
         DiskOpenError::Attached { path, device } => (path, device),
-        _ => return told,
+        _ => return plain,
     };
     match mount_table::mount_of(path) {
         Some(mount) => is_mounted(&mount, path),
-        None => kept_open(told, device, path),
+        None => kept_open(plain, device, path),
     }
 }
 

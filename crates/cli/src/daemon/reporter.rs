@@ -90,11 +90,11 @@ impl Reporter {
     }
 
     /// Reports an error.
-    pub fn tell(&self, text: &str) {
-        self.tell_at(Level::Error, text);
+    pub fn report(&self, text: &str) {
+        self.report_at(Level::Error, text);
     }
 
-    pub fn tell_at(&self, level: Level, text: &str) {
+    pub fn report_at(&self, level: Level, text: &str) {
         let State { way, lost, level: most } = &*self.0;
         if level > *most {
             return;
@@ -108,11 +108,11 @@ impl Reporter {
             level => format!("{}: ", level.word()),
         };
         let text = format!("okeanos[{}]: {word}{text}{before}", std::process::id());
-        let told = match way {
+        let delivered = match way {
             Way::Log { syslog, kernel } => {
                 let line = format!("{}{text}\n", level.priority());
-                let told = syslog.as_ref().map(|socket| socket.send(line.trim_end().as_bytes()));
-                match (told, kernel) {
+                let sent = syslog.as_ref().map(|socket| socket.send(line.trim_end().as_bytes()));
+                match (sent, kernel) {
                     (Some(Ok(_)), _) => true,
                     (_, Some(log)) => (&*log).write(line.as_bytes()).is_ok(),
                     _ => false,
@@ -125,7 +125,7 @@ impl Reporter {
             Way::Own(file) => (&*file).write(line_of(&text).as_bytes()).is_ok(),
             Way::Shared => standard_error::tell(&text, Duration::ZERO).is_ok(),
         };
-        lost.set(if told { 0 } else { lost.get() + 1 });
+        lost.set(if delivered { 0 } else { lost.get() + 1 });
     }
 }
 
@@ -157,18 +157,18 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn a_full_pipe_drops_reports_without_delay_and_the_next_reader_is_told() {
+    fn a_full_pipe_drops_reports_without_delay_and_counts_them() {
         let (mut reader, writer) = io::pipe().unwrap();
         let way = Way::Own(reopened(writer.as_raw_fd()).unwrap());
         let reporter = Reporter(Rc::new(State { way, level: Level::Error, lost: Cell::new(0) }));
         let text = "x".repeat(4096);
         for _ in 0..1000 {
-            reporter.tell(&text);
+            reporter.report(&text);
         }
         assert!(reporter.0.lost.get() > 900);
         let mut taken = vec![0; 1 << 20];
         assert!(reader.read(&mut taken).unwrap() > 4096);
-        reporter.tell("again");
+        reporter.report("again");
         assert_eq!(reporter.0.lost.get(), 0);
         let length = reader.read(&mut taken).unwrap();
         let said = String::from_utf8_lossy(&taken[..length]);

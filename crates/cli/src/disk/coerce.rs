@@ -30,11 +30,11 @@ impl Drive {
             let Ok(file) = std::fs::read_to_string(node.join("loop/backing_file")) else { break };
             node = node_of(Path::new(file.trim_end()))?;
         }
-        Drive::told(&node)
+        Drive::of_node(&node)
     }
 
     /// Reads the kernel's directory of a drive.
-    fn told(node: &Path) -> Option<Drive> {
+    fn of_node(node: &Path) -> Option<Drive> {
         let node = std::fs::canonicalize(node).ok()?;
         let whole: PathBuf =
             if node.join("partition").exists() { node.parent()?.to_owned() } else { node };
@@ -50,7 +50,7 @@ impl Drive {
     fn mismatch(drive: Option<&Drive>, model: &str, size: u64) -> Option<String> {
         let Some(drive) = drive else {
             return Some(format!(
-                "the profile is of {model:?}, and this drive does not tell its model"
+                "the profile is of {model:?}, and this drive does not report its model"
             ));
         };
         if drive.model != model {
@@ -196,12 +196,12 @@ impl ZonePlan {
         });
         world.end();
         made.map_err(|error: ext4::Error| {
-            let told = CliError::new(format!("{}: {error}", home.display()));
+            let plain = CliError::new(format!("{}: {error}", home.display()));
             match error {
-                ext4::Error::FlushZone(_) | ext4::Error::Refused(libc::ENOSPC) => told.with_remedy(
+                ext4::Error::FlushZone(_) | ext4::Error::Refused(libc::ENOSPC) => plain.with_remedy(
                     "Give the zone more room: a larger volume or journal device, or a smaller journal (--journal-size).",
                 ),
-                _ => told,
+                _ => plain,
             }
         })
     }
@@ -230,10 +230,10 @@ pub async fn coerce(
     wanted: Wanted,
 ) -> Result<(OpenParts, Vec<CoercedDisk>), CliError> {
     let failed = |error: ext4::Error| {
-        let told = CliError::new(format!("{}: {error}", home_path.display()));
+        let plain = CliError::new(format!("{}: {error}", home_path.display()));
         match error {
-            ext4::Error::FlushZone(_) => told.with_remedy(ELSE),
-            _ => told,
+            ext4::Error::FlushZone(_) => plain.with_remedy(ELSE),
+            _ => plain,
         }
     };
     let without = |why: &dyn std::fmt::Display| {
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(Drive::mismatch(Some(&drive), "Disk 7", 1 << 40), None);
         assert!(Drive::mismatch(Some(&drive), "Disk 8", 1 << 40).unwrap().contains("\"Disk 8\""));
         assert!(Drive::mismatch(Some(&drive), "Disk 7", 1 << 39).unwrap().contains("bytes"));
-        assert!(Drive::mismatch(None, "Disk 7", 1 << 40).unwrap().contains("does not tell"));
+        assert!(Drive::mismatch(None, "Disk 7", 1 << 40).unwrap().contains("does not report"));
     }
 
     #[test]
@@ -323,7 +323,7 @@ mod tests {
         let part = directory.path().join("sdx/sdx1");
         std::fs::create_dir_all(&part).unwrap();
         std::fs::create_dir(directory.path().join("sdx/device")).unwrap();
-        assert_eq!(Drive::told(&part), None);
+        assert_eq!(Drive::of_node(&part), None);
         for (name, text) in [
             ("size", "2048\n"),
             ("device/model", "Disk 7   \n"),
@@ -333,7 +333,7 @@ mod tests {
             std::fs::write(directory.path().join("sdx").join(name), text).unwrap();
         }
         let drive = Drive { model: "Disk 7".into(), size: 1 << 20 };
-        assert_eq!(Drive::told(&part), Some(drive.clone()));
-        assert_eq!(Drive::told(part.parent().unwrap()), Some(drive));
+        assert_eq!(Drive::of_node(&part), Some(drive.clone()));
+        assert_eq!(Drive::of_node(part.parent().unwrap()), Some(drive));
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::daemon::control::{End, socket_directory_beside};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
-use crate::daemon::porter::{Porter, Standing};
-use crate::daemon::{self, Herald, ended_at_once, mount_table};
-use crate::disk::door::DiskDoor;
+use crate::daemon::mount_helper::{EstablishedMount, MountHelper};
+use crate::daemon::{self, StartNotifier, ended_at_once, mount_table};
+use crate::disk::front_end::DiskFrontEnd;
 use crate::error::CliError;
 use device::Disk;
 use fuse_session::{MountKind, MountOptions, Session, Transport};
@@ -16,18 +16,18 @@ use std::rc::Rc;
 const READ_AHEAD: u64 = 128 << 10;
 
 /// State of the service before it runs.
-struct Up {
-    session: Rc<Session<DiskDoor>>,
+struct PreparedService {
+    session: Rc<Session<DiskFrontEnd>>,
     signals: Signals,
     control: ControlSocket,
     device: (u32, u32),
 }
 
-fn bring_up(
+fn prepare(
     world: &RealWorld,
     disk: &Rc<dyn Disk>,
-    (directory, porter): (&Path, &Porter),
-) -> Result<Up, CliError> {
+    (directory, helper): (&Path, &MountHelper),
+) -> Result<PreparedService, CliError> {
     let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
     let control = ControlSocket::bind(&socket_directory_beside(directory)).map_err(no_control)?;
     let kind = MountKind::Plain { name: disk.name().to_owned() };
@@ -39,12 +39,12 @@ fn bring_up(
     };
     daemon::settle_in();
     world.ring().renew_threads();
-    let Standing { connection, device } = porter.mount(&options, READ_AHEAD)?;
+    let EstablishedMount { connection, device } = helper.mount(&options, READ_AHEAD)?;
     // SAFETY: these two calls have no preconditions.
     let owner = unsafe { (libc::geteuid(), libc::getegid()) };
-    let door = DiskDoor::new(disk.clone(), owner);
-    let session = Session::new(world.clone(), connection, door, Transport::Auto);
-    Ok(Up { session, signals, control, device })
+    let front_end = DiskFrontEnd::new(disk.clone(), owner);
+    let session = Session::new(world.clone(), connection, front_end, Transport::Auto);
+    Ok(PreparedService { session, signals, control, device })
 }
 
 /// Serves until the directory is unmounted, or a signal comes. `close` runs when no more requests
@@ -52,17 +52,17 @@ fn bring_up(
 pub async fn serve(
     world: &RealWorld,
     disk: &Rc<dyn Disk>,
-    at: (&Path, &Porter),
-    herald: Herald,
+    at: (&Path, &MountHelper),
+    notifier: StartNotifier,
     answers: Box<Answers>,
     close: impl AsyncFnOnce() -> bool,
 ) -> Result<(), CliError> {
-    let porter = at.1;
-    let Up { session, signals, control, device } = match bring_up(world, disk, at) {
+    let helper = at.1;
+    let PreparedService { session, signals, control, device } = match prepare(world, disk, at) {
         Ok(up) => up,
         Err(error) => {
             close().await;
-            return herald.failed(error);
+            return notifier.failed(error);
         }
     };
     let serving = session.clone();
@@ -71,22 +71,22 @@ pub async fn serve(
     if let Either::Left(ended) = &begun
         && session.negotiated().is_none()
     {
-        porter.unmount();
+        helper.unmount();
         close().await;
-        return herald.failed(ended_at_once(ended));
+        return notifier.failed(ended_at_once(ended));
     }
     let control = match ControlServer::start(world, control, device, answers) {
         Ok(control) => control,
         Err(error) => {
-            porter.end(world, &session, session_over, signals).await;
+            helper.end(world, &session, session_over, signals).await;
             close().await;
-            return herald.failed(no_control(error));
+            return notifier.failed(no_control(error));
         }
     };
-    herald.up(&[]);
+    notifier.up(&[]);
     let result = match begun {
         Either::Left(result) => result,
-        Either::Right(_) => porter.until_over(world, &session, session_over, signals).await,
+        Either::Right(_) => helper.until_over(world, &session, session_over, signals).await,
     };
     let result = match result {
         Some(Ok(())) => Ok(()),

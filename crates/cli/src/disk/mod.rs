@@ -3,7 +3,7 @@
 
 pub mod coerce;
 pub mod content;
-pub mod door;
 pub mod exported;
+pub mod front_end;
 pub mod open_disk;
 pub mod served;

@@ -70,8 +70,8 @@ impl ServedModel {
     /// Starts it. `None` if there is no emulated disk, its model cannot be read, or `okeanos-lab`
     /// is not installed.
     pub fn of(source: &Path) -> Option<ServedModel> {
-        let told: Value = client_of(source)?.ask(Ask::Stats).ok()?;
-        let served: ServedDisk = serde_json::from_value(told.get("served")?.clone()).ok()?;
+        let statistics: Value = client_of(source)?.ask(Ask::Stats).ok()?;
+        let served: ServedDisk = serde_json::from_value(statistics.get("served")?.clone()).ok()?;
         let mut player = Player::start().ok()?;
         let TimedModel { name } = player.ask(&served).ok()?;
         Some(ServedModel { name, player: RefCell::new(player) })

@@ -1,7 +1,7 @@
 //! `okeanos fingerprint`: finds the writes that evict data from a drive's cache, and whether its
 //! flush can be trusted.
 
-mod kept;
+mod saved;
 mod subject;
 
 use crate::error::CliError;
@@ -11,8 +11,8 @@ use crate::text::quantity::parse_size;
 use crate::text::table::Table;
 use eviction::fingerprint::{self as prints, Fingerprint, FingerprintError, Grid, Phase};
 use eviction::{FlushTest, Profile, Verdict};
-use kept::{ANEW, Conditions, keep, read_kept, write};
 use runtime::RealWorld;
+use saved::{BEGIN_ANEW, Conditions, read_saved, save, write};
 use serde::Serialize;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -69,8 +69,8 @@ pub struct Examination {
     /// Trials that the chosen workload must pass
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     trials: u32,
-    /// So many trials in every cell of the grid, instead of where they tell most: many hours on a
-    /// real drive
+    /// Run all --trials in every cell of the grid, instead of where they decide most: many hours on
+    /// a real drive
     #[arg(long)]
     full: bool,
     /// One trial in most cells: about half the time, and a coarser picture; what is recommended
@@ -163,7 +163,7 @@ pub async fn examine(subject: Subject, arguments: Examination) -> Result<(), Cli
 }
 
 /// Interval at which measurements are saved.
-const KEEP_EVERY: Duration = Duration::from_secs(5);
+const SAVE_EVERY: Duration = Duration::from_secs(5);
 
 async fn take(subject: &Subject, arguments: &Examination) -> Result<Found, CliError> {
     let out = &arguments.out;
@@ -176,12 +176,12 @@ async fn take(subject: &Subject, arguments: &Examination) -> Result<Found, CliEr
     } else if arguments.quick {
         (options.trials_min, options.trials_at_borders) = (1, 3);
     }
-    let kept = out.join("fingerprint.json");
+    let saved = out.join("fingerprint.json");
     let of = Conditions::of(subject);
-    let mut state = read_kept(&kept, &of)?;
+    let mut state = read_saved(&saved, &of)?;
     options
         .check_range(subject.disk.geometry().logical_sector)
-        .map_err(|error| told(error, &kept))?;
+        .map_err(|error| failure(error, &saved))?;
     subject.fill().await?;
     let progress = Progress::new();
     let (mut last_kept, mut last_shown) = (Instant::now(), Instant::now());
@@ -205,9 +205,9 @@ async fn take(subject: &Subject, arguments: &Examination) -> Result<Found, CliEr
                 at.done, at.of
             ));
         }
-        if last_kept.elapsed() > KEEP_EVERY {
+        if last_kept.elapsed() > SAVE_EVERY {
             last_kept = Instant::now();
-            if let Err(error) = keep(&kept, &of, state) {
+            if let Err(error) = save(&saved, &of, state) {
                 trouble = Some(error);
                 return ControlFlow::Break(());
             }
@@ -226,11 +226,11 @@ async fn take(subject: &Subject, arguments: &Examination) -> Result<Found, CliEr
         Err(FingerprintError::NoDifference { .. })
             if state.cells.iter().all(|cell| cell.trials() == 0) =>
         {
-            _ = std::fs::remove_file(&kept);
+            _ = std::fs::remove_file(&saved);
         }
-        _ => keep(&kept, &of, &state)?,
+        _ => save(&saved, &of, &state)?,
     }
-    result.map_err(|error| told(error, &kept))?;
+    result.map_err(|error| failure(error, &saved))?;
     write(&out.join("cells.csv"), &state.csv())?;
     write(&out.join("performance.svg"), &state.performance_picture(&grid, &subject.name))?;
     if let Some(picture) = state.eviction_picture(&grid, &subject.name) {
@@ -257,10 +257,10 @@ async fn take(subject: &Subject, arguments: &Examination) -> Result<Found, CliEr
     })
 }
 
-fn told(error: FingerprintError, kept: &Path) -> CliError {
+fn failure(error: FingerprintError, saved: &Path) -> CliError {
     match error {
         FingerprintError::OtherGrid => {
-            CliError::new(format!("{}: {error}", kept.display())).with_remedy(ANEW)
+            CliError::new(format!("{}: {error}", saved.display())).with_remedy(BEGIN_ANEW)
         }
         FingerprintError::RangeTooSmall { .. } => {
             CliError::new(error.to_string()).with_remedy("Give a larger --range, or a larger file.")
@@ -319,7 +319,7 @@ fn verdict_text(name: &str, test: &FlushTest) -> String {
         Verdict::Suspicious => {
             "suspicious: unless its cache outlives a power cut (okeanos powercut), do not trust its flush (mount -o barrier=coerce)"
         }
-        Verdict::CannotTell => "cannot tell; cut its power (okeanos powercut --help)",
+        Verdict::CannotTell => "undecided; cut its power (okeanos powercut --help)",
     };
     let evidence: String = test.evidence.iter().map(|sentence| format!("  {sentence}\n")).collect();
     format!("{table}\n{name}: {verdict}.\n{evidence}")

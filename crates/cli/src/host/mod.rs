@@ -26,7 +26,7 @@ Examples:
 /// A journal on this host in front of a shared file system
 ///
 /// What is synced is promised once it is in the journal, and goes to the store later; what others
-/// want goes there at once. docs/modes/host_journal.md tells what holds when.
+/// want goes there at once. docs/modes/host_journal.md says what holds when.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct HostArguments {
@@ -80,7 +80,7 @@ struct HostMountArguments {
     /// hosts agree on
     #[arg(short = 'F', long)]
     force: bool,
-    /// Stay in the foreground, and tell of errors there
+    /// Stay in the foreground, and report errors there
     #[arg(long, short)]
     foreground: bool,
     /// Mount options, separated by commas; --help lists them
@@ -95,7 +95,7 @@ struct HostMountArguments {
 struct HostRecoverArguments {
     #[command(flatten)]
     place: Where,
-    /// Only tell what would be replayed
+    /// Only report what would be replayed
     #[arg(long)]
     dry_run: bool,
     /// Print JSON

@@ -9,9 +9,9 @@ use super::options::HostSettings;
 use super::store::{MakeJournal, StoreName, failed, open_journal};
 use crate::daemon::control::{About, Ask, End, socket_directory_beside};
 use crate::daemon::control_server::{ControlServer, ControlSocket, no_control};
-use crate::daemon::porter::Porter;
+use crate::daemon::mount_helper::MountHelper;
 use crate::daemon::reporter::{Level, Reporter};
-use crate::daemon::{self, Herald, Side, mount_table};
+use crate::daemon::{self, Side, StartNotifier, mount_table};
 use crate::error::CliError;
 use disks::DiskAccess;
 use fuse::HostFrontEnd;
@@ -58,30 +58,30 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
     plan.settings.host.dirty_files_max =
         plan.settings.host.dirty_files_max.min(most as usize).max(1);
     if foreground {
-        return serve(plan, Herald::nobody());
+        return serve(plan, StartNotifier::foreground());
     }
     match daemon::detach()? {
         Side::Starter(starter) => starter.wait(),
-        Side::Daemon(herald) => serve(plan, herald),
+        Side::Daemon(notifier) => serve(plan, notifier),
     }
 }
 
-fn serve(plan: Plan, herald: Herald) -> Result<(), CliError> {
-    let reporter = Reporter::open(herald.is_background(), Level::Info, None);
+fn serve(plan: Plan, notifier: StartNotifier) -> Result<(), CliError> {
+    let reporter = Reporter::open(notifier.is_background(), Level::Info, None);
     if let Err(error) = runtime::block_signals() {
-        return herald.failed(CliError::system("signals", error));
+        return notifier.failed(CliError::system("signals", error));
     }
-    let porter = match Porter::start(&plan.directory, &|text| reporter.tell(text)) {
-        Ok(porter) => {
-            porter.keep_paths(&[plan.store.path(), &plan.arguments.place.journal, &own_program()])
+    let helper = match MountHelper::start(&plan.directory, &|text| reporter.report(text)) {
+        Ok(helper) => {
+            helper.keep_paths(&[plan.store.path(), &plan.arguments.place.journal, &own_program()])
         }
-        Err(error) => return herald.failed(error),
+        Err(error) => return notifier.failed(error),
     };
     let world = match RealWorld::new() {
         Ok(world) => world,
-        Err(error) => return herald.failed(CliError::no_ring(error)),
+        Err(error) => return notifier.failed(CliError::no_ring(error)),
     };
-    let result = world.run(run_daemon(world.clone(), plan, porter, reporter, herald));
+    let result = world.run(run_daemon(world.clone(), plan, helper, reporter, notifier));
     world.end();
     result
 }
@@ -104,17 +104,17 @@ async fn bring_up(
     let connection = store.connect(world, journal.head.identity.clone()).await?;
     let report = recover(world, &*connection, &journal, false).await.map_err(failed)?;
     if !report.clean {
-        reporter.tell(super::recover::tell(&report).trim_end());
+        reporter.report(super::recover::text_of(&report).trim_end());
     }
     let host =
         Host::open(Rc::new(world.clone()), connection, &journal, settings.host.clone()).await;
     let (host, reporter) = (host.map_err(failed)?, reporter.clone());
     host.count_set_aside(&report);
     let trouble = reporter.clone();
-    host.on_trouble(Box::new(move |what| trouble.tell(what)));
+    host.on_trouble(Box::new(move |what| trouble.report(what)));
     host.on_reconnection(Box::new(move |report| {
-        let recovered = super::recover::tell(report);
-        reporter.tell(&format!(
+        let recovered = super::recover::text_of(report);
+        reporter.report(&format!(
             "the connection to the store was lost, and is back: {}",
             recovered.trim_end()
         ));
@@ -125,9 +125,9 @@ async fn bring_up(
 async fn run_daemon(
     world: RealWorld,
     plan: Plan,
-    porter: Porter,
+    helper: MountHelper,
     reporter: Reporter,
-    herald: Herald,
+    notifier: StartNotifier,
 ) -> Result<(), CliError> {
     let started = async {
         let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
@@ -135,14 +135,14 @@ async fn run_daemon(
             ControlSocket::bind(&socket_directory_beside(&plan.directory)).map_err(no_control)?;
         let host = bring_up(&world, &plan, &reporter).await?;
         let warnings: Vec<String> = daemon::settle_in_for_write_back().into_iter().collect();
-        warnings.iter().for_each(|warning| reporter.tell_at(Level::Warning, warning));
+        warnings.iter().for_each(|warning| reporter.report_at(Level::Warning, warning));
         world.ring().renew_threads();
         daemon::io_path::report(&world, &reporter);
         let kind = MountKind::Plain { name: plan.store.full_name() };
         let (flags, allow_other) = (plan.settings.flags(), plan.settings.session.allow_other);
         let options =
             MountOptions { kind, subtype: mount_table::subtype(None), flags, allow_other };
-        match porter.mount(&options, READ_AHEAD) {
+        match helper.mount(&options, READ_AHEAD) {
             Ok(standing) => Ok((signals, control, host, standing, warnings)),
             Err(error) => {
                 let _ = host.close().await;
@@ -152,10 +152,10 @@ async fn run_daemon(
     };
     let (signals, control, host, standing, warnings) = match started.await {
         Ok(started) => started,
-        Err(error) => return herald.failed(error),
+        Err(error) => return notifier.failed(error),
     };
-    let told = reporter.clone();
-    let front_end = HostFrontEnd::new(host.clone(), Box::new(move |text| told.tell(text)));
+    let requests = reporter.clone();
+    let front_end = HostFrontEnd::new(host.clone(), Box::new(move |text| requests.report(text)));
     let session = Session::new(
         world.clone(),
         standing.connection,
@@ -179,16 +179,16 @@ async fn run_daemon(
             Ok(control) => control,
             Err(error) => {
                 if matches!(begun, Either::Right(_)) {
-                    drop(porter.end(&world, &session, served, signals).await);
+                    drop(helper.end(&world, &session, served, signals).await);
                 }
                 let _ = front_end.close().await;
-                return herald.failed(error);
+                return notifier.failed(error);
             }
         };
-    herald.up(&warnings);
+    notifier.up(&warnings);
     let result = match begun {
         Either::Left(result) => result,
-        Either::Right(_) => porter.until_over(&world, &session, served, signals).await,
+        Either::Right(_) => helper.until_over(&world, &session, served, signals).await,
     };
     let clean = front_end.close().await;
     control.end(End { clean });

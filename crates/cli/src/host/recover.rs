@@ -35,11 +35,11 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
     });
     world.end();
     let report = report?;
-    if json { print_json(&report) } else { print(&tell(&report)) }
+    if json { print_json(&report) } else { print(&text_of(&report)) }
 }
 
 /// Formats the report for a person.
-pub fn tell(report: &HostRecoveryReport) -> String {
+pub fn text_of(report: &HostRecoveryReport) -> String {
     if report.clean {
         return "The journal is empty: nothing to recover.\n".into();
     }

@@ -1,7 +1,7 @@
 //! The scattered logs of a block device (`okeanos nbd --scattered`): locations and content.
 
 use super::checkpoint_cost::CheckpointCost;
-use super::logs::{costs_of, tell_cost};
+use super::logs::{costs_of, write_cost};
 use crate::disk::open_disk::open_disk;
 use crate::disk::served::ServedModel;
 use crate::error::CliError;
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 #[derive(serde::Serialize)]
-pub struct DeviceLogsStory {
+pub struct DeviceLogsReport {
     logs: u32,
     bytes_of_each: u64,
     bytes_between: u64,
@@ -32,11 +32,12 @@ pub struct DeviceLogsStory {
     /// The emulated drive to which the times apply, if the disk is one.
     times_on: Option<String>,
     /// Logs that are not empty.
-    told: Vec<DeviceLogStory>,
+    #[serde(rename = "told")]
+    listed: Vec<DeviceLogReport>,
 }
 
 #[derive(serde::Serialize)]
-struct DeviceLogStory {
+struct DeviceLogReport {
     log: u32,
     /// First block, on the device.
     first_block: u64,
@@ -63,7 +64,7 @@ pub fn has_logs(path: &Path) -> Result<bool, CliError> {
     Ok(read.is_ok() && Superblock::parse(&bytes) != Err(FormatError::NoSuperblock))
 }
 
-pub fn tell(path: &Path, table: Option<&Path>) -> Result<DeviceLogsStory, CliError> {
+pub fn report(path: &Path, table: Option<&Path>) -> Result<DeviceLogsReport, CliError> {
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
         Ok(Rc::new(open_disk(&world, path, DiskAccess::Inspect)?))
@@ -76,7 +77,7 @@ pub fn tell(path: &Path, table: Option<&Path>) -> Result<DeviceLogsStory, CliErr
     let cost = |requests: &CheckpointRequests| {
         CheckpointCost::of(&requests.reads, &requests.writes, model.as_ref())
     };
-    let tell = |log: &LogState| DeviceLogStory {
+    let listed = |log: &LogState| DeviceLogReport {
         log: log.log,
         first_block: log.begin,
         bytes_used: log.bytes_used,
@@ -89,7 +90,7 @@ pub fn tell(path: &Path, table: Option<&Path>) -> Result<DeviceLogsStory, CliErr
         age: if log.live_records == 0 { 0 } else { found.newest.saturating_sub(log.live_first) },
     };
     let superblock = found.layout.superblock;
-    Ok(DeviceLogsStory {
+    Ok(DeviceLogsReport {
         logs: found.layout.logs,
         bytes_of_each: u64::from(superblock.log_blocks) * BLOCK as u64,
         bytes_between: u64::from(superblock.group_blocks) * BLOCK as u64,
@@ -97,12 +98,12 @@ pub fn tell(path: &Path, table: Option<&Path>) -> Result<DeviceLogsStory, CliErr
         snapshot: found.snapshot,
         newest: found.newest,
         checkpoint: cost(&found.checkpoint),
-        told: found.logs.iter().map(tell).collect(),
+        listed: found.logs.iter().map(listed).collect(),
         times_on: model.map(|model| model.name().to_owned()),
     })
 }
 
-impl fmt::Display for DeviceLogsStory {
+impl fmt::Display for DeviceLogsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [each, between] = [self.bytes_of_each, self.bytes_between].map(format_size);
         let elsewhere = if self.table_elsewhere { ", their table elsewhere" } else { "" };
@@ -111,7 +112,7 @@ impl fmt::Display for DeviceLogsStory {
             "a block device with {} logs of {each}, one in every {between}{elsewhere}",
             self.logs
         )?;
-        if self.told.is_empty() {
+        if self.listed.is_empty() {
             return writeln!(f, "all are empty");
         }
         let later = self.newest.saturating_sub(self.snapshot);
@@ -121,7 +122,7 @@ impl fmt::Display for DeviceLogsStory {
             self.newest
         )?;
         let times_on = self.times_on.as_deref();
-        tell_cost(f, &self.checkpoint, times_on)?;
+        write_cost(f, &self.checkpoint, times_on)?;
         let mut names = vec![
             "log",
             "at block",
@@ -136,21 +137,21 @@ impl fmt::Display for DeviceLogsStory {
         names.extend(times_on.map(|_| "takes"));
         names.extend(["numbers", "age"]);
         let mut table = Table::new(names);
-        for story in &self.told {
-            let numbers = match story.live_records {
+        for report in &self.listed {
+            let numbers = match report.live_records {
                 0 => String::new(),
-                _ => format!("{}-{}", story.first_record, story.last_record),
+                _ => format!("{}-{}", report.first_record, report.last_record),
             };
             let mut row = vec![
-                story.log.to_string(),
-                story.first_block.to_string(),
-                format_size(story.bytes_used),
-                story.records.to_string(),
-                story.live_records.to_string(),
-                format_size(story.live_bytes),
+                report.log.to_string(),
+                report.first_block.to_string(),
+                format_size(report.bytes_used),
+                report.records.to_string(),
+                report.live_records.to_string(),
+                format_size(report.live_bytes),
             ];
-            row.extend(costs_of(Some(&story.checkpoint), times_on.is_some()));
-            row.extend([numbers, story.age.to_string()]);
+            row.extend(costs_of(Some(&report.checkpoint), times_on.is_some()));
+            row.extend([numbers, report.age.to_string()]);
             table.row(row);
         }
         write!(f, "{table}")

@@ -4,21 +4,21 @@ use std::fmt;
 use units::InodeNumber;
 
 #[derive(serde::Serialize)]
-pub struct DirectoryStory {
+pub struct DirectoryReport {
     inode: u32,
-    blocks: Vec<BlockStory>,
+    blocks: Vec<BlockReport>,
 }
 
 #[derive(serde::Serialize)]
-struct BlockStory {
+struct BlockReport {
     file_block: u32,
     block: u64,
-    entries: Vec<EntryStory>,
+    entries: Vec<EntryReport>,
     damage: Option<String>,
 }
 
 #[derive(serde::Serialize)]
-struct EntryStory {
+struct EntryReport {
     /// Offset in bytes from the block's start.
     at: usize,
     inode: u32,
@@ -26,13 +26,13 @@ struct EntryStory {
     name: String,
 }
 
-pub fn tell(reader: &Reader, number: InodeNumber) -> Result<DirectoryStory, CliError> {
+pub fn report(reader: &Reader, number: InodeNumber) -> Result<DirectoryReport, CliError> {
     let inode = reader.inode(number)?;
     let format = reader.directory_format(number, &inode);
     let mut blocks = Vec::new();
     for (file_block, home) in reader.directory_blocks(number, &inode)? {
         let bytes = reader.block(home)?;
-        let mut story = BlockStory {
+        let mut report = BlockReport {
             file_block: file_block.get(),
             block: home.get(),
             entries: Vec::new(),
@@ -40,18 +40,18 @@ pub fn tell(reader: &Reader, number: InodeNumber) -> Result<DirectoryStory, CliE
         };
         for entry in format.entries(&bytes) {
             match entry {
-                Ok(entry) => story.entries.extend(entry.inode.map(|inode| EntryStory {
+                Ok(entry) => report.entries.extend(entry.inode.map(|inode| EntryReport {
                     at: entry.at,
                     inode: inode.get(),
                     kind: kind(entry.file_type),
                     name: String::from_utf8_lossy(entry.name).into_owned(),
                 })),
-                Err(error) => story.damage = Some(format!("at byte {}: {}", error.at, error.why)),
+                Err(error) => report.damage = Some(format!("at byte {}: {}", error.at, error.why)),
             }
         }
-        blocks.push(story);
+        blocks.push(report);
     }
-    Ok(DirectoryStory { inode: number.get(), blocks })
+    Ok(DirectoryReport { inode: number.get(), blocks })
 }
 
 fn kind(file_type: u8) -> &'static str {
@@ -68,7 +68,7 @@ fn kind(file_type: u8) -> &'static str {
     KINDS.get(usize::from(file_type)).copied().unwrap_or("invalid type")
 }
 
-impl fmt::Display for DirectoryStory {
+impl fmt::Display for DirectoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for block in &self.blocks {
             writeln!(f, "file block {}, block {}:", block.file_block, block.block)?;

@@ -13,7 +13,7 @@ use std::path::Path;
 
 #[derive(serde::Serialize)]
 #[serde(untagged)]
-pub enum FlushZoneStory {
+pub enum FlushZoneReport {
     Zone {
         /// Inode that owns it; 0 on a journal device.
         inode: u32,
@@ -31,10 +31,10 @@ pub enum FlushZoneStory {
     },
 }
 
-impl FlushZoneStory {
-    fn of(superblock: &[u8], first_block: u64) -> FlushZoneStory {
+impl FlushZoneReport {
+    fn of(superblock: &[u8], first_block: u64) -> FlushZoneReport {
         match FlushZoneSuperblock::parse(superblock) {
-            Ok(zone) => FlushZoneStory::Zone {
+            Ok(zone) => FlushZoneReport::Zone {
                 inode: zone.inode,
                 first_block,
                 bytes: zone.length,
@@ -43,26 +43,26 @@ impl FlushZoneStory {
                 drive_size: zone.drive_size,
                 model: zone.model,
             },
-            Err(error) => FlushZoneStory::Damaged { problem: error.to_string() },
+            Err(error) => FlushZoneReport::Damaged { problem: error.to_string() },
         }
     }
 
     /// Returns `None` also if the way to it cannot be read: the superblock's report is worth
     /// printing then.
-    pub fn of_volume(reader: &Reader) -> Option<FlushZoneStory> {
+    pub fn of_volume(reader: &Reader) -> Option<FlushZoneReport> {
         let number = reader.find(&format!("/{}", ext4::FLUSH_ZONE_NAME)).ok()?;
         let first = reader.layout(number, &reader.inode(number).ok()?).ok()?.extents.first()?.home;
-        Some(FlushZoneStory::of(&reader.block(first).ok()?, first.get()))
+        Some(FlushZoneReport::of(&reader.block(first).ok()?, first.get()))
     }
 }
 
-impl fmt::Display for FlushZoneStory {
+impl fmt::Display for FlushZoneReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FlushZoneStory::Zone {
+        let FlushZoneReport::Zone {
             inode, first_block, workload, trials, drive_size, model, ..
         } = self
         else {
-            let FlushZoneStory::Damaged { problem } = self else { return Ok(()) };
+            let FlushZoneReport::Damaged { problem } = self else { return Ok(()) };
             return write!(f, "damaged: {problem}");
         };
         match inode {
@@ -79,16 +79,16 @@ impl fmt::Display for FlushZoneStory {
 
 /// Report of `inspect super` on an external journal.
 #[derive(serde::Serialize)]
-pub struct JournalDeviceStory {
+pub struct JournalDeviceReport {
     uuid: String,
     block_size: usize,
     blocks: u64,
-    flush_zone: Option<FlushZoneStory>,
+    flush_zone: Option<FlushZoneReport>,
 }
 
-impl JournalDeviceStory {
+impl JournalDeviceReport {
     /// Returns `None` if there is something else.
-    pub fn tell(path: &Path) -> Result<Option<JournalDeviceStory>, CliError> {
+    pub fn report(path: &Path) -> Result<Option<JournalDeviceReport>, CliError> {
         let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
         let mut bytes = [0; SUPERBLOCK_SIZE];
         if file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).is_err() {
@@ -102,8 +102,8 @@ impl JournalDeviceStory {
         let mut zone = [0; FLUSH_ZONE_SUPERBLOCK_SIZE];
         let is_there = file.read_exact_at(&mut zone, blocks << block_size.shift()).is_ok()
             && FlushZoneSuperblock::parse(&zone) != Err(FlushZoneError::NoZone);
-        let flush_zone = is_there.then(|| FlushZoneStory::of(&zone, blocks));
-        Ok(Some(JournalDeviceStory {
+        let flush_zone = is_there.then(|| FlushZoneReport::of(&zone, blocks));
+        Ok(Some(JournalDeviceReport {
             uuid: uuid_text(&of_device),
             block_size: block_size.bytes(),
             blocks,
@@ -112,7 +112,7 @@ impl JournalDeviceStory {
     }
 }
 
-impl fmt::Display for JournalDeviceStory {
+impl fmt::Display for JournalDeviceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "journal device   {}", self.uuid)?;
         writeln!(f, "blocks           {} of {} bytes", self.blocks, self.block_size)?;

@@ -7,10 +7,10 @@ use units::GroupNumber;
 
 #[derive(serde::Serialize)]
 #[serde(transparent)]
-pub struct GroupsStory(Vec<GroupStory>);
+pub struct GroupsReport(Vec<GroupReport>);
 
 #[derive(serde::Serialize)]
-struct GroupStory {
+struct GroupReport {
     group: u32,
     first_block: u64,
     blocks: u32,
@@ -25,7 +25,7 @@ struct GroupStory {
     damage: Option<String>,
 }
 
-pub fn tell(reader: &Reader) -> Result<GroupsStory, CliError> {
+pub fn report(reader: &Reader) -> Result<GroupsReport, CliError> {
     let superblock = &reader.superblock;
     let mut groups = Vec::new();
     for group in (0..superblock.groups()).map(GroupNumber) {
@@ -35,7 +35,7 @@ pub fn tell(reader: &Reader) -> Result<GroupsStory, CliError> {
             (group_flags::BLOCK_UNINIT, "blocks unused"),
             (group_flags::INODE_ZEROED, "table zeroed"),
         ];
-        groups.push(GroupStory {
+        groups.push(GroupReport {
             group: group.get(),
             first_block: superblock.group_start(group).get(),
             blocks: superblock.blocks_in_group(group),
@@ -54,10 +54,10 @@ pub fn tell(reader: &Reader) -> Result<GroupsStory, CliError> {
             damage: descriptor.check(&raw, group, superblock).err().map(|error| error.to_string()),
         });
     }
-    Ok(GroupsStory(groups))
+    Ok(GroupsReport(groups))
 }
 
-impl fmt::Display for GroupsStory {
+impl fmt::Display for GroupsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new([
             "group",

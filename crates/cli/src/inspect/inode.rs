@@ -7,7 +7,7 @@ use std::fmt;
 use units::{HomeBlock, InodeNumber, Timestamp};
 
 #[derive(serde::Serialize)]
-pub struct InodeStory {
+pub struct InodeReport {
     inode: u32,
     kind: &'static str,
     /// Permission bits, octal.
@@ -26,14 +26,14 @@ pub struct InodeStory {
     created: f64,
     deletion_time: u32,
     symlink: Option<String>,
-    extents: Vec<ExtentStory>,
+    extents: Vec<ExtentReport>,
     map_blocks: Vec<u64>,
     xattr_block: u64,
-    xattrs: Vec<XattrStory>,
+    xattrs: Vec<XattrReport>,
 }
 
 #[derive(serde::Serialize)]
-struct ExtentStory {
+struct ExtentReport {
     file_block: u32,
     count: u32,
     block: u64,
@@ -41,23 +41,23 @@ struct ExtentStory {
 }
 
 #[derive(serde::Serialize)]
-struct XattrStory {
+struct XattrReport {
     name: String,
     bytes: usize,
     in_inode: bool,
 }
 
-pub fn tell(reader: &Reader, number: InodeNumber) -> Result<InodeStory, CliError> {
+pub fn report(reader: &Reader, number: InodeNumber) -> Result<InodeReport, CliError> {
     let inode = reader.inode(number)?;
     let layout = reader.layout(number, &inode)?;
-    let extents = layout.extents.iter().map(|extent| ExtentStory {
+    let extents = layout.extents.iter().map(|extent| ExtentReport {
         file_block: extent.at.get(),
         count: extent.count,
         block: extent.home.get(),
         unwritten: extent.unwritten,
     });
     let fast_symlink = inode.mode & 0xf000 == 0xa000 && layout.extents.is_empty();
-    Ok(InodeStory {
+    Ok(InodeReport {
         inode: number.get(),
         kind: kind(inode.mode),
         permissions: format!("{:04o}", inode.mode & 0o7777),
@@ -85,7 +85,7 @@ pub fn tell(reader: &Reader, number: InodeNumber) -> Result<InodeStory, CliError
     })
 }
 
-fn xattrs(reader: &Reader, inode: &RawInode) -> Result<Vec<XattrStory>, CliError> {
+fn xattrs(reader: &Reader, inode: &RawInode) -> Result<Vec<XattrReport>, CliError> {
     let damaged = |error| reader.damaged(format!("extended attributes: {error}"));
     let mut all = xattr::parse_area(&inode.xattr_area).map_err(damaged)?;
     let in_inode = all.len();
@@ -93,12 +93,12 @@ fn xattrs(reader: &Reader, inode: &RawInode) -> Result<Vec<XattrStory>, CliError
         let block = reader.block(inode.xattr_block)?;
         all.extend(xattr::parse_block(&block).map_err(damaged)?.attributes);
     }
-    let story = |(index, attribute): (usize, xattr::Attribute)| XattrStory {
+    let report = |(index, attribute): (usize, xattr::Attribute)| XattrReport {
         name: format!("{}{}", prefix(attribute.index), String::from_utf8_lossy(&attribute.name)),
         bytes: attribute.outside.map_or(attribute.value.len(), |outside| outside.length as usize),
         in_inode: index < in_inode,
     };
-    Ok(all.into_iter().enumerate().map(story).collect())
+    Ok(all.into_iter().enumerate().map(report).collect())
 }
 
 fn prefix(index: u8) -> &'static str {
@@ -147,7 +147,7 @@ fn seconds(time: Timestamp) -> f64 {
     time.seconds as f64 + f64::from(time.nanoseconds) / 1e9
 }
 
-impl fmt::Display for InodeStory {
+impl fmt::Display for InodeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

@@ -14,7 +14,7 @@ use std::fmt;
 use units::{LogBlock, TransactionId};
 
 #[derive(serde::Serialize)]
-pub struct JournalStory {
+pub struct JournalReport {
     place: String,
     uuid: String,
     block_size: usize,
@@ -32,13 +32,13 @@ pub struct JournalStory {
 }
 
 /// Reports the live part of the log, or with `all` every record that is left in it.
-pub fn tell(log: &LogReader, all: bool) -> Result<JournalStory, CliError> {
+pub fn report(log: &LogReader, all: bool) -> Result<JournalReport, CliError> {
     let superblock = &log.superblock;
     if !all && (superblock.is_clean() || superblock.scattered.is_some()) {
-        return story(log, Vec::new());
+        return report_of(log, Vec::new());
     }
     if superblock.packed.is_some() {
-        return story(log, packed::records(log, all)?);
+        return report_of(log, packed::records(log, all)?);
     }
     let mut walk = JournalWalk { log, layout: superblock.layout(), records: Vec::new() };
     // A clean superblock no longer describes old records.
@@ -47,13 +47,13 @@ pub fn tell(log: &LogReader, all: bool) -> Result<JournalStory, CliError> {
         true => walk.everything()?,
         false => walk.live()?,
     }
-    story(log, walk.records)
+    report_of(log, walk.records)
 }
 
-fn story(log: &LogReader, records: Vec<Record>) -> Result<JournalStory, CliError> {
+fn report_of(log: &LogReader, records: Vec<Record>) -> Result<JournalReport, CliError> {
     let superblock = &log.superblock;
     let log_blocks = superblock.log_blocks();
-    Ok(JournalStory {
+    Ok(JournalReport {
         place: log.place(),
         uuid: uuid_text(&superblock.uuid),
         block_size: superblock.block_size.bytes(),
@@ -127,11 +127,11 @@ fn verdict(log: &LogReader) -> Result<String, CliError> {
 
 /// Reports the logs: the journal's own blocks hold no transactions.
 fn in_scattered_logs(superblock: &JournalSuperblock) -> String {
-    let told = superblock.named_snapshot().map_or(String::new(), |named| {
+    let snapshot = superblock.named_snapshot().map_or(String::new(), |named| {
         let pieces = named.last.wrapping_sub(named.first).wrapping_add(1);
-        format!(", and {pieces} pieces of a snapshot here tell of all before {:?}", named.end)
+        format!(", and {pieces} pieces of a snapshot here cover all before {:?}", named.end)
     });
-    format!("it lies in scattered logs, of which okeanos inspect logs tells{told}")
+    format!("it lies in scattered logs, which okeanos inspect logs lists{snapshot}")
 }
 
 struct JournalWalk<'a> {
@@ -241,7 +241,7 @@ impl JournalWalk<'_> {
     }
 }
 
-impl fmt::Display for JournalStory {
+impl fmt::Display for JournalReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

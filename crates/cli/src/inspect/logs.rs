@@ -18,7 +18,7 @@ use std::time::Duration;
 use units::{HomeBlock, LogBlock, TransactionId};
 
 #[derive(serde::Serialize)]
-pub struct LogsStory {
+pub struct LogsReport {
     logs: u32,
     bytes_of_each: u64,
     bytes_between: u64,
@@ -27,19 +27,20 @@ pub struct LogsStory {
     /// First transaction that recovery needs.
     tail: u32,
     /// The snapshot that a restart reads instead of the oldest runs.
-    snapshot: Option<SnapshotStory>,
+    snapshot: Option<SnapshotReport>,
     /// Cost of a checkpoint of all logs. `None`: there is nothing, or the log cannot be read, or
     /// changes during the read.
     checkpoint: Option<CheckpointCost>,
     /// The emulated drive to which the times apply, if the volume lies on one.
     times_on: Option<String>,
     /// Logs that recovery would look at, or every one with `--all`.
-    told: Vec<LogStory>,
+    #[serde(rename = "told")]
+    listed: Vec<LogReport>,
 }
 
 /// The current snapshot of the mapping table.
 #[derive(serde::Serialize)]
-struct SnapshotStory {
+struct SnapshotReport {
     pieces: u32,
     /// First transaction that it does not cover, and the first that a restart reads all the same.
     end: u32,
@@ -49,7 +50,7 @@ struct SnapshotStory {
 }
 
 #[derive(serde::Serialize)]
-struct LogStory {
+struct LogReport {
     log: u32,
     /// First block, on the volume.
     first_block: u64,
@@ -68,7 +69,7 @@ struct LogStory {
     age: u32,
 }
 
-pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
+pub fn report(path: &Path, all: bool) -> Result<LogsReport, CliError> {
     let reader = Reader::open(path)?;
     let none = || CliError::new(format!("{} has no scattered logs", path.display()));
     let remedy = "A volume gets them when it is made: okeanos mkfs --scattered-logs …";
@@ -94,7 +95,7 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
     let snapshot = journal.named_snapshot().filter(|_| live).map(|named| {
         let shared = ActiveLogs::logs_a_bit(superblock.logs);
         let looked_into = (0..superblock.logs).filter(|log| named.since.contains(log / shared));
-        SnapshotStory {
+        SnapshotReport {
             pieces: named.last.wrapping_sub(named.first).wrapping_add(1),
             end: named.end.0,
             read_from: named.read_from.0,
@@ -105,11 +106,11 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
     let log_start = |log: u32| (journal.length + log * superblock.log_blocks) * each;
     let look_ahead = journal::look_ahead(journal);
     let mut newest = journal.sequence;
-    let mut told: Vec<LogStory> = Vec::new();
+    let mut listed: Vec<LogReport> = Vec::new();
     let mut found = LiveRuns::default();
     for log in (0..superblock.logs).filter(|log| all || active(*log)) {
         let first = 1 + u64::from(log) * u64::from(superblock.log_blocks);
-        let mut story = LogStory {
+        let mut report = LogReport {
             log,
             first_block: place(first)?.get(),
             active: active(log),
@@ -139,36 +140,36 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
             };
             left = look_ahead;
             if !journal.sequence.is_after(header.transaction) {
-                found.add(told.len(), header);
+                found.add(listed.len(), header);
             }
             if last.is_none() {
-                story.first_transaction = header.transaction.0;
+                report.first_transaction = header.transaction.0;
             }
-            story.last_transaction = header.transaction.0;
-            story.runs += 1;
+            report.last_transaction = header.transaction.0;
+            report.runs += 1;
             at += 1 + u64::from(header.blocks);
-            story.bytes_used = at * unit;
+            report.bytes_used = at * unit;
             last = Some(header.transaction);
             if header.transaction.is_after(newest) {
                 newest = header.transaction;
             }
         }
-        told.push(story);
+        listed.push(report);
     }
-    let mut runs: Vec<Vec<Range<u64>>> = told.iter().map(|_| Vec::new()).collect();
+    let mut runs: Vec<Vec<Range<u64>>> = listed.iter().map(|_| Vec::new()).collect();
     let mut log_of = BTreeMap::new();
     for (index, header) in found.in_order(journal.sequence) {
-        let story = &mut told[index];
-        let within = u64::from(header.at.get() - log_start(story.log)) * unit;
-        let begin = story.first_block * block + within;
+        let report = &mut listed[index];
+        let within = u64::from(header.at.get() - log_start(report.log)) * unit;
+        let begin = report.first_block * block + within;
         runs[index].push(begin..begin + (1 + u64::from(header.blocks)) * unit);
         log_of.insert(header.transaction.0, index);
-        if story.live_runs == 0 {
-            story.first_transaction = header.transaction.0;
-            story.age = newest.0.wrapping_sub(header.transaction.0);
+        if report.live_runs == 0 {
+            report.first_transaction = header.transaction.0;
+            report.age = newest.0.wrapping_sub(header.transaction.0);
         }
-        story.live_runs += 1;
-        story.live_bytes += (1 + u64::from(header.blocks)) * unit;
+        report.live_runs += 1;
+        report.live_bytes += (1 + u64::from(header.blocks)) * unit;
     }
     let homes = (0..superblock.logs)
         .map(|log| place(1 + u64::from(log) * u64::from(superblock.log_blocks)));
@@ -189,10 +190,10 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
         runs.iter_mut().for_each(|runs| runs.sort_by_key(|run| run.start));
         checkpoint = Some(held.cost(None, all, model.as_ref()));
         for (index, runs) in runs.into_iter().enumerate() {
-            told[index].checkpoint = Some(held.cost(Some(index), runs, model.as_ref()));
+            listed[index].checkpoint = Some(held.cost(Some(index), runs, model.as_ref()));
         }
     }
-    Ok(LogsStory {
+    Ok(LogsReport {
         logs: superblock.logs,
         bytes_of_each: u64::from(superblock.log_blocks) * block,
         bytes_between: u64::from(superblock.group_blocks) * block,
@@ -201,7 +202,7 @@ pub fn tell(path: &Path, all: bool) -> Result<LogsStory, CliError> {
         snapshot,
         checkpoint,
         times_on: model.map(|model| model.name().to_owned()),
-        told,
+        listed,
     })
 }
 
@@ -226,7 +227,7 @@ impl LiveRuns {
 }
 
 /// Formats the cost of a checkpoint of all logs, as a line.
-pub fn tell_cost(
+pub fn write_cost(
     f: &mut fmt::Formatter<'_>,
     cost: &CheckpointCost,
     drive: Option<&str>,
@@ -242,13 +243,13 @@ pub fn tell_cost(
 
 /// Formats the cost of one log, as cells of a table.
 pub fn costs_of(cost: Option<&CheckpointCost>, has_time: bool) -> Vec<String> {
-    let tell = |tell: &dyn Fn(&CheckpointCost) -> String| cost.map_or("?".to_owned(), tell);
+    let cell = |text: &dyn Fn(&CheckpointCost) -> String| cost.map_or("?".to_owned(), text);
     let mut cells = vec![
-        tell(&|cost| format_size(cost.home_bytes)),
-        tell(&|cost| cost.reads.to_string()),
-        tell(&|cost| cost.writes.to_string()),
+        cell(&|cost| format_size(cost.home_bytes)),
+        cell(&|cost| cost.reads.to_string()),
+        cell(&|cost| cost.writes.to_string()),
     ];
-    cells.extend(has_time.then(|| tell(&|cost| cost.nanoseconds.map_or("?".to_owned(), duration))));
+    cells.extend(has_time.then(|| cell(&|cost| cost.nanoseconds.map_or("?".to_owned(), duration))));
     cells
 }
 
@@ -263,7 +264,7 @@ fn place_of(extents: &[Extent], at: u64) -> Option<HomeBlock> {
     extents.iter().find(holds).map(|extent| extent.home.plus(at - first(extent)))
 }
 
-impl fmt::Display for LogsStory {
+impl fmt::Display for LogsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [each, between] = [self.bytes_of_each, self.bytes_between].map(format_size);
         writeln!(f, "{} logs of {each}, one in every {between}", self.logs)?;
@@ -273,18 +274,18 @@ impl fmt::Display for LogsStory {
             }
             false => writeln!(f, "all are empty")?,
         }
-        if let Some(SnapshotStory { pieces, end, read_from, logs }) = &self.snapshot {
+        if let Some(SnapshotReport { pieces, end, read_from, logs }) = &self.snapshot {
             writeln!(
                 f,
-                "a snapshot in {pieces} pieces tells of all before transaction {end}; a restart reads from {read_from} on, and \
+                "a snapshot in {pieces} pieces covers all before transaction {end}; a restart reads from {read_from} on, and \
                  looks for later ones in {logs} logs"
             )?;
         }
-        if self.told.is_empty() {
+        if self.listed.is_empty() {
             return Ok(());
         }
         if let Some(cost) = &self.checkpoint {
-            tell_cost(f, cost, self.times_on.as_deref())?;
+            write_cost(f, cost, self.times_on.as_deref())?;
         }
         let mut names = vec![
             "log",
@@ -300,21 +301,21 @@ impl fmt::Display for LogsStory {
         names.extend(self.times_on.as_ref().map(|_| "takes"));
         names.extend(["transactions", "age"]);
         let mut table = Table::new(names);
-        for story in &self.told {
-            let ids = match story.runs {
+        for report in &self.listed {
+            let ids = match report.runs {
                 0 => String::new(),
-                _ => format!("{}-{}", story.first_transaction, story.last_transaction),
+                _ => format!("{}-{}", report.first_transaction, report.last_transaction),
             };
             let mut row = vec![
-                story.log.to_string(),
-                story.first_block.to_string(),
-                format_size(story.bytes_used),
-                story.runs.to_string(),
-                story.live_runs.to_string(),
-                format_size(story.live_bytes),
+                report.log.to_string(),
+                report.first_block.to_string(),
+                format_size(report.bytes_used),
+                report.runs.to_string(),
+                report.live_runs.to_string(),
+                format_size(report.live_bytes),
             ];
-            row.extend(costs_of(story.checkpoint.as_ref(), self.times_on.is_some()));
-            row.extend([ids, story.age.to_string()]);
+            row.extend(costs_of(report.checkpoint.as_ref(), self.times_on.is_some()));
+            row.extend([ids, report.age.to_string()]);
             table.row(row);
         }
         write!(f, "{table}")

@@ -18,7 +18,7 @@ mod superblock;
 
 use crate::error::CliError;
 use crate::text::output;
-use flush_zone::JournalDeviceStory;
+use flush_zone::JournalDeviceReport;
 use log_reader::LogReader;
 use reader::Reader;
 use std::path::PathBuf;
@@ -36,9 +36,9 @@ Examples:
   okeanos inspect dir / disk.img
   okeanos inspect super /mnt/a                   the image or device that is mounted there
 
-A mounted volume changes while it is read: what is told may then not fit together.";
+A mounted volume changes while it is read: the parts of a report may then not agree.";
 
-/// Tell what is on a volume, without changing it
+/// Report what is on a volume, without changing it
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct InspectArguments {
@@ -54,7 +54,7 @@ enum InspectCommand {
     Groups(Printed),
     /// The journal: one line per record
     Journal {
-        /// Tell old records, too, wherever they are in the log
+        /// Report old records, too, wherever they are in the log
         #[arg(long)]
         all: bool,
         /// The external journal of the volume
@@ -66,7 +66,7 @@ enum InspectCommand {
     /// The scattered logs of a volume or a block device: where those lie that a restart would look
     /// at, and what is in them
     Logs {
-        /// Tell of every log of a volume
+        /// Report every log of a volume
         #[arg(long)]
         all: bool,
         /// The memory on which a block device has its mapping table
@@ -107,34 +107,34 @@ pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
     match arguments.what {
         InspectCommand::Super(printed) => {
             let source = printed.source()?;
-            match JournalDeviceStory::tell(&source)? {
-                Some(story) => printed.print(&story),
-                None => printed.print(&superblock::tell(&Reader::open(&source)?)),
+            match JournalDeviceReport::report(&source)? {
+                Some(report) => printed.print(&report),
+                None => printed.print(&superblock::report(&Reader::open(&source)?)),
             }
         }
         InspectCommand::Groups(printed) => {
-            printed.print(&groups::tell(&Reader::open(&printed.source()?)?)?)
+            printed.print(&groups::report(&Reader::open(&printed.source()?)?)?)
         }
         InspectCommand::Journal { all, journal_device, printed } => {
             let log = LogReader::open(&printed.source()?, journal_device.as_deref())?;
-            printed.print(&journal::tell(&log, all)?)
+            printed.print(&journal::report(&log, all)?)
         }
         InspectCommand::Logs { all, mtl, printed } => {
             let source = printed.source()?;
             if mtl.is_some() || device_logs::has_logs(&source)? {
-                return printed.print(&device_logs::tell(&source, mtl.as_deref())?);
+                return printed.print(&device_logs::report(&source, mtl.as_deref())?);
             }
-            printed.print(&logs::tell(&source, all)?)
+            printed.print(&logs::report(&source, all)?)
         }
         InspectCommand::Inode { inode, printed } => {
             let reader = Reader::open(&printed.source()?)?;
             let number = reader.find(&inode)?;
-            printed.print(&inode::tell(&reader, number)?)
+            printed.print(&inode::report(&reader, number)?)
         }
         InspectCommand::Dir { inode, printed } => {
             let reader = Reader::open(&printed.source()?)?;
             let number = reader.find(&inode)?;
-            printed.print(&directory::tell(&reader, number)?)
+            printed.print(&directory::report(&reader, number)?)
         }
     }
 }
@@ -143,10 +143,10 @@ impl Printed {
     fn source(&self) -> Result<PathBuf, CliError> {
         source::source_of(&self.source)
     }
-    fn print<T: serde::Serialize + std::fmt::Display>(&self, told: &T) -> Result<(), CliError> {
+    fn print<T: serde::Serialize + std::fmt::Display>(&self, report: &T) -> Result<(), CliError> {
         match self.json {
-            true => output::print_json(told),
-            false => output::print(told),
+            true => output::print_json(report),
+            false => output::print(report),
         }
     }
 }

@@ -303,5 +303,5 @@ fn append(extents: &mut Vec<Extent>, at: FileBlock, home: HomeBlock) {
 }
 
 fn never_used(number: InodeNumber) -> CliError {
-    CliError::new(format!("{number} was never used: there is nothing to tell of it"))
+    CliError::new(format!("{number} was never used: there is nothing to report"))
 }

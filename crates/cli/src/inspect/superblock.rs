@@ -1,4 +1,4 @@
-use super::flush_zone::FlushZoneStory;
+use super::flush_zone::FlushZoneReport;
 use super::reader::Reader;
 use format::ext4::features::FEATURES;
 use format::ext4::superblock::state;
@@ -6,7 +6,7 @@ use format::uuid_text;
 use std::fmt;
 
 #[derive(serde::Serialize)]
-pub struct SuperblockStory {
+pub struct SuperblockReport {
     uuid: String,
     label: String,
     last_mounted: String,
@@ -29,15 +29,15 @@ pub struct SuperblockStory {
     features: Vec<&'static str>,
     refused: Vec<String>,
     read_only: Vec<String>,
-    flush_zone: Option<FlushZoneStory>,
+    flush_zone: Option<FlushZoneReport>,
 }
 
-pub fn tell(reader: &Reader) -> SuperblockStory {
+pub fn report(reader: &Reader) -> SuperblockReport {
     let superblock = &reader.superblock;
     let features = &superblock.features;
     let on: Vec<&str> =
         FEATURES.iter().filter(|row| features.has(row.feature)).map(|row| row.name).collect();
-    SuperblockStory {
+    SuperblockReport {
         uuid: uuid_text(&superblock.uuid),
         label: text(&superblock.volume_name),
         last_mounted: text(&superblock.last_mounted),
@@ -60,12 +60,12 @@ pub fn tell(reader: &Reader) -> SuperblockStory {
             .then(|| uuid_text(&superblock.journal_uuid)),
         refused: features.refused(),
         read_only: features.read_only(),
-        flush_zone: FlushZoneStory::of_volume(reader),
+        flush_zone: FlushZoneReport::of_volume(reader),
         features: on,
     }
 }
 
-impl fmt::Display for SuperblockStory {
+impl fmt::Display for SuperblockReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let or_none =
             |text: &str| if text.is_empty() { "none".to_string() } else { text.to_string() };
@@ -110,7 +110,7 @@ impl fmt::Display for SuperblockStory {
     }
 }
 
-impl SuperblockStory {
+impl SuperblockReport {
     fn state(&self) -> &'static str {
         match (self.errors_found, self.needs_recovery, self.cleanly_unmounted) {
             (true, _, _) => "errors were found: run e2fsck",

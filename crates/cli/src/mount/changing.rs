@@ -99,7 +99,7 @@ impl Changing {
             Ok(report) => report
                 .warnings
                 .iter()
-                .for_each(|warning| self.reporter.tell_at(Level::Warning, warning)),
+                .for_each(|warning| self.reporter.report_at(Level::Warning, warning)),
             Err(_) if was_read_only => self.give_back(),
             Err(_) => {}
         }

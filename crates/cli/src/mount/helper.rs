@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_tells_the_helper_from_the_program() {
+    fn the_name_distinguishes_helper_and_program() {
         assert!(is_called(&["/sbin/mount.fuse.okeanos".into()]));
         assert!(is_called(&["mount.okeanos".into()]));
         assert!(!is_called(&["/usr/bin/okeanos".into()]));

@@ -17,7 +17,7 @@ mod words;
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::mounted::{is_mounted, kept_open, refuse_dead};
 use crate::daemon::reporter::{self, Level};
-use crate::daemon::{self, Herald, Side};
+use crate::daemon::{self, Side, StartNotifier};
 use crate::error::CliError;
 use crate::options::page::{OptionWords, help};
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
@@ -40,10 +40,10 @@ use std::time::Duration;
 #[derive(clap::Args, Clone)]
 #[command(after_long_help = notes())]
 pub struct MountArguments {
-    /// Stay in the foreground, and tell of errors there
+    /// Stay in the foreground, and report errors there
     #[arg(short, long)]
     pub foreground: bool,
-    /// Tell more: what is done; with -f, each request as well
+    /// Report more: what is done; with -f, each request as well
     #[arg(short, long)]
     pub verbose: bool,
     /// Pass over mount options that are not known
@@ -124,11 +124,11 @@ pub fn run(arguments: MountArguments) -> Result<(), CliError> {
         ));
     }
     if arguments.foreground {
-        return serve::serve(plan, Herald::nobody());
+        return serve::serve(plan, StartNotifier::foreground());
     }
     match daemon::detach()? {
         Side::Starter(starter) => starter.wait(),
-        Side::Daemon(herald) => serve::serve(plan, herald),
+        Side::Daemon(notifier) => serve::serve(plan, notifier),
     }
 }
 

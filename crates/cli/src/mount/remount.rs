@@ -70,7 +70,7 @@ fn change(client: &mut Client, live: Live, directory: &Path) -> Result<(), CliEr
         Changed::Done(_) => Ok(()),
         Changed::Refused { error } => {
             let what =
-                if live.read_only { "could not be brought home" } else { "cannot become writable" };
+                if live.read_only { "could not be written back" } else { "cannot become writable" };
             let why = format!("{} {what}: {error}", directory.display());
             Err(CliError::new(why).with_remedy(anew(directory)))
         }

@@ -8,10 +8,10 @@ use crate::checkpoint::Checkpointer;
 use crate::daemon::control::{About, Ask, End, public_directory, socket_directory_beside};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::io_path;
-use crate::daemon::porter::{Porter, Standing};
+use crate::daemon::mount_helper::{EstablishedMount, MountHelper};
 use crate::daemon::privileges;
 use crate::daemon::reporter::{Level, Reporter};
-use crate::daemon::{self, Herald, ended_at_once, mount_table};
+use crate::daemon::{self, StartNotifier, ended_at_once, mount_table};
 use crate::disk::coerce::{Wanted, coerce};
 use crate::disk::open_disk::{open_disk, open_disk_over};
 use crate::error::CliError;
@@ -42,15 +42,15 @@ const SYNCS_END: &str = "this kernel (before Linux 6.18) does not pass sync(2) a
 
 /// Serves until the volume is unmounted, or a signal comes. The exit code shows whether everything
 /// is home.
-pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
+pub fn serve(plan: MountPlan, notifier: StartNotifier) -> Result<(), CliError> {
     let log = plan.log_file.as_deref().map(open_log).transpose();
     let log = match log {
         Ok(log) => log,
-        Err(error) => return herald.failed(error),
+        Err(error) => return notifier.failed(error),
     };
-    let reporter = Reporter::open(herald.is_background(), plan.level, log);
+    let reporter = Reporter::open(notifier.is_background(), plan.level, log);
     if let Err(error) = runtime::block_signals() {
-        return herald.failed(CliError::system("signals", error));
+        return notifier.failed(CliError::system("signals", error));
     }
     // The image's file system must be busy in the caller's namespace, too, not only in the
     // daemon's.
@@ -58,22 +58,22 @@ pub fn serve(plan: MountPlan, herald: Herald) -> Result<(), CliError> {
         std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&plan.source);
     let started =
         image.map_err(|error| CliError::system(plan.source.display(), error)).and_then(|image| {
-            Ok((image, Porter::start(&plan.directory, &|text| reporter.tell(text))?))
+            Ok((image, MountHelper::start(&plan.directory, &|text| reporter.report(text))?))
         });
-    let (_image, porter) = match started {
+    let (_image, helper) = match started {
         Ok(started) => started,
-        Err(error) => return herald.failed(error),
+        Err(error) => return notifier.failed(error),
     };
     let world = match RealWorld::new() {
         Ok(world) => world,
-        Err(error) => return herald.failed(CliError::no_ring(error)),
+        Err(error) => return notifier.failed(CliError::no_ring(error)),
     };
     world.poll_at_most(plan.settings.daemon.poll);
     if plan.settings.daemon.keep_awake {
         // Before the daemon leaves the paths of the system behind.
         world.keep_others_awake();
     }
-    let result = world.run(run(world.clone(), plan, porter, reporter, herald));
+    let result = world.run(run(world.clone(), plan, helper, reporter, notifier));
     world.end();
     result
 }
@@ -88,13 +88,13 @@ fn open_log(path: &Path) -> Result<std::fs::File, CliError> {
 async fn run(
     world: RealWorld,
     plan: MountPlan,
-    porter: Porter,
+    helper: MountHelper,
     reporter: Reporter,
-    herald: Herald,
+    notifier: StartNotifier,
 ) -> Result<(), CliError> {
-    match Mounted::bring_up(&world, &plan, porter, reporter).await {
-        Ok(mounted) => mounted.serve(&world, &plan, herald).await,
-        Err(error) => herald.failed(error),
+    match Mounted::bring_up(&world, &plan, helper, reporter).await {
+        Ok(mounted) => mounted.serve(&world, &plan, notifier).await,
+        Err(error) => notifier.failed(error),
     }
 }
 
@@ -111,7 +111,7 @@ struct Mounted {
     volume: Rc<Volume>,
     front_end: Rc<VolumeFrontEnd>,
     session: Rc<Session<VolumeFrontEnd>>,
-    porter: Porter,
+    helper: MountHelper,
     reporter: Reporter,
     signals: Signals,
     control: ControlSocket,
@@ -132,7 +132,7 @@ impl Mounted {
     async fn bring_up(
         world: &RealWorld,
         plan: &MountPlan,
-        porter: Porter,
+        helper: MountHelper,
         reporter: Reporter,
     ) -> Result<Mounted, CliError> {
         let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
@@ -164,28 +164,28 @@ impl Mounted {
         }
         let opened = volume.open_report();
         if let Some(recovered) = at_mount(&opened.recovery) {
-            reporter.tell_at(Level::Info, &format!("{}: {recovered}", plan.source.display()));
+            reporter.report_at(Level::Info, &format!("{}: {recovered}", plan.source.display()));
         }
         let source = plan.source.display();
         let mut warnings: Vec<String> =
             opened.warnings.iter().map(|warning| format!("{source}: {warning}")).collect();
         warnings.extend(daemon::settle_in_for_write_back());
-        warnings.iter().for_each(|warning| reporter.tell_at(Level::Warning, warning));
-        let told = reporter.clone();
+        warnings.iter().for_each(|warning| reporter.report_at(Level::Warning, warning));
+        let requests = reporter.clone();
         let front_end_options = FrontEndOptions {
             synchronous_directories: plan.settings.has_synchronous_directories(),
             kernel_checks_flags: fuse::checks_flags(),
             without_open: plan.settings.daemon.without_open,
             attributes: plan.settings.volume.attributes,
-            report: Box::new(move |text| told.tell(text)),
+            report: Box::new(move |text| requests.report(text)),
         };
         let front_end = VolumeFrontEnd::new(volume.clone(), front_end_options);
-        match mount(plan, &porter, path, &disk, &volume).await {
-            Ok(Standing { connection, device }) => {
+        match mount(plan, &helper, path, &disk, &volume).await {
+            Ok(EstablishedMount { connection, device }) => {
                 // From here on it reads requests, and bytes of the image that it acts upon.
                 if let Err(error) = privileges::give_up() {
                     let text = format!("the daemon keeps rights that it does not need: {error}");
-                    reporter.tell_at(Level::Warning, &text);
+                    reporter.report_at(Level::Warning, &text);
                 }
                 world.ring().renew_threads();
                 let transport = plan.settings.session.transport;
@@ -197,7 +197,7 @@ impl Mounted {
                     volume,
                     front_end,
                     session,
-                    porter,
+                    helper,
                     reporter,
                     signals,
                     control,
@@ -223,7 +223,7 @@ impl Mounted {
         self,
         world: &RealWorld,
         plan: &MountPlan,
-        herald: Herald,
+        notifier: StartNotifier,
     ) -> Result<(), CliError> {
         let answers = self.answers(world, plan, Audience::Owner);
         let public_answers = self.answers(world, plan, Audience::Everybody);
@@ -232,7 +232,7 @@ impl Mounted {
             volume,
             front_end,
             session,
-            porter,
+            helper,
             reporter,
             signals,
             control,
@@ -242,7 +242,7 @@ impl Mounted {
         } = self;
         if plan.level == Level::Debug {
             let reporter = reporter.clone();
-            session.trace(move |text| reporter.tell_at(Level::Debug, text));
+            session.trace(move |text| reporter.report_at(Level::Debug, text));
         }
         let serving = session.clone();
         let mut served = spawn_with_result(world, async move { serving.serve().await });
@@ -264,37 +264,37 @@ impl Mounted {
             Ok(control) => control,
             Err(error) => {
                 match begun {
-                    Either::Left(_) => porter.unmount(),
-                    Either::Right(_) => drop(porter.end(world, &session, served, signals).await),
+                    Either::Left(_) => helper.unmount(),
+                    Either::Right(_) => drop(helper.end(world, &session, served, signals).await),
                 }
                 // Reported already.
                 let _ = front_end.close().await;
-                return herald.failed(error);
+                return notifier.failed(error);
             }
         };
         let public = public
             .and_then(|socket| ControlServer::start(world, socket, device, public_answers).ok());
         let syncs_end = matches!(&begun, Either::Right(agreed) if !agreed.forwards_syncs());
         if syncs_end && !plan.settings.session.read_only {
-            if !herald.is_background() {
-                reporter.tell_at(Level::Warning, SYNCS_END);
+            if !notifier.is_background() {
+                reporter.report_at(Level::Warning, SYNCS_END);
             }
             warnings.push(SYNCS_END.to_owned());
         }
         io_path::report(world, &reporter);
         if let Some(why) = session.fallback_reason() {
-            reporter.tell_at(
+            reporter.report_at(
                 Level::Info,
                 &format!("requests come by the classic channel, not over io_uring: {why}"),
             );
         }
         let (source, at, data) =
             (plan.source.display(), plan.directory.display(), volume.options().engine.data);
-        reporter.tell_at(Level::Info, &format!("{source} is mounted on {at}, data={data}"));
-        herald.up(&warnings);
+        reporter.report_at(Level::Info, &format!("{source} is mounted on {at}, data={data}"));
+        notifier.up(&warnings);
         let result = match begun {
             Either::Left(result) => result,
-            Either::Right(_) => porter.until_over(world, &session, served, signals).await,
+            Either::Right(_) => helper.until_over(world, &session, served, signals).await,
         };
         let clean = front_end.close().await.is_ok();
         control.end(End { clean });
@@ -302,11 +302,11 @@ impl Mounted {
         match result {
             Some(Ok(())) if clean => {
                 reporter
-                    .tell_at(Level::Info, &format!("{source} is unmounted: everything is home"));
+                    .report_at(Level::Info, &format!("{source} is unmounted: everything is home"));
                 Ok(())
             }
             Some(Err(error)) => {
-                reporter.tell(&error.to_string());
+                reporter.report(&error.to_string());
                 Err(CliError::new(error.to_string()))
             }
             _ => Err(CliError::new(format!("{}: not everything came home", plan.source.display()))),
@@ -364,8 +364,8 @@ impl Mounted {
                 if ask == Ask::Checkpoint {
                     checkpointer.begin();
                 }
-                let told = checkpointer.tell();
-                Box::pin(async { told })
+                let progress = checkpointer.progress();
+                Box::pin(async { progress })
             }
             ask => {
                 let about = match audience {
@@ -523,12 +523,12 @@ struct NotMounted {
 /// Programs of Okeanos keep off by a lock; whether others did, the superblock shows.
 async fn mount(
     plan: &MountPlan,
-    porter: &Porter,
+    helper: &MountHelper,
     path: &Path,
     disk: &FileDisk,
     volume: &Volume,
-) -> Result<Standing, NotMounted> {
-    let told = |error: &dyn std::fmt::Display| CliError::new(error.to_string());
+) -> Result<EstablishedMount, NotMounted> {
+    let failed = |error: &dyn std::fmt::Display| CliError::new(error.to_string());
     let read_only = if plan.settings.session.read_only { libc::MS_RDONLY } else { 0 };
     let (flags, allow_other) =
         (plan.settings.session.flags | read_only, plan.settings.session.allow_other);
@@ -536,15 +536,15 @@ async fn mount(
     let read_ahead = plan.settings.daemon.read_ahead;
     if !disk.is_block_device() || !plan.is_root {
         let kind = MountKind::Plain { name: plan.source.display().to_string() };
-        let mounted = porter.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
+        let mounted = helper.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
         return mounted.map_err(|error| NotMounted { error, is_ours: true });
     }
     let marks = marks_of_use(disk).await;
     let handover = disk.release_claim();
-    let handover = handover.map_err(|error| NotMounted { error: told(&error), is_ours: true })?;
+    let handover = handover.map_err(|error| NotMounted { error: failed(&error), is_ours: true })?;
     let kind =
         MountKind::Block { device: path.into(), block_size: volume.block_size().bytes() as u32 };
-    let mounted = porter.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
+    let mounted = helper.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
     let claimed = mounted.is_ok() || disk.reclaim().is_ok();
     let is_ours = claimed && marks.is_some() && marks_of_use(disk).await == marks;
     drop(handover);
@@ -552,7 +552,7 @@ async fn mount(
         Ok(standing) if is_ours => Ok(standing),
         Ok(standing) => {
             drop(standing);
-            porter.unmount();
+            helper.unmount();
             let why =
                 format!("another program wrote to {} while it was being mounted", path.display());
             let error = CliError::new(why).with_remedy("Check it with e2fsck, and mount it again.");

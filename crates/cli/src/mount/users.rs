@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum number listed; more would not help.
-const TOLD_MAX: usize = 5;
+const LISTED_MAX: usize = 5;
 
 /// Returns the processes that this process may inspect and that use something below `directory`:
 /// `sleep (1234) in /mnt/a/b`. This process is not listed.
@@ -24,10 +24,10 @@ pub fn users_of(directory: &Path) -> Vec<String> {
             let number = process.file_name();
             Some(format!("{} ({}) {used}", name.trim_end(), number.to_string_lossy()))
         })
-        .take(TOLD_MAX + 1)
+        .take(LISTED_MAX + 1)
         .collect();
-    if users.len() > TOLD_MAX {
-        users[TOLD_MAX] = "and others".into();
+    if users.len() > LISTED_MAX {
+        users[LISTED_MAX] = "and others".into();
     }
     users
 }

@@ -125,21 +125,21 @@ pub fn serve_disk(
         ));
     }
     let world = RealWorld::new().map_err(CliError::no_ring)?;
-    crate::daemon::io_path::tell(&world, &|text| complain(&format!("okeanos: {text}")));
+    crate::daemon::io_path::report_with(&world, &|text| complain(&format!("okeanos: {text}")));
     let BackingDisk { disk, emulated } = open(&world, &arguments)?;
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let json = arguments.json;
     let result =
         world.run(serve(world.clone(), in_world, listener, (disk, emulated.is_some()), arguments));
     world.end();
-    let mut told = serde_json::Map::new();
+    let mut printed = serde_json::Map::new();
     if let Some(logs) = result? {
-        told.insert("logs".to_owned(), serde_json::json!(logs));
+        printed.insert("logs".to_owned(), serde_json::json!(logs));
     }
     if let Some(statistics) = emulated {
-        told.insert("drive".to_owned(), statistics());
+        printed.insert("drive".to_owned(), statistics());
     }
-    if json && !told.is_empty() { print_json(&told) } else { Ok(()) }
+    if json && !printed.is_empty() { print_json(&printed) } else { Ok(()) }
 }
 
 async fn serve(

@@ -37,9 +37,9 @@ impl Connection {
         Ok(Connection { listener: listener.to_owned(), reader: BufReader::new(stream) })
     }
 
-    /// Reports; returns when the listener has logged it.
-    pub fn tell(&mut self, run: u64, event: Event) -> Result<(), CliError> {
-        self.send(Request::Tell { run, event })?;
+    /// Records an event; returns when the listener has logged it.
+    pub fn record(&mut self, run: u64, event: Event) -> Result<(), CliError> {
+        self.send(Request::Record { run, event })?;
         match self.line()? {
             line if line == OK => Ok(()),
             line => Err(self.unexpected(&line)),

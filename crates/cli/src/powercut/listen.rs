@@ -85,7 +85,7 @@ pub fn run(address: &str, path: &Path) -> Result<(), CliError> {
             // Numbered in order of arrival.
             let open = listener.connections.fetch_add(1, Ordering::Relaxed);
             scope.spawn(move || {
-                listener.welcome(stream, open < CONNECTIONS_MAX);
+                listener.admit(stream, open < CONNECTIONS_MAX);
                 listener.connections.fetch_sub(1, Ordering::Relaxed);
             });
         }
@@ -94,7 +94,7 @@ pub fn run(address: &str, path: &Path) -> Result<(), CliError> {
 }
 
 impl Listener {
-    fn welcome(&self, stream: TcpStream, has_room: bool) {
+    fn admit(&self, stream: TcpStream, has_room: bool) {
         if !has_room {
             refuse(stream, &format!("{CONNECTIONS_MAX} connections are open already"));
         } else if let Err(error) = self.serve(&stream) {
@@ -111,13 +111,13 @@ impl Listener {
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         let mut reader = BufReader::new(stream);
-        let mut told = Conversation::default();
+        let mut conversation = Conversation::default();
         while let Some(line) = read_line(&mut reader)? {
             let mut writer = BufWriter::new(stream);
             match line.parse() {
                 Err(error) => writeln!(writer, "error {error}")?,
                 Ok(Request::Report(run)) => self.report(run, &mut writer)?,
-                Ok(Request::Tell { run, event }) => match told.take(run, event) {
+                Ok(Request::Record { run, event }) => match conversation.take(run, event) {
                     Err(why) => writeln!(writer, "error {why}")?,
                     Ok(()) => match self.write_down(run, event) {
                         Err(error) => writeln!(writer, "error the log: {error}")?,
@@ -218,19 +218,23 @@ mod tests {
 
     #[test]
     fn only_the_next_write_is_taken_down() {
-        let mut told = Conversation::default();
+        let mut conversation = Conversation::default();
         let begins = Event::Begins(FileLayout { size: 4096, places: 1 });
-        assert!(told.take(1, Event::About(0)).is_err());
-        assert!(told.take(1, begins).is_ok() && told.take(2, begins).is_err());
+        assert!(conversation.take(1, Event::About(0)).is_err());
+        assert!(conversation.take(1, begins).is_ok() && conversation.take(2, begins).is_err());
         assert!(
-            told.take(1, Event::Acknowledged(0)).is_err() && told.take(1, Event::About(1)).is_err()
+            conversation.take(1, Event::Acknowledged(0)).is_err()
+                && conversation.take(1, Event::About(1)).is_err()
         );
-        assert!(told.take(1, Event::About(0)).is_ok() && told.take(1, Event::About(0)).is_err());
         assert!(
-            told.take(2, Event::Acknowledged(0)).is_err()
-                && told.take(1, Event::Acknowledged(0)).is_ok()
+            conversation.take(1, Event::About(0)).is_ok()
+                && conversation.take(1, Event::About(0)).is_err()
         );
-        assert!(told.take(1, Event::About(1)).is_ok());
+        assert!(
+            conversation.take(2, Event::Acknowledged(0)).is_err()
+                && conversation.take(1, Event::Acknowledged(0)).is_ok()
+        );
+        assert!(conversation.take(1, Event::About(1)).is_ok());
     }
 
     #[test]

@@ -27,11 +27,11 @@ would keep the drive's cache alive:
 3. When it is up again (and mounted, if it was a file):
   okeanos powercut verify --listener HOST:5155 /mnt/a/test
 
-Each write is told to the listener before it begins and after fdatasync has returned. What the
-listener heard to be acknowledged must be there: verify shows how much is, by how long before the
+Each write is reported to the listener before it begins and after fdatasync has returned. What was
+reported as acknowledged must be there: verify shows how much is, by how long before the
 cut it was acknowledged, and exits with 1 if anything is missing. A clean verdict is no proof; some
-cuts make one likely. Whoever reaches the listener's port can write to its log: use a network of
-your own.";
+cuts make one likely. Any program that reaches the listener's port can write to its log: use a
+network of your own.";
 
 /// Cut the power of a machine, and find out whether its drives had what they acknowledged
 #[derive(Args)]
@@ -43,16 +43,16 @@ pub struct PowercutArguments {
 
 #[derive(Subcommand)]
 enum PowercutCommand {
-    /// On a machine that keeps its power: write down what the other tells
+    /// On a machine that keeps its power: log what the other reports
     Listen {
         /// Where to listen; port 0 for any that is free
         #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:5155")]
         address: String,
-        /// What was told is added to this file
+        /// Reports are appended to this file
         #[arg(long, value_name = "FILE")]
         log: PathBuf,
     },
-    /// On the machine under test: write durably, and tell, until the power fails
+    /// On the machine under test: write durably, and report, until the power fails
     Write(WriteArguments),
     /// On the machine under test, after the cut: is everything there that was acknowledged?
     Verify {
@@ -88,7 +88,7 @@ struct WriteArguments {
     /// Room that the writes go to in turn; rounded down to a power of two of writes
     #[arg(long, default_value = "64M", value_parser = parse_size)]
     length: u64,
-    /// End by itself after so many writes
+    /// End by itself after this number of writes
     #[arg(long, value_name = "WRITES", default_value_t = u64::MAX, hide_default_value = true)]
     count: u64,
     /// Print JSON at the end

@@ -57,10 +57,8 @@ pub enum Event {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    Tell {
-        run: u64,
-        event: Event,
-    },
+    /// Records an event in the log.
+    Record { run: u64, event: Event },
     /// Report of this run, or of the last.
     Report(Option<u64>),
 }
@@ -89,7 +87,7 @@ impl fmt::Display for Event {
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Request::Tell { run, event } => write!(f, "{run:016x} {event}"),
+            Request::Record { run, event } => write!(f, "{run:016x} {event}"),
             Request::Report(Some(run)) => write!(f, "report {run:016x}"),
             Request::Report(None) => write!(f, "report"),
         }
@@ -131,7 +129,7 @@ impl FromStr for Request {
             ["report", run] => parse_run(run).map(|run| Request::Report(Some(run))),
             [run, event @ ..] => parse_run(run)
                 .zip(parse_event(event))
-                .map(|(run, event)| Request::Tell { run, event }),
+                .map(|(run, event)| Request::Record { run, event }),
             [] => None,
         };
         request.ok_or_else(|| NotUnderstood(line.to_owned()))
@@ -159,7 +157,7 @@ mod tests {
     fn lines_are_read_as_they_were_written() {
         let layout = FileLayout { size: 4096, places: 64 };
         for event in [Event::Begins(layout), Event::About(7), Event::Acknowledged(u64::MAX)] {
-            let request = Request::Tell { run: 1 << 63, event };
+            let request = Request::Record { run: 1 << 63, event };
             assert_eq!(request.to_string().parse(), Ok(request));
             let logged = Logged { at: 1, run: 2, event };
             assert_eq!(logged.to_string().parse(), Ok(logged));

@@ -19,7 +19,7 @@ pub struct WriteRecord {
 
 /// Content of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Held {
+pub enum Content {
     WriteRecord(WriteRecord),
     /// A torn record: begins as a record and is none.
     Torn,
@@ -41,9 +41,9 @@ impl WriteRecord {
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&self.run.to_le_bytes());
         bytes.extend_from_slice(&self.number.to_le_bytes());
-        let dice = SplitMix::new(self.run ^ self.number.rotate_left(32));
+        let random = SplitMix::new(self.run ^ self.number.rotate_left(32));
         while bytes.len() < size {
-            bytes.extend_from_slice(&dice.next().to_le_bytes());
+            bytes.extend_from_slice(&random.next().to_le_bytes());
         }
         bytes.truncate(size - CHECKSUM);
         let checksum = crc32c(!0, &bytes);
@@ -52,17 +52,17 @@ impl WriteRecord {
     }
 
     /// Reads a block of at least [`SIZE_MIN`] bytes.
-    pub fn read(block: &[u8]) -> Held {
+    pub fn read(block: &[u8]) -> Content {
         let (body, checksum) = block.split_at(block.len() - CHECKSUM);
         if !body.starts_with(MAGIC) {
-            return Held::Other;
+            return Content::Other;
         }
         if crc32c(!0, body).to_le_bytes() != checksum {
-            return Held::Torn;
+            return Content::Torn;
         }
         let number =
             |at: usize| u64::from_le_bytes(body[at..at + 8].try_into().expect("eight bytes"));
-        Held::WriteRecord(WriteRecord { run: number(16), number: number(24) })
+        Content::WriteRecord(WriteRecord { run: number(16), number: number(24) })
     }
 }
 
@@ -78,18 +78,18 @@ mod tests {
         for size in [512, 4096] {
             let bytes = RECORD.bytes(size);
             assert_eq!(bytes.len(), size);
-            assert_eq!(WriteRecord::read(&bytes), Held::WriteRecord(RECORD));
+            assert_eq!(WriteRecord::read(&bytes), Content::WriteRecord(RECORD));
             let other = WriteRecord { number: 5, ..RECORD }.bytes(size);
             for sector in (512..size).step_by(512) {
                 let torn = [&bytes[..sector], &other[sector..]].concat();
-                assert_eq!(WriteRecord::read(&torn), Held::Torn);
+                assert_eq!(WriteRecord::read(&torn), Content::Torn);
             }
         }
-        assert_eq!(WriteRecord::read(&[0; 512]), Held::Other);
+        assert_eq!(WriteRecord::read(&[0; 512]), Content::Other);
     }
 
     #[test]
-    fn every_place_has_its_turn() {
+    fn every_place_is_written_once_a_pass() {
         for places in [1, 2, 64, 1 << 14] {
             let seen: BTreeSet<u64> = (0..places).map(|number| place(number, places)).collect();
             assert_eq!(seen.len() as u64, places);

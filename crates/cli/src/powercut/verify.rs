@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::protocol::{Event, FileLayout, Logged};
-use super::record::{Held, WriteRecord, place};
+use super::record::{Content, WriteRecord, place};
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::table::Table;
@@ -57,10 +57,10 @@ struct RunLog {
 }
 
 pub fn run(listener: &str, run: Option<u64>, path: &Path, json: bool) -> Result<(), CliError> {
-    let told = ask(listener, run)?;
+    let log = ask(listener, run)?;
     let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
     let read = |at, length| read_block(&file, at, length);
-    let verdict = judge(&told, read).map_err(|error| CliError::system(path.display(), error))?;
+    let verdict = judge(&log, read).map_err(|error| CliError::system(path.display(), error))?;
     let (text, total) = (verdict.verdict.clone(), verdict.total);
     if json {
         print_json(&verdict)?
@@ -80,13 +80,13 @@ pub fn run(listener: &str, run: Option<u64>, path: &Path, json: bool) -> Result<
 }
 
 fn ask(listener: &str, run: Option<u64>) -> Result<RunLog, CliError> {
-    let mut told: Option<RunLog> = None;
-    let wrong = || CliError::new(format!("listener {listener}: it reports what no writer tells"));
+    let mut log: Option<RunLog> = None;
+    let wrong = || CliError::new(format!("listener {listener}: it reports what no writer sends"));
     Connection::open(listener)?.report(run, |Logged { at, run, event }| {
-        match (&mut told, event) {
+        match (&mut log, event) {
             (None, Event::Begins(layout)) => {
                 let newest = vec![None; layout.places as usize];
-                told = Some(RunLog {
+                log = Some(RunLog {
                     run,
                     layout,
                     newest,
@@ -95,30 +95,30 @@ fn ask(listener: &str, run: Option<u64>) -> Result<RunLog, CliError> {
                     last: at,
                 });
             }
-            (Some(told), Event::About(number)) => (told.under_way, told.last) = (Some(number), at),
-            (Some(told), Event::Acknowledged(number)) => {
-                told.newest[place(number, told.layout.places) as usize] = Some((number, at));
-                told.acknowledged += 1;
-                (told.under_way, told.last) = (None, at);
+            (Some(log), Event::About(number)) => (log.under_way, log.last) = (Some(number), at),
+            (Some(log), Event::Acknowledged(number)) => {
+                log.newest[place(number, log.layout.places) as usize] = Some((number, at));
+                log.acknowledged += 1;
+                (log.under_way, log.last) = (None, at);
             }
             _ => return Err(wrong()),
         }
         Ok(())
     })?;
-    told.ok_or_else(|| CliError::new(format!("listener {listener}: it knows of no such run")))
+    log.ok_or_else(|| CliError::new(format!("listener {listener}: it knows of no such run")))
 }
 
 /// Judges a run. `read`: bytes at an offset.
 fn judge(
-    told: &RunLog,
+    log: &RunLog,
     read: impl Fn(u64, usize) -> std::io::Result<Vec<u8>>,
 ) -> std::io::Result<Verdict> {
-    let FileLayout { size, places } = told.layout;
+    let FileLayout { size, places } = log.layout;
     let mut by_age = AGES.map(|(_, name)| (name, Counts::default()));
     let mut total = Counts::default();
-    let being_written = told.under_way.map(|number| place(number, places));
+    let being_written = log.under_way.map(|number| place(number, places));
     let (mut under_way, mut other_run) = (0, None);
-    for (index, newest) in (0..).zip(&told.newest) {
+    for (index, newest) in (0..).zip(&log.newest) {
         let Some((number, at)) = *newest else { continue };
         if being_written == Some(index) {
             under_way += 1;
@@ -128,32 +128,32 @@ fn judge(
             Err(error) if error.raw_os_error() == Some(libc::EIO) => None,
             read => Some(WriteRecord::read(&read?)),
         };
-        if let Some(Held::WriteRecord(record)) = held
-            && record.run != told.run
+        if let Some(Content::WriteRecord(record)) = held
+            && record.run != log.run
         {
             other_run = Some(format!("{:016x}", record.run));
         }
-        let age = told.last.saturating_sub(at);
+        let age = log.last.saturating_sub(at);
         let row = AGES.iter().position(|(most, _)| age <= *most).expect("the last has no end");
         for counts in [&mut by_age[row].1, &mut total] {
             counts.acknowledged += 1;
             match held {
                 // A later write, whose line the listener could not keep, replaced this one: nothing
                 // is lost.
-                Some(Held::WriteRecord(record))
-                    if record.run == told.run && record.number >= number =>
+                Some(Content::WriteRecord(record))
+                    if record.run == log.run && record.number >= number =>
                 {
                     counts.present += 1;
                 }
-                Some(Held::WriteRecord(_) | Held::Other) => counts.lost += 1,
-                Some(Held::Torn) => counts.torn += 1,
+                Some(Content::WriteRecord(_) | Content::Other) => counts.lost += 1,
+                Some(Content::Torn) => counts.torn += 1,
                 None => counts.unreadable += 1,
             }
         }
     }
     Ok(Verdict {
-        run: format!("{:016x}", told.run),
-        acknowledged: told.acknowledged,
+        run: format!("{:016x}", log.run),
+        acknowledged: log.acknowledged,
         under_way,
         by_age: by_age.to_vec(),
         total,
@@ -177,7 +177,7 @@ fn read_block(file: &File, at: u64, size: usize) -> std::io::Result<Vec<u8>> {
 
 fn words(total: Counts) -> String {
     match total {
-        Counts { acknowledged: 0, .. } => "cannot tell: no write was acknowledged".to_owned(),
+        Counts { acknowledged: 0, .. } => "undecided: no write was acknowledged".to_owned(),
         Counts { acknowledged, present, .. } if present == acknowledged => format!(
             "honest this time: all {acknowledged} acknowledged writes are there; one cut proves little, so do it again"
         ),
@@ -226,7 +226,7 @@ mod tests {
     fn what_cannot_be_read_is_counted_and_what_is_newer_is_not_lost() {
         let mut newest = vec![None; 4];
         (0..4).for_each(|number| newest[place(number, 4) as usize] = Some((number, number)));
-        let told =
+        let log =
             RunLog { run: 9, layout: LAYOUT, newest, acknowledged: 4, under_way: None, last: 4 };
         let read = |at: u64, length: usize| {
             let number = (0..4).find(|number| place(*number, 4) * 512 == at).unwrap();
@@ -237,7 +237,7 @@ mod tests {
                 _ => Err(std::io::Error::from_raw_os_error(libc::EIO)),
             }
         };
-        let verdict = judge(&told, read).unwrap();
+        let verdict = judge(&log, read).unwrap();
         assert_eq!(verdict.other_run, None);
         assert_eq!(
             verdict.total,

@@ -40,19 +40,19 @@ pub fn run(listener: &str, writing: &Writing<'_>) -> Result<(), CliError> {
     let mut random = [0; 8];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).map_err(failed)?;
     let run = u64::from_le_bytes(random);
-    connection.tell(run, Event::Begins(layout))?;
+    connection.record(run, Event::Begins(layout))?;
 
     let (begun, mut shown) = (Instant::now(), Instant::now());
     let progress = Progress::new();
     for number in 0..writing.count {
-        connection.tell(run, Event::About(number))?;
+        connection.record(run, Event::About(number))?;
         let at = place(number, layout.places) * u64::from(layout.size);
         let written =
             file.write_all_at(&WriteRecord { run, number }.bytes(layout.size as usize), at);
         let durable =
             written.and_then(|()| if writing.o_dsync { Ok(()) } else { file.sync_data() });
         durable.map_err(failed)?;
-        connection.tell(run, Event::Acknowledged(number))?;
+        connection.record(run, Event::Acknowledged(number))?;
         if shown.elapsed() > Duration::from_millis(200) {
             shown = Instant::now();
             let rate = (number + 1) as f64 / begun.elapsed().as_secs_f64();

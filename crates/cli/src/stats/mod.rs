@@ -1,17 +1,17 @@
 //! `okeanos stats`: prints the daemon's counters, as a table, as rates, as JSON, or for Prometheus.
 
-mod beneath;
 mod prometheus;
 mod rates;
+mod served_drives;
 
 use crate::daemon::control::{Ask, Client, find_mount};
 use crate::error::CliError;
 use crate::text::output::{harmless, print};
 use crate::text::quantity::{format_duration, format_size};
 use crate::text::table::Table;
-use beneath::Beneath;
 use device::{LongSteps, World};
 use serde_json::Value;
+use served_drives::ServedDrives;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -36,9 +36,9 @@ Of a host's journal: dirty bytes now, in memory alone and in the journal; bytes 
 mount, and a second; commits, and bytes written to the journal; bytes past it, to files that several hosts write; tokens
 that the store took back.
 
-Who may ask: whoever mounted it, root, and with the mount option allow_other (of root's mounts) everybody.";
+Who may ask: the user who mounted it, root, and with the mount option allow_other (of root's mounts) everybody.";
 
-/// Tell what a mounted volume wrote where, and how fast its syncs are
+/// Report what a mounted volume wrote where, and how fast its syncs are
 ///
 /// All counts begin with the mount. "Journal bytes per payload byte" and "home bytes per payload
 /// byte" are what a mode costs. The payload is what programs wrote in transactions that are
@@ -52,10 +52,10 @@ pub struct StatsArguments {
     /// Print in the text format of Prometheus
     #[arg(long, conflicts_with = "json")]
     pub prometheus: bool,
-    /// Print a line of rates every second, or every so many, until interrupted
+    /// Print a line of rates every second, or at this interval, until interrupted
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub watch: Option<f64>,
-    /// With --watch: end after so many lines
+    /// With --watch: end after this number of lines
     #[arg(long, value_name = "LINES", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Where the volume is mounted, any place in it, or its image file or device
@@ -70,10 +70,10 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
         Some(Ok(pause)) => Some(pause.max(Duration::from_millis(100))),
         None => None,
     };
-    let mut beneath: Option<Beneath> = None;
+    let mut served_drives: Option<ServedDrives> = None;
     let mut ask = || {
         let mut statistics = Client::look::<Value>(&mount, Ask::Stats)?;
-        beneath.get_or_insert_with(|| Beneath::of(&statistics)).add_to(&mut statistics);
+        served_drives.get_or_insert_with(|| ServedDrives::of(&statistics)).add_to(&mut statistics);
         Ok::<_, CliError>(statistics)
     };
     let Some(pause) = pause else {
@@ -330,7 +330,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_table_tells_what_a_payload_byte_costs() {
+    fn the_table_has_the_cost_of_a_payload_byte() {
         let text = tables(&sample());
         let line =
             |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();

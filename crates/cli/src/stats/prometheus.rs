@@ -54,7 +54,7 @@ const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
     (
         "checkpoints_total",
         COUNTER,
-        "Rounds in which blocks went home to free log space.",
+        "Rounds in which blocks were written home to free log space.",
         "/checkpoints",
     ),
     ("tail_updates_total", COUNTER, "Times that the log tail moved.", "/tail_updates"),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_tells_its_own_numbers_and_nothing_without_a_sample() {
+    fn a_host_has_its_own_numbers_and_nothing_without_a_sample() {
         let host: serde_json::Map<String, Value> =
             OF_HOST.iter().map(|(.., field)| ((*field).to_owned(), 7.into())).collect();
         let text = exposition(&serde_json::json!({

@@ -142,7 +142,7 @@ mod tests {
     use crate::stats::tests::sample;
 
     #[test]
-    fn a_line_tells_what_happened_between_two_looks() {
+    fn a_line_has_what_happened_between_two_looks() {
         let before = sample();
         let mut after = before.clone();
         after["engine"]["commits"] = 13.into();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_a_host_tells_where_dirty_bytes_are() {
+    fn a_line_of_a_host_has_its_dirty_bytes() {
         let before = serde_json::json!({
             "host": { "dirty_in_memory": 9, "dirty_in_journal": 4096, "destaged_bytes": 1024, "commits": 2 },
             "door": { "requests": 1 },

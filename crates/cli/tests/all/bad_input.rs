@@ -172,8 +172,8 @@ fn a_log_that_tune2fs_forgot_is_found_again() {
     let whole = unpack("dirty-wasteless-2", directory.path());
     assert!(run(&["recover"], &whole).status.success());
     let image = unpack("damaged-journal-forgotten", directory.path());
-    let told = said(&run(&["inspect", "journal"], &image));
-    assert!(told.contains("okeanos recover --find-log"), "{told}");
+    let printed = said(&run(&["inspect", "journal"], &image));
+    assert!(printed.contains("okeanos recover --find-log"), "{printed}");
     for words in [&["recover"][..], &["recover", "--until-damage"], &["recover", "--dry-run"]] {
         let refused = run(words, &image);
         is_a_clear_refusal(&refused, &image, "a forgotten log");

@@ -63,7 +63,7 @@ fn no_probe_and_no_mount_takes_the_disk_for_what_is_in_it() {
         r#"{BLOCKS}
         truncate -s 400M image; mkfs.ext4 -q -F image
         refuses $O blocks format image 2>said; grep -q 'ext4.* already' said; grep -q 'force' said
-        $O blocks format --force image >told; grep -q 'a block volume of' told
+        $O blocks format --force image >printed; grep -q 'a block volume of' printed
         for kind in ext4 xfs; do
             attach image; timeout 60 mkfs.$kind -q $L; mount $L here; cp -r /etc/default here/; umount here
             timeout 60 $O blocks detach $L
@@ -134,10 +134,10 @@ fn commands_say_what_a_crash_has_left_and_recover_it() {
         kill -9 $D; gone $D
         refuses $O blocks inspect image 2>said; grep -q 'has died.*blocks attach' <(tr '\n' ' ' <said)
         timeout 60 $O blocks detach image 2>said; grep -q 'had died' said
-        $O blocks inspect image >told; grep -q 'transactions to replay' told
+        $O blocks inspect image >printed; grep -q 'transactions to replay' printed
         $O check image | grep -q 'transactions in the log; nothing is wrong'
         cp image torn; dd if=/dev/zero of=torn bs=4096 seek=1 count=1 conv=notrunc status=none
-        $O check torn >told || [ $? = 4 ]; grep -q 'superblock is damaged' told
+        $O check torn >printed || [ $? = 4 ]; grep -q 'superblock is damaged' printed
         cp image copy; $O recover --dry-run copy | grep -q 'would be replayed'; cmp image copy
         $O recover copy | grep -q 'replayed: 32 blocks written home'
         $O blocks drain image | grep -q replayed; $O blocks inspect image | grep -q 'all is home'

@@ -14,7 +14,7 @@ fn json(rig: &Rig, script: &str) -> Value {
 }
 
 #[test]
-fn a_checkpoint_by_hand_empties_the_log_and_tells_what_was_spared() {
+fn a_checkpoint_by_hand_empties_the_log_and_reports_savings() {
     let rig = Rig::new();
     for log in ["circular", "scattered"] {
         rig.run("rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 64M -- -q");

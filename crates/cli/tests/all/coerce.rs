@@ -60,10 +60,10 @@ fn the_zone_is_a_file_behind_the_journal_and_the_kernel_takes_the_volume() {
             "rm -f image; $O mkfs --flush-zone profile --force-profile --journal-size 4M image 64M -- -q {kind}"
         ));
         rig.check("");
-        let told = rig.run("$O inspect super image");
+        let printed = rig.run("$O inspect super image");
         assert!(
-            told.contains("16 random writes, 0.16 MB in all; the profile was forced"),
-            "{told}"
+            printed.contains("16 random writes, 0.16 MB in all; the profile was forced"),
+            "{printed}"
         );
         let journal =
             rig.run("debugfs -R 'blocks <8>' image 2>/dev/null | tr ' ' '\n' | sort -n | tail -1");
@@ -144,17 +144,17 @@ fn a_zone_of_another_drive_is_refused_at_mount_and_harms_no_recovery() {
 }
 
 #[test]
-fn a_damaged_zone_is_told_and_only_evictions_are_refused() {
+fn a_damaged_zone_is_reported_and_only_evictions_are_refused() {
     let rig = Rig::new();
     rig.run(PROFILE);
     rig.run("$O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q -b 4096");
     for disk in ["image", "log"] {
-        let told = rig.run(&format!("$O inspect super {disk}; $O inspect super --json {disk}"));
+        let printed = rig.run(&format!("$O inspect super {disk}; $O inspect super --json {disk}"));
         assert!(
-            told.contains("16 random writes, 0.16 MB in all; the profile was forced"),
-            "{told}"
+            printed.contains("16 random writes, 0.16 MB in all; the profile was forced"),
+            "{printed}"
         );
-        assert!(told.contains("\"writes\": 16"), "{told}");
+        assert!(printed.contains("\"writes\": 16"), "{printed}");
     }
     // The field `writes` of the zone's superblock, one bit of it.
     let at =
@@ -167,8 +167,8 @@ fn a_damaged_zone_is_told_and_only_evictions_are_refused() {
         file.read_exact_at(&mut byte, at).unwrap();
         assert_eq!(byte, [16], "{disk}");
         file.write_all_at(&[17], at).unwrap();
-        let told = rig.run(&format!("$O inspect super {disk}; $O inspect super --json {disk}"));
-        assert!(told.matches("superblock has checksum").count() == 2, "{told}");
+        let printed = rig.run(&format!("$O inspect super {disk}; $O inspect super --json {disk}"));
+        assert!(printed.matches("superblock has checksum").count() == 2, "{printed}");
         let said = rig.run("refuses $O mount -o barrier=coerce,journal_dev=log image $M 2>&1");
         assert!(said.contains("checksum") && said.contains("barrier=flush"), "{said}");
         rig.run(&format!(

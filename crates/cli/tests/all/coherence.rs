@@ -236,7 +236,7 @@ fn address_of(file: &File, block: i32) -> u64 {
 }
 
 #[test]
-fn what_a_told_address_holds_is_the_file_and_is_never_overwritten_late() {
+fn a_reported_address_holds_the_file_and_is_not_overwritten_late() {
     for mode in ["wasteless", "selective", "adaptive", "journal", "ordered", "writeback"] {
         let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
         volume.mount(&format!("data={mode},writeback=1,expire=1"));
@@ -468,7 +468,7 @@ fn a_file_that_gets_its_name_late_is_listed() {
 }
 
 #[test]
-fn a_listing_is_asked_for_once_and_tells_of_every_change() {
+fn a_listing_is_asked_for_once_and_shows_every_change() {
     let volume = Volume::new(&[]);
     volume.mount("data=ordered");
     let directory = volume.at("directory");

@@ -112,7 +112,7 @@ fn a_second_signal_ends_a_mount_that_is_still_in_use() {
 }
 
 #[test]
-fn a_foreground_daemon_exits_with_success_when_told_to_end() {
+fn a_foreground_daemon_ends_with_success_on_a_signal() {
     let volume = Volume::new(&["-t", "ext4"]);
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_okeanos"))
         .args(["mount", "-f"])
@@ -243,7 +243,7 @@ fn an_ordinary_user_mounts_looks_and_unmounts_and_others_are_kept_out() {
 }
 
 #[test]
-fn who_keeps_a_mount_busy_is_told() {
+fn users_of_a_busy_mount_are_named() {
     let volume = Volume::new(&["-t", "ext4"]);
     volume.mount("");
     let file = fs::File::create(volume.at("open")).unwrap();
@@ -260,7 +260,7 @@ fn who_keeps_a_mount_busy_is_told() {
 }
 
 #[test]
-fn statistics_tell_what_was_written() {
+fn statistics_count_what_was_written() {
     let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
     volume.mount("data=wasteless,records=blocks");
     let open = OpenOptions::new()

@@ -104,7 +104,7 @@ fn the_image_keeps_the_file_system_under_it_busy_and_nothing_else_does() {
     rig.run(
         "mkdir under beside; mount -t tmpfs none under; mount -t tmpfs none beside
          $O mkfs --force under/image 32M -- -q >made; $O mount -o transport=classic under/image $M
-         umount beside; refuses umount under 2>told; grep -q busy told
+         umount beside; refuses umount under 2>printed; grep -q busy printed
          $O umount $M; settle under/image; umount under",
     );
 }
@@ -127,7 +127,7 @@ fn a_signal_takes_no_mount_away_but_the_daemons_own() {
              $O mount -o transport={transport} other $M; kill $DAEMON; wait $DAEMON
              [ $(cat $M/file) = theirs ]; refuses mountpoint -q elsewhere; $O umount $M; settle image; clean image
              # The same of served disks.
-             $LAB disk serve -f --model cheetah-15k5 $M >told & DAEMON=$!
+             $LAB disk serve -f --model cheetah-15k5 $M >printed & DAEMON=$!
              for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
              $O mount -o transport={transport} other $M; kill $DAEMON; wait $DAEMON || true; [ $(cat $M/file) = theirs ]
              $O umount $M; umount -l $M"
@@ -144,7 +144,7 @@ fn a_mount_may_cover_every_place_that_the_daemon_knows() {
             rig.run(&format!(
                 "{RESCUED}
                  timeout 60 $O mount -o transport={transport} image {place}; echo in >{place}/file
-                 $O stats {place} >told || [ {place} = /proc ]
+                 $O stats {place} >printed || [ {place} = /proc ]
                  {{ [ {place} = /proc ] && umount /proc; }} || $O umount {place}; settle image; clean image"
             ));
         }
@@ -157,7 +157,7 @@ fn a_mount_may_cover_every_place_that_the_daemon_knows() {
 fn an_ordinary_user_may_cover_the_place_of_his_own_socket() {
     for transport in TRANSPORTS {
         let Some(_ring) = ring_for(transport) else { continue };
-        let told = if transport == "uring" { "io_uring" } else { transport };
+        let printed = if transport == "uring" { "io_uring" } else { transport };
         for place in ["$PWD/run", "$PWD/run/okeanos"] {
             // A private node for /dev/fuse: the system's may be closed to ordinary users.
             Rig::new().run(&format!(
@@ -167,7 +167,7 @@ fn an_ordinary_user_may_cover_the_place_of_his_own_socket() {
                  in_time() {{ as_nobody timeout 60 \"$@\"; }}
                  for round in first second; do
                      in_time ./okeanos mount -o transport={transport} image {place}; as_nobody touch {place}/$round
-                     in_time ./okeanos stats --json {place} >told; grep -q '\"transport\": \"{told}\"' told
+                     in_time ./okeanos stats --json {place} >printed; grep -q '\"transport\": \"{printed}\"' printed
                      in_time ./okeanos umount {place}; clean image
                  done
                  in_time ./okeanos mount image {place}; as_nobody ls {place}/first {place}/second; in_time ./okeanos umount {place}"
@@ -252,13 +252,13 @@ fn reports_that_nobody_reads_harm_no_mount() {
         fs::create_dir(volume.at("ill")).unwrap();
         fs::write(volume.at("file"), b"well").unwrap();
         volume.umount();
-        let told = Command::new("debugfs")
+        let printed = Command::new("debugfs")
             .args(["-R", "blocks ill"])
             .arg(volume.image())
             .output()
             .unwrap()
             .stdout;
-        let block: u64 = String::from_utf8_lossy(&told).trim().parse().expect("a block");
+        let block: u64 = String::from_utf8_lossy(&printed).trim().parse().expect("a block");
         let image = fs::OpenOptions::new().write(true).open(volume.image()).unwrap();
         image.write_all_at(&[0xa5; 4096], block * 4096).unwrap();
 

@@ -50,15 +50,15 @@ fn a_dead_mount_whose_files_are_open_is_mounted_again_or_its_users_are_named() {
            held() { echo kept >$M/file; sync $M/file; sleep 1000 <$M/file & H=$!; sleep 0.3; kill_daemon; }
            let_go() { kill $H; wait $H || true; H=; }
            $O mkfs image 64M -- -q >made; serve transport=classic image; held
-           $O umount $M 2>told; grep -q "sleep ($H)" told
+           $O umount $M 2>printed; grep -q "sleep ($H)" printed
            $O mount image $M; grep -q kept $M/file; echo new >$M/new; $O umount $M
            $O mount image $M; grep -q new $M/new; $O umount $M; let_go; settle image; clean image
            # While its daemon lives, a mount that was taken away keeps the image.
            serve transport=classic image; sleep 1000 <$M/file & H=$!; sleep 0.3; umount -l $M
-           refuses $O mount image $M 2>told; grep -q "sleep ($H)" told; let_go; wait $DAEMON; settle image; clean image
-           L=$(losetup --find --show image); serve transport=classic $L; held; $O umount $M 2>told
-           refuses $O mount $L $M 2>told; grep -q "sleep ($H)" told; grep -q 'End these' told
-           let_go; for i in $(seq 50); do $O mount $L $M 2>told && break; sleep 0.1; done
+           refuses $O mount image $M 2>printed; grep -q "sleep ($H)" printed; let_go; wait $DAEMON; settle image; clean image
+           L=$(losetup --find --show image); serve transport=classic $L; held; $O umount $M 2>printed
+           refuses $O mount $L $M 2>printed; grep -q "sleep ($H)" printed; grep -q 'End these' printed
+           let_go; for i in $(seq 50); do $O mount $L $M 2>printed && break; sleep 0.1; done
            grep -q kept $M/file; $O umount $M; losetup -d $L; settle image; clean image"#,
     );
 }
@@ -85,10 +85,10 @@ fn a_daemon_short_of_address_space_serves_blocks_of_every_size() {
 #[test]
 fn names_give_terminals_no_orders() {
     Rig::new().run(
-        r#"n=$'i\e[31mfake'; $O mkfs "$n" 64M -- -q -L $'a\e[2J' >told; $O mount "$n" $M; $O stats $M >>told; $O list >>told
-           $O stats --watch --count 1 $M >>told; $O inspect super "$n" >>told; $O check $M >>told 2>&1 || true
-           refuses $O mount "$n" $M 2>>told; refuses $O umount $'none\e[31m' 2>>told
-           $O umount $M; settle "$n"; refuses grep $'\e' told; grep -q 'i?\[31mfake' told"#,
+        r#"n=$'i\e[31mfake'; $O mkfs "$n" 64M -- -q -L $'a\e[2J' >printed; $O mount "$n" $M; $O stats $M >>printed; $O list >>printed
+           $O stats --watch --count 1 $M >>printed; $O inspect super "$n" >>printed; $O check $M >>printed 2>&1 || true
+           refuses $O mount "$n" $M 2>>printed; refuses $O umount $'none\e[31m' 2>>printed
+           $O umount $M; settle "$n"; refuses grep $'\e' printed; grep -q 'i?\[31mfake' printed"#,
     );
 }
 
@@ -98,7 +98,7 @@ fn a_place_for_sockets_that_another_took_denies_no_mount() {
         r#"mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; cp $O program; chmod 755 . program; O=$PWD/program
            mkdir own; chown 65534:65534 . own; as_nobody $O mkfs image 64M -- -q >made
            as_nobody mkdir -p /tmp/okeanos-65534; mount -t tmpfs none /tmp/okeanos-65534; unset XDG_RUNTIME_DIR
-           as_nobody $O mount image own; as_nobody $O stats own | grep -q own; $O stats own >told
+           as_nobody $O mount image own; as_nobody $O stats own | grep -q own; $O stats own >printed
            as_nobody $O list | grep own | grep -qw ok; as_nobody $O umount own; clean image; rmdir /tmp/okeanos-65534-*"#,
     );
 }
@@ -110,8 +110,8 @@ fn everybody_hears_what_everybody_may_know() {
            # A first mount with a umask of its own.
            mount -t tmpfs none /run; (umask 077; $O mount -o allow_other secret-image $M)
            [ $(stat -c %a /run/okeanos-public) = 755 ]; [ $(stat -c %a /run/okeanos) = 700 ]
-           for how in --json --prometheus ''; do as_nobody ./okeanos stats $how $M >>told; done
-           refuses grep -q secret told; refuses grep -q '"process": [1-9]' told; grep -q /dev/loop told
+           for how in --json --prometheus ''; do as_nobody ./okeanos stats $how $M >>printed; done
+           refuses grep -q secret printed; refuses grep -q '"process": [1-9]' printed; grep -q /dev/loop printed
            $O stats $M | grep -q secret-image; as_nobody ./okeanos list | grep $M | grep -qw ok
            # Programs of one user wait for one another.
            for i in 1 2 3 4; do as_nobody ./okeanos stats --watch=0.1 --count 5 $M >watched$i & done; wait

@@ -23,7 +23,7 @@ fn a_read_only_mount_changes_nothing() {
            for options in ro ro,data=wasteless,noloop; do
              $O mount -o $options image $M; [ "$(cat $M/a)" = a ]
              for change in "touch $M/new" "mkdir $M/new" "rm $M/a" "chmod 600 $M/a" "truncate -s 0 $M/a" "setfattr -n user.x -v 1 $M/a" "mv $M/a $M/b"; do
-               refuses $change 2>told; grep -q 'Read-only file system' told
+               refuses $change 2>printed; grep -q 'Read-only file system' printed
              done
              sync -f $M; $O umount $M; settle image; [ "$before" = "$(sha256sum <image)" ]
            done"#,
@@ -42,13 +42,13 @@ fn options_of_time_and_size_mount_and_warn_only_where_data_is_in_danger() {
              for size in 1 100 999 1000 4096 100000; do [ $(tr -d x <$M/t$size | wc -c)-$(stat -c %s $M/t$size) = 0-$size ]; done; rm $M/t*
              $O umount $M; settle image
            done
-           for option in threshold=-1 threshold= commit=soon writeback=; do refuses $O mount -o $option image $M 2>told; grep -q "$option" told; done
+           for option in threshold=-1 threshold= commit=soon writeback=; do refuses $O mount -o $option image $M 2>printed; grep -q "$option" printed; done
            $O mount -o barrier=none image $M 2>warned; grep -q 'power cut' warned; $O umount $M"#,
     );
 }
 
 #[test]
-fn the_journal_has_checksums_unless_told_otherwise() {
+fn the_journal_has_checksums_unless_forbidden() {
     let rig = Rig::new();
     rig.run(
         r#"features() { $O mount -o data=ordered,$1 image $M; echo x >$M/x; $O umount $M; settle image; dumpe2fs -h image 2>/dev/null | grep 'Journal features'; }
@@ -74,13 +74,13 @@ fn changes_become_durable_in_time_without_being_synced() {
 fn times_of_four_centuries_are_kept_and_others_become_the_nearest() {
     let rig = Rig::new();
     // With their nanoseconds, which are zero where a time was clamped.
-    let tell = "stat -c '%n %.9Y %.9X' $M/*";
+    let times = "stat -c '%n %.9Y %.9X' $M/*";
     let script = |mount: &str, umount: &str, size: u32| {
         format!(
             "mke2fs -q -t ext4 -I {size} image 64M >made 2>&1; {mount} image $M; rmdir $M/lost+found
              for t in 2200-01-01 2039-01-01 1901-12-14 2500-01-01 1800-01-01; do
                  touch -d \"$t 00:00:00.123456789 UTC\" $M/$t; done
-             {tell}; {umount} $M; settle image; {mount} image $M; {tell}; {umount} $M; settle image; rm image"
+             {times}; {umount} $M; settle image; {mount} image $M; {times}; {umount} $M; settle image; rm image"
         )
     };
     for size in [128, 256] {
@@ -147,7 +147,7 @@ fn files_go_beyond_four_gibibytes_and_end_where_they_must() {
 }
 
 #[test]
-fn limits_are_told_by_their_errors() {
+fn limits_have_their_errno() {
     let volume = Volume::new(&["-t", "ext4", "-b", "1024", "-N", "2048"]);
     volume.mount("data=wasteless");
     assert_eq!(errno(File::create(volume.at(&"n".repeat(256)))), libc::ENAMETOOLONG);
@@ -247,7 +247,7 @@ fn locks_hold_between_processes_and_end_with_their_owner() {
 const FIBMAP: u8 = 1;
 
 #[test]
-fn a_file_tells_where_its_blocks_are() {
+fn a_file_reports_where_its_blocks_are() {
     let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
     volume.mount("");
     let file = File::create(volume.at("file")).unwrap();
@@ -266,7 +266,12 @@ fn a_file_tells_where_its_blocks_are() {
     volume.umount_and_check();
     for (block, home) in [0, 1, 2, 256].into_iter().zip(homes) {
         let ask = format!("bmap file {block}");
-        let told = Command::new("debugfs").args(["-R", &ask]).arg(volume.image()).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), home.to_string(), "block {block}");
+        let printed =
+            Command::new("debugfs").args(["-R", &ask]).arg(volume.image()).output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&printed.stdout).trim(),
+            home.to_string(),
+            "block {block}"
+        );
     }
 }

@@ -15,9 +15,9 @@ const LENGTH_MAX: usize = 40_000;
 /// Flags of descriptors: page cache, durable at once, past the page cache, and both.
 const KINDS: [i32; 4] = [0, libc::O_SYNC, libc::O_DIRECT, libc::O_DIRECT | libc::O_DSYNC];
 
-struct Dice(SplitMix);
+struct Rng(SplitMix);
 
-impl Dice {
+impl Rng {
     fn below(&self, end: usize) -> usize {
         self.0.below(end as u64) as usize
     }
@@ -39,7 +39,7 @@ struct Exerciser<'a> {
     volume: &'a Volume,
     files: Vec<File>,
     model: Vec<u8>,
-    dice: Dice,
+    rng: Rng,
     has_extents: bool,
 }
 
@@ -56,14 +56,14 @@ impl Exerciser<'_> {
 
     /// Performs a random change or check; returns its description.
     fn step(&mut self) -> io::Result<String> {
-        let kind = self.dice.below(self.files.len());
-        let what = self.dice.below(100);
+        let kind = self.rng.below(self.files.len());
+        let what = self.rng.below(100);
         let size = self.model.len();
         let described = match what {
             0..30 => self.write(kind)?,
             30..50 if size > 0 => self.read(kind)?,
             50..60 => {
-                let length = self.dice.offset(SIZE_MAX);
+                let length = self.rng.offset(SIZE_MAX);
                 self.model.resize(length, 0);
                 self.files[kind].set_len(length as u64)?;
                 format!("truncate to {length}")
@@ -83,7 +83,7 @@ impl Exerciser<'_> {
     }
 
     fn write(&mut self, kind: usize) -> io::Result<String> {
-        let range = self.dice.range(SIZE_MAX);
+        let range = self.rng.range(SIZE_MAX);
         let bytes = self.bytes(range.len());
         self.files[kind].write_all_at(&bytes, range.start as u64)?;
         if self.model.len() < range.end {
@@ -94,12 +94,12 @@ impl Exerciser<'_> {
     }
 
     fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let first = self.dice.below(256);
+        let first = self.rng.below(256);
         (0..count).map(|at| (first + at / 3 + at / 1024) as u8 | 1).collect()
     }
 
     fn read(&mut self, kind: usize) -> io::Result<String> {
-        let range = self.dice.range(self.model.len());
+        let range = self.rng.range(self.model.len());
         let mut bytes = vec![0; range.len()];
         self.files[kind].read_exact_at(&mut bytes, range.start as u64)?;
         self.compare(&bytes, range.clone());
@@ -108,8 +108,8 @@ impl Exerciser<'_> {
 
     fn allocate(&mut self, kind: usize) -> io::Result<String> {
         let keep = libc::FALLOC_FL_KEEP_SIZE;
-        let range = self.dice.range(SIZE_MAX);
-        let mode = match self.dice.below(5) {
+        let range = self.rng.range(SIZE_MAX);
+        let mode = match self.rng.below(5) {
             0 if self.has_extents => 0,
             1 if self.has_extents => keep,
             2 if self.has_extents => libc::FALLOC_FL_ZERO_RANGE,
@@ -132,7 +132,7 @@ impl Exerciser<'_> {
     }
 
     fn write_mapped(&mut self) -> io::Result<String> {
-        let range = self.dice.range(self.model.len());
+        let range = self.rng.range(self.model.len());
         let bytes = self.bytes(range.len());
         with_map(&self.files[0], self.model.len(), |map| {
             map[range.clone()].copy_from_slice(&bytes)
@@ -142,7 +142,7 @@ impl Exerciser<'_> {
     }
 
     fn read_mapped(&mut self) -> io::Result<String> {
-        let range = self.dice.range(self.model.len());
+        let range = self.rng.range(self.model.len());
         let bytes = with_map(&self.files[0], self.model.len(), |map| map[range.clone()].to_vec())?;
         self.compare(&bytes, range.clone());
         Ok(format!("read mapped {range:?}"))
@@ -204,10 +204,10 @@ fn exercise(arguments: &[&str], options: &str) {
     let (operations, seed) = (from_environment("OPERATIONS", 2500), from_environment("SEED", 1u64));
     let volume = Volume::new(arguments);
     volume.mount(options);
-    let dice = Dice(SplitMix::new(seed));
+    let rng = Rng(SplitMix::new(seed));
     let has_extents = arguments.contains(&"ext4");
     let mut exerciser =
-        Exerciser { volume: &volume, files: Vec::new(), model: Vec::new(), dice, has_extents };
+        Exerciser { volume: &volume, files: Vec::new(), model: Vec::new(), rng, has_extents };
     exerciser.open();
     let mut last = std::collections::VecDeque::new();
     for number in 0..operations {

@@ -1,7 +1,7 @@
 //! Tests of volumes that go back and forth between Okeanos, the kernel and e2fsck, healthy and
 //! crashed: all three find the same content.
 
-use crate::rig::{Rig, TELL, WORK};
+use crate::rig::{LIST_TREE, Rig, WORK};
 
 /// Sets attributes whose values need inodes of their own, one of them overwritten and one removed.
 const LARGE: &str = "python3 -c '
@@ -21,16 +21,18 @@ fn both_ways(mke2fs: &str, mount: &str) {
     let work = WORK.replace("2040", if mke2fs.contains("-I 128") { "2030" } else { "2040" });
     let large = if mke2fs.contains("ea_inode") { LARGE } else { "" };
     let work = format!("export EXTENTS={extents}\n{work}\n{large}");
-    let ours = rig
-        .run(&format!("$O mount -o {mount} image $M\n{work}\n{TELL}\n$O umount $M; settle image"));
+    let ours = rig.run(&format!(
+        "$O mount -o {mount} image $M\n{work}\n{LIST_TREE}\n$O umount $M; settle image"
+    ));
     rig.check("");
-    let theirs = rig.run(&format!("mount -o loop,ro image $M\n{TELL}\numount $M; settle image"));
+    let theirs =
+        rig.run(&format!("mount -o loop,ro image $M\n{LIST_TREE}\numount $M; settle image"));
     assert_eq!(ours, theirs, "{mke2fs}: written by okeanos");
     let theirs = rig.run(&format!(
-        "mount -o loop image $M; rm -r $M/*\n{work}\n{TELL}\numount $M; settle image"
+        "mount -o loop image $M; rm -r $M/*\n{work}\n{LIST_TREE}\numount $M; settle image"
     ));
     let ours = rig.run(&format!(
-        "$O mount -o {mount} image $M\n{TELL}\nrm -r $M/many $M/large $M/a; $O umount $M; settle image"
+        "$O mount -o {mount} image $M\n{LIST_TREE}\nrm -r $M/many $M/large $M/a; $O umount $M; settle image"
     ));
     assert_eq!(ours, theirs, "{mke2fs}: written by the kernel");
     rig.check("");
@@ -103,17 +105,18 @@ fn a_volume_with_an_external_journal_goes_both_ways() {
             "$O mkfs --journal-device log --journal-size 16M image 96M -- -q -b {block_size} >made"
         ));
         let mount = format!("$O mount -o data={mode},journal_dev=log image $M");
-        let ours = rig.run(&format!("{mount}\n{WORK}\n{TELL}\n$O umount $M; settle image log"));
+        let ours =
+            rig.run(&format!("{mount}\n{WORK}\n{LIST_TREE}\n$O umount $M; settle image log"));
         let by_the_kernel = |script: &str| {
             rig.run(&format!(
                 "{JOURNAL} journal log; clean $J image; mount -o loop$K image $M; HERE=$PWD\n{script}\ncd $HERE; umount $M; settle image
                  clean $J image; no_journal log; trap - EXIT"
             ))
         };
-        assert_eq!(ours, by_the_kernel(TELL), "{block_size}: written by okeanos");
-        let theirs = by_the_kernel(&format!("rm -r $M/*\n{WORK}\n{TELL}"));
-        let ours =
-            rig.run(&format!("{mount}\n{TELL}\nrm -r $M/many; $O umount $M; settle image log"));
+        assert_eq!(ours, by_the_kernel(LIST_TREE), "{block_size}: written by okeanos");
+        let theirs = by_the_kernel(&format!("rm -r $M/*\n{WORK}\n{LIST_TREE}"));
+        let ours = rig
+            .run(&format!("{mount}\n{LIST_TREE}\nrm -r $M/many; $O umount $M; settle image log"));
         assert_eq!(ours, theirs, "{block_size}: written by the kernel");
         by_the_kernel("");
     }
@@ -127,7 +130,7 @@ fn features_that_cannot_be_kept_right_are_refused_by_name() {
     {
         rig.run(&format!(
             "rm -f image; mke2fs -q -t ext4 -O {feature} image 64M 2>made; before=$(sha256sum <image)
-             refuses $O mount image $M 2>told; grep -q {feature} told
+             refuses $O mount image $M 2>printed; grep -q {feature} printed
              [ \"$before\" = \"$(sha256sum <image)\" ]"
         ));
         if read_only {
@@ -156,12 +159,12 @@ fn recovered_alike(mke2fs: &str, options: &str) {
          for who in fsck kernel recover mount; do copy crash by_$who; done
          timeout 60 e2fsck -fy by_fsck >out 2>&1 || [ $? = 1 ]
          mount -o loop by_kernel $M; umount $M; settle by_kernel
-         $O recover by_recover >told; grep -q replayed told; clean by_recover
+         $O recover by_recover >printed; grep -q replayed printed; clean by_recover
          $O mount -o data=wasteless by_mount $M; [ $(wc -l <$M/log) = 20 ]; $O umount $M; settle by_mount; clean by_mount"
     ));
     let content = |image: &str| {
         rig.run(&format!(
-            "mount -o loop,ro by_{image} $M\n{TELL}\ncat $M/log; umount $M; settle by_{image}"
+            "mount -o loop,ro by_{image} $M\n{LIST_TREE}\ncat $M/log; umount $M; settle by_{image}"
         ))
     };
     let expected = content("fsck");
@@ -194,8 +197,8 @@ fn live_fast_commits_are_left_to_the_kernel() {
     rig.run(&format!(
         "truncate -s 64M image; mke2fs -q -t ext4 -b 4096 -O fast_commit image; mount -o loop image $M\n{CRASH}
          before=$(sha256sum <crash)
-         refuses $O recover crash 2>told; grep -q 'mount and unmount the volume with the kernel' told
-         refuses $O mount crash $M 2>told; grep -q 'fast commits' told; settle crash
+         refuses $O recover crash 2>printed; grep -q 'mount and unmount the volume with the kernel' printed
+         refuses $O mount crash $M 2>printed; grep -q 'fast commits' printed; settle crash
          [ \"$before\" = \"$(sha256sum <crash)\" ]
          mount -o loop crash $M; umount $M; settle crash; clean crash
          $O mount crash $M; [ $(wc -l <$M/log) = 20 ]; $O umount $M; settle crash; clean crash"
@@ -236,10 +239,10 @@ const VERIFY: &str = r#"
                grep -q 'content 3' $M/d/f3; [ $(ls $M/d | wc -l) = 19 ]; umount $M; settle $1; }
 "#;
 
-fn nothing_is_lost(told: &str, context: &str) {
-    let verdict: serde_json::Value = serde_json::from_str(told).unwrap();
-    assert!(verdict["acknowledged"].as_u64() > Some(20), "{context}: {told}");
-    assert_eq!(verdict["lost"], 0, "{context}: {told}");
+fn nothing_is_lost(printed: &str, context: &str) {
+    let verdict: serde_json::Value = serde_json::from_str(printed).unwrap();
+    assert!(verdict["acknowledged"].as_u64() > Some(20), "{context}: {printed}");
+    assert_eq!(verdict["lost"], 0, "{context}: {printed}");
 }
 
 #[test]
@@ -262,12 +265,12 @@ fn e2fsck_and_the_kernel_replay_the_plain_journal_of_a_killed_okeanos() {
             ),
             ("kernel", "mount -o loop$K copy $M; umount $M; settle copy"),
         ] {
-            let told = rig.run(&format!(
+            let printed = rig.run(&format!(
                 "{JOURNAL}{VERIFY}
                  copy image copy; if [ -f log ]; then copy log log_copy; journal log_copy; trap 'no_journal log_copy' EXIT; fi
                  {replay}; clean $J copy; verify copy"
             ));
-            nothing_is_lost(&told, &format!("{mode}, {place} journal, {mke2fs}, {judge}"));
+            nothing_is_lost(&printed, &format!("{mode}, {place} journal, {mke2fs}, {judge}"));
         }
     }
 }
@@ -277,7 +280,7 @@ fn e2fsck_and_the_kernel_refuse_a_live_journal_of_parts_until_recovered() {
     let cases = ["wasteless,records=blocks", "selective,records=blocks"].into_iter().zip(PLACES);
     for (mode, place) in cases.chain(["wasteless", "selective"].into_iter().zip(PLACES)) {
         let rig = killed(mode, place, "-b 4096");
-        let told = rig.run(&format!(
+        let printed = rig.run(&format!(
             "{JOURNAL}{VERIFY}
              before=$(cat image log 2>/dev/null | sha256sum || true); journal log
              refuses e2fsck -fn $J image >out 2>&1; grep -q 'unknown incompatible feature' out
@@ -289,7 +292,7 @@ fn e2fsck_and_the_kernel_refuse_a_live_journal_of_parts_until_recovered() {
              if [ -f log ]; then $O recover --journal-device log image >out; else $O recover image >out; fi
              journal log; clean $J image; verify image"
         ));
-        nothing_is_lost(&told, &format!("{mode}, {place} journal"));
+        nothing_is_lost(&printed, &format!("{mode}, {place} journal"));
     }
 }
 
@@ -306,7 +309,7 @@ fn chattr_sets_projects_through_a_mount() {
          touch $M/d/inside $M/outside; [ \"$(lsattr -p $M/d/inside | awk '{ print $1 }')\" = 7 ]
          refuses ln $M/outside $M/d/link; chattr -p 7 $M/outside; ln $M/outside $M/d/link; chattr -p 9 $M/outside
          $O umount $M; settle image; clean image
-         debugfs -R 'stat d/inside' image 2>told | grep -q 'Project: *7'
-         debugfs -R 'stat outside' image 2>told | grep -q 'Project: *9'",
+         debugfs -R 'stat d/inside' image 2>printed | grep -q 'Project: *7'
+         debugfs -R 'stat outside' image 2>printed | grep -q 'Project: *9'",
     );
 }

@@ -63,7 +63,7 @@ fn ext4_of_the_kernel_lives_on_scattered_logs() {
 
 /// Covers an exported device, too, and a table on other memory.
 #[test]
-fn inspect_logs_tells_of_the_logs_of_a_block_device() {
+fn inspect_logs_lists_the_logs_of_a_block_device() {
     let out = run("truncate -s 64M disk
          start --scattered --format --log-size 1M --group-size 8M --mtl table --checkpoint manual disk
          $O inspect logs --mtl table disk | grep -q 'all are empty'
@@ -71,15 +71,15 @@ fn inspect_logs_tells_of_the_logs_of_a_block_device() {
          $O inspect logs --mtl table disk >said; grep -q 'to checkpoint all of them: . reads, and 1 writes of 16' said
          refuses $O inspect logs disk 2>said; grep -q -- --mtl said
          kill_server; $O inspect logs --mtl table --json disk");
-    let told: serde_json::Value = serde_json::from_str(&out[out.find('{').unwrap()..]).unwrap();
-    assert_eq!(told["checkpoint"]["home_bytes"], 16 << 10, "{out}");
+    let printed: serde_json::Value = serde_json::from_str(&out[out.find('{').unwrap()..]).unwrap();
+    assert_eq!(printed["checkpoint"]["home_bytes"], 16 << 10, "{out}");
     assert_eq!(
-        (&told["newest"], &told["told"][0]["live_bytes"]),
+        (&printed["newest"], &printed["told"][0]["live_bytes"]),
         (&2.into(), &(16 << 10).into()),
         "{out}"
     );
     assert_eq!(
-        (&told["told"][0]["records"], &told["told"][0]["age"]),
+        (&printed["told"][0]["records"], &printed["told"][0]["age"]),
         (&2.into(), &1.into()),
         "{out}"
     );

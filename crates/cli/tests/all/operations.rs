@@ -124,7 +124,7 @@ fn attributes(volume: &Volume) {
     File::open(&path).unwrap().set_times(times).unwrap();
     let found = fs::metadata(&path).unwrap();
     assert_eq!((found.atime(), found.mtime(), found.mtime_nsec()), (1, 5_000_000_000, 123_456_789));
-    assert!(found.created().is_ok(), "statx tells the time of birth");
+    assert!(found.created().is_ok(), "statx reports the time of birth");
     let mut space = std::mem::MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the path ends with a zero byte; the kernel fills the structure when it succeeds.
     let space = unsafe {

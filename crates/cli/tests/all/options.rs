@@ -44,8 +44,8 @@ fn what_an_fstab_line_of_ext4_may_say_can_be_mounted() {
                rw,relatime,stripe=128,journal_checksum,i_version,init_itable=10,_netdev,comment=x \
                strictatime,noauto_da_alloc,nodiscard,noacl,nouser_xattr,sync,nosuid,nodev,noexec,owner,noiversion \
                ro,noload,errors=panic
-           do $O mount -o $options image $M 2>>told; $O umount $M; settle image; done
-           clean image; grep -q discard told; grep -q errors=panic told
+           do $O mount -o $options image $M 2>>printed; $O umount $M; settle image; done
+           clean image; grep -q discard printed; grep -q errors=panic printed
            for options in usrquota jqfmt=vfsv0 usrjquota=aquota.user resuid=5 sb=8193; do
                refuses $O mount -o $options image $M 2>out; grep -q "$options" out
            done"#,
@@ -63,23 +63,23 @@ fn attributes_that_a_mount_leaves_out_are_not_served() {
            setfattr -n user.a -v 1 $f; setfattr -n trusted.t -v 1 $f; setfacl -m u:65534:r $f
 
            again nouser_xattr; [ "$(getfattr -d -m - $f 2>/dev/null | grep -c '^user')" = 0 ]
-           refuses getfattr -n user.a $f 2>told; grep -q 'not supported' told
-           refuses setfattr -n user.b -v 1 $f 2>told; grep -q 'not supported' told
-           getfattr -n trusted.t $f >told; as_nobody cat $f >told
+           refuses getfattr -n user.a $f 2>printed; grep -q 'not supported' printed
+           refuses setfattr -n user.b -v 1 $f 2>printed; grep -q 'not supported' printed
+           getfattr -n trusted.t $f >printed; as_nobody cat $f >printed
 
-           again noacl; refuses as_nobody cat $f 2>told; refuses setfacl -m u:5:r $f 2>told
-           refuses getfattr -n system.posix_acl_access $f 2>told; grep -q 'not supported' told
+           again noacl; refuses as_nobody cat $f 2>printed; refuses setfacl -m u:5:r $f 2>printed
+           refuses getfattr -n system.posix_acl_access $f 2>printed; grep -q 'not supported' printed
            (umask 027; touch $M/d/new); [ $(stat -c %a $M/d/new) = 640 ]; chmod 640 $f
-           getfattr -n user.a $f >told
+           getfattr -n user.a $f >printed
 
-           again noxattr; refuses as_nobody cat $f 2>told; before=$(asked getxattr)
-           for i in $(seq 20); do refuses getfattr -n user.a $f 2>>told; refuses getfattr -n trusted.t $f 2>>told; done
+           again noxattr; refuses as_nobody cat $f 2>printed; before=$(asked getxattr)
+           for i in $(seq 20); do refuses getfattr -n user.a $f 2>>printed; refuses getfattr -n trusted.t $f 2>>printed; done
            [ $(asked getxattr) -le $((before + 1)) ]; [ -z "$(getfattr -d -m - $f)" ]
-           refuses setfattr -n user.b -v 1 $f 2>told
+           refuses setfattr -n user.b -v 1 $f 2>printed
 
            again defaults; [ "$(getfattr -d -m - $f 2>/dev/null | grep -c =)" = 3 ]
            getfacl -n $f 2>/dev/null | grep -q user:65534:r--; [ "$(getfacl -n $M/d/new 2>/dev/null | grep -c user:77)" = 0 ]
-           refuses $O mount -o remount,noxattr image $M 2>told; grep -q noxattr told
+           refuses $O mount -o remount,noxattr image $M 2>printed; grep -q noxattr printed
            $O umount $M; settle image"#,
     );
     rig.check("");
@@ -142,12 +142,12 @@ fn errors_decides_what_damage_stops() {
 fn the_superblock_says_how_to_mount_where_the_command_does_not() {
     let rig = Rig::new();
     let mode = |tune: &str, options: &str| {
-        let told = rig.run(&format!(
+        let printed = rig.run(&format!(
             "[ -e image ] || $O mkfs image 64M -- -q >out; tune2fs {tune} image >out
              $O mount -o {options} image $M; $O stats --json $M; $O umount $M; settle image"
         ));
-        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-        told["about"]["data"].as_str().unwrap().to_owned()
+        let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        printed["about"]["data"].as_str().unwrap().to_owned()
     };
     assert_eq!(mode("-o ^acl", "defaults"), "selective");
     assert_eq!(mode("-o journal_data_ordered", "defaults"), "ordered");
@@ -183,7 +183,7 @@ fn a_mount_that_names_no_mode_is_selective_and_learns_its_threshold() {
         ("mke2fs -q -t ext4 -O ^has_journal image 64M", "defaults", "ordered", ""),
     ] {
         Rig::new().run(&format!(
-            r#"{mkfs} >made; $O mount -o {options} image $M 2>told; refuses grep data= told
+            r#"{mkfs} >made; $O mount -o {options} image $M 2>printed; refuses grep data= printed
                grep -qE " $M fuse(blk)?.okeanos.{data} " /proc/mounts
                $O stats $M >stats; grep -q 'data={data}' stats; grep -q '{threshold}' stats
                $O umount $M; settle image; clean image"#
@@ -196,24 +196,24 @@ fn a_mode_that_logs_data_warns_on_a_volume_without_a_journal() {
     Rig::new().run(
         r#"mke2fs -q -t ext4 -O ^has_journal image 64M
            for mode in journal wasteless selective adaptive; do
-               $O mount -o data=$mode image $M 2>told; $O umount $M; settle image
-               [ $(grep -c warning told) = 1 ]; grep -q "data=$mode" told; grep -q journal told
-               $O mount -f -o data=$mode image $M 2>told & for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
-               $O umount $M; wait; settle image; grep -q "data=$mode" told; grep -q journal told
+               $O mount -o data=$mode image $M 2>printed; $O umount $M; settle image
+               [ $(grep -c warning printed) = 1 ]; grep -q "data=$mode" printed; grep -q journal printed
+               $O mount -f -o data=$mode image $M 2>printed & for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+               $O umount $M; wait; settle image; grep -q "data=$mode" printed; grep -q journal printed
            done"#,
     );
 }
 
 #[test]
-fn a_volume_with_errors_is_told_of_until_e2fsck_has_looked() {
+fn a_volume_with_errors_is_reported_until_e2fsck_repaired_it() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; debugfs -w -R 'ssv state 3' image 2>made
-           $O mount image $M 2>told; grep -q 'warning: .*run e2fsck' told
-           $O list >told; grep -q 'run e2fsck' told; $O stats --json $M >told; grep -q '"needs_check": *true' told
-           refuses $O check $M >told 2>&1; grep -q marked told
-           $O umount $M; settle image; refuses $O check image >told 2>&1; grep -q marked told
-           timeout 60 e2fsck -fy image >told || [ $? = 1 ]; $O check image
-           $O mount image $M 2>told; refuses grep . told; $O list >told; grep -qw ok told; $O check $M; $O umount $M
+           $O mount image $M 2>printed; grep -q 'warning: .*run e2fsck' printed
+           $O list >printed; grep -q 'run e2fsck' printed; $O stats --json $M >printed; grep -q '"needs_check": *true' printed
+           refuses $O check $M >printed 2>&1; grep -q marked printed
+           $O umount $M; settle image; refuses $O check image >printed 2>&1; grep -q marked printed
+           timeout 60 e2fsck -fy image >printed || [ $? = 1 ]; $O check image
+           $O mount image $M 2>printed; refuses grep . printed; $O list >printed; grep -qw ok printed; $O check $M; $O umount $M
            settle image; clean image"#,
     );
 }
@@ -258,7 +258,7 @@ fn a_remount_makes_a_read_only_volume_writable_and_back() {
                    mkdir $M/directory$round; exec 7>$M/orphan; rm $M/orphan; exec 7>&-
                    $O mount -o remount,ro image $M; has ro; refuses_changes; grep -q "round $round" $M/file
                    # As clean as if it were unmounted.
-                   copy image rested; clean rested; dumpe2fs -h rested 2>/dev/null >told; refuses grep -q needs_recovery told
+                   copy image rested; clean rested; dumpe2fs -h rested 2>/dev/null >printed; refuses grep -q needs_recovery printed
                done
                $O mount -o remount,rw image $M; echo last >>$M/file; sync $M/file
                kill_daemon; umount $M; settle image
@@ -287,18 +287,18 @@ fn a_volume_that_cannot_be_written_stays_read_only_and_says_why() {
 #[test]
 fn a_remount_changes_commit_barrier_and_errors_of_what_is_mounted() {
     Rig::new().run(&format!(
-        r#"{REMOUNT} told() {{ $O stats --json $M | tr -d ' ,"' | sed -n "s/^$1://p"; }}
-           $O mount -o commit=1h image $M; sync -f $M; before=$(told commits); echo text >$M/file; sleep 2; [ $(told commits) = $before ]
+        r#"{REMOUNT} count() {{ $O stats --json $M | tr -d ' ,"' | sed -n "s/^$1://p"; }}
+           $O mount -o commit=1h image $M; sync -f $M; before=$(count commits); echo text >$M/file; sleep 2; [ $(count commits) = $before ]
            # A transaction that runs already keeps its age; so does the kernel's.
-           $O mount -o remount,commit=1,discard,auto_da_alloc image $M; sync -f $M; before=$(told commits); echo more >>$M/file
-           for i in $(seq 600); do [ $(told commits) -gt $before ] && break; sleep 0.1; done; [ $(told commits) -gt $before ]
-           $O mount -o remount,barrier=0 image $M 2>out; grep -q 'power cut' out; [ $(told barrier) = false ]
+           $O mount -o remount,commit=1,discard,auto_da_alloc image $M; sync -f $M; before=$(count commits); echo more >>$M/file
+           for i in $(seq 600); do [ $(count commits) -gt $before ] && break; sleep 0.1; done; [ $(count commits) -gt $before ]
+           $O mount -o remount,barrier=0 image $M 2>out; grep -q 'power cut' out; [ $(count barrier) = false ]
            # What no word speaks of stays.
            $O mount -o remount,errors=remount-ro image $M; $O mount -o remount,noatime image $M
-           [ $(told stop_on_error) = true ]; [ $(told barrier) = false ]
-           [ $(told secs) = 1 ]
-           $O mount -o remount,barrier=1,errors=continue image $M; [ $(told barrier) = true ]
-           [ $(told stop_on_error) = false ]
+           [ $(count stop_on_error) = true ]; [ $(count barrier) = false ]
+           [ $(count secs) = 1 ]
+           $O mount -o remount,barrier=1,errors=continue image $M; [ $(count barrier) = true ]
+           [ $(count stop_on_error) = false ]
            refuses $O mount -o remount,barrier=coerce image $M 2>out; grep -q 'barrier=coerce cannot change' out
            $O umount $M; settle image; clean image"#
     ));
@@ -332,8 +332,8 @@ fn the_kernel_reads_ahead_as_far_as_the_mount_says() {
     {
         Rig::new().run(&format!(
             r#"$O mkfs image 64M -- -q; $O mount -o {options} image $M; ls $M >out
-               D=$(mountpoint -d $M); cat /sys/class/bdi/$D*/read_ahead_kb >told
-               $O umount $M; grep -qx {kilobytes} told"#
+               D=$(mountpoint -d $M); cat /sys/class/bdi/$D*/read_ahead_kb >printed
+               $O umount $M; grep -qx {kilobytes} printed"#
         ));
     }
 }

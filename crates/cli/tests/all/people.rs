@@ -7,12 +7,12 @@ use crate::rig::Rig;
 fn mkfs_gives_the_root_directory_to_its_maker() {
     Rig::new().run(
         r#"chmod 777 .; cp $O program; chmod 755 program
-           as_nobody ./program mkfs mine 32M -- -q; debugfs -R 'stat /' mine 2>/dev/null >told; grep -q 'User: 65534 *Group: 65534' told
+           as_nobody ./program mkfs mine 32M -- -q; debugfs -R 'stat /' mine 2>/dev/null >printed; grep -q 'User: 65534 *Group: 65534' printed
            as_nobody ./program mkfs also 32M -- -q -E lazy_itable_init=0
-           debugfs -R 'stat /' also 2>/dev/null >told; grep -q 'User: 65534 *Group: 65534' told
+           debugfs -R 'stat /' also 2>/dev/null >printed; grep -q 'User: 65534 *Group: 65534' printed
            as_nobody ./program mkfs given 32M -- -q -E root_owner=12:34
-           debugfs -R 'stat /' given 2>/dev/null >told; grep -q 'User: *12 *Group: *34' told
-           $O mkfs root 32M -- -q; debugfs -R 'stat /' root 2>/dev/null >told; grep -q 'User: *0 *Group: *0' told"#,
+           debugfs -R 'stat /' given 2>/dev/null >printed; grep -q 'User: *12 *Group: *34' printed
+           $O mkfs root 32M -- -q; debugfs -R 'stat /' root 2>/dev/null >printed; grep -q 'User: *0 *Group: *0' printed"#,
     );
 }
 
@@ -20,13 +20,13 @@ fn mkfs_gives_the_root_directory_to_its_maker() {
 fn mkfs_names_what_is_there_and_overwrites_it_only_when_forced() {
     Rig::new().run(
         r#"$O mkfs image 32M -- -q -L mail; before=$(sha256sum <image)
-           refuses $O mkfs image 2>told </dev/null; grep -q 'type ext4 (label "mail")' told; grep -q -- '--force' told
+           refuses $O mkfs image 2>printed </dev/null; grep -q 'type ext4 (label "mail")' printed; grep -q -- '--force' printed
            [ "$before" = "$(sha256sum <image)" ]
            $O mkfs --force image -- -q; [ "$before" != "$(sha256sum <image)" ]
            # No file system at all, but not nothing either.
-           truncate -s 32M disk; chmod 600 disk; mkswap disk >made 2>&1; refuses $O mkfs disk 2>told; grep -q 'hold data of type swap already' told
+           truncate -s 32M disk; chmod 600 disk; mkswap disk >made 2>&1; refuses $O mkfs disk 2>printed; grep -q 'hold data of type swap already' printed
            truncate -s 32M empty; $O mkfs empty -- -q
-           truncate -s 32M log; mke2fs -q -O journal_dev log; refuses $O mkfs --journal-device log new 32M 2>told; grep -q "log appears" told
+           truncate -s 32M log; mke2fs -q -O journal_dev log; refuses $O mkfs --journal-device log new 32M 2>printed; grep -q "log appears" printed
            [ ! -e new ]"#,
     );
 }
@@ -34,23 +34,23 @@ fn mkfs_names_what_is_there_and_overwrites_it_only_when_forced() {
 #[test]
 fn mounts_are_listed_with_mode_and_health_and_dead_daemons_stand_out() {
     Rig::new().run(
-        r#"$O list >told; grep -q 'No okeanos volume' told || ! grep -q "$M" told
+        r#"$O list >printed; grep -q 'No okeanos volume' printed || ! grep -q "$M" printed
            $O mkfs image 64M -- -q >made; $O mkfs second 64M -- -q >made; mkdir other
            $O mount -o data=wasteless,transport=classic image $M; $O mount -o ro,noloop second other
-           $O list >told; grep "^$M" told | grep image | grep -w wasteless | grep -w classic | grep -w ok | grep -q 'data=wasteless,transport=classic$'
-           grep "$PWD/other" told | grep second | grep -qw read-only; $O umount other; $O umount $M; settle image
+           $O list >printed; grep "^$M" printed | grep image | grep -w wasteless | grep -w classic | grep -w ok | grep -q 'data=wasteless,transport=classic$'
+           grep "$PWD/other" printed | grep second | grep -qw read-only; $O umount other; $O umount $M; settle image
            serve data=wasteless,noloop image; echo kept >$M/file; sync $M/file; mkdir $M/below; kill_daemon
-           $O list >told; grep "^$M" told | grep -q 'daemon died'
+           $O list >printed; grep "^$M" printed | grep -q 'daemon died'
            for command in "stats $M" "stats $M/below/deep" "stats --watch image" "advise $M" "checkpoint $M" "recover image" "recover $M" "mount image $M" \
                "mount -o remount,ro image $M" "inspect super $M" "inspect inode 2 $M/file" "fingerprint $M/file" "fingerprint --destroy image" \
                "nbd --socket $M/s image"; do
-               refuses $O $command 2>told; grep -q 'has died' told; grep -q "okeanos umount $M" told; grep -q "okeanos mount .*image $M" told
+               refuses $O $command 2>printed; grep -q 'has died' printed; grep -q "okeanos umount $M" printed; grep -q "okeanos mount .*image $M" printed
            done
            for command in "bench stress --operations 9 $M" "bench postmark --transactions 9 $M" "bench verify --acknowledged $M/file $M"; do
-               refuses $LAB $command 2>told; grep -q 'has died' told; grep -q "okeanos umount $M" told; grep -q "okeanos mount .*image $M" told
+               refuses $LAB $command 2>printed; grep -q 'has died' printed; grep -q "okeanos umount $M" printed; grep -q "okeanos mount .*image $M" printed
            done
-           $O umount $M 2>told; grep -q 'had died' told; grep -q "okeanos mount .*image $M" told
-           $O recover image >told; $O mount -o noloop image $M; grep -q kept $M/file; $O umount $M; clean image"#,
+           $O umount $M 2>printed; grep -q 'had died' printed; grep -q "okeanos mount .*image $M" printed
+           $O recover image >printed; $O mount -o noloop image $M; grep -q kept $M/file; $O umount $M; clean image"#,
     );
 }
 
@@ -63,35 +63,35 @@ print(*[found["process"] for found in json.load(sys.stdin) if found["directory"]
                kill -9 $pid; for i in $(seq 100); do [ -d /proc/$pid ] || break; sleep 0.1; done; }
            $O $HOST journal --format host; echo kept >host/file; sync host/file; dies host
            for command in "stats host" "$HOST journal host" "inspect super host/file"; do
-               refuses $O $command 2>told; grep -q 'has died' told; grep -q "okeanos $HOST JOURNAL $PWD/host" told
+               refuses $O $command 2>printed; grep -q 'has died' printed; grep -q "okeanos $HOST JOURNAL $PWD/host" printed
            done
-           $O umount host 2>told; grep -q "okeanos $HOST JOURNAL $PWD/host" told; refuses mountpoint -q host
+           $O umount host 2>printed; grep -q "okeanos $HOST JOURNAL $PWD/host" printed; refuses mountpoint -q host
            $O $HOST journal host; grep -q kept host/file
-           $O stats --prometheus host >told; grep -q '^okeanos_host_destaged_bytes_total{' told; $O umount host
+           $O stats --prometheus host >printed; grep -q '^okeanos_host_destaged_bytes_total{' printed; $O umount host
            $LAB disk serve --model nvme-ssd --size 64M drive; dies drive
            for command in "$O stats drive" "$LAB disk serve --model nvme-ssd --size 64M drive"; do
-               refuses $command 2>told; grep -q 'has died' told; grep -q 'okeanos-lab disk serve' told; refuses grep -q 'is safe' told
+               refuses $command 2>printed; grep -q 'has died' printed; grep -q 'okeanos-lab disk serve' printed; refuses grep -q 'is safe' printed
            done
-           $O umount drive 2>told; refuses mountpoint -q drive"#,
+           $O umount drive 2>printed; refuses mountpoint -q drive"#,
     );
 }
 
 #[test]
 fn an_image_stands_for_its_mount_and_what_is_in_the_way_is_named() {
     Rig::new().run(
-        r#"$O mkfs image 64M -- -q; refuses $O mount image 2>told; grep -q 'okeanos mount image DIR' told
-           refuses $O mount image nowhere 2>told; grep -q 'mkdir -p nowhere' told
+        r#"$O mkfs image 64M -- -q; refuses $O mount image 2>printed; grep -q 'okeanos mount image DIR' printed
+           refuses $O mount image nowhere 2>printed; grep -q 'mkdir -p nowhere' printed
            $O mount image $M; $O stats image | head -1 | grep -q "on $M"
            for command in "mkfs --force image" "mount image $M" "recover image"; do
-               refuses $O $command 2>told; grep -q "is mounted on $M" told; grep -q "okeanos umount $M" told
+               refuses $O $command 2>printed; grep -q "is mounted on $M" printed; grep -q "okeanos umount $M" printed
            done
            # As with mount(8), the directory is enough.
            $O mount -o remount,ro $M; grep " $M .* ro," /proc/mounts; $O umount image; refuses mountpoint -q $M; settle image
-           refuses $O umount image 2>told; grep -q 'okeanos list' told; clean image
+           refuses $O umount image 2>printed; grep -q 'okeanos list' printed; clean image
            serve noloop image; kill_daemon; for command in "$O mkfs --force image" "$LAB bench streams $M"; do
-               refuses $command 2>told; grep -q 'has died' told; grep -q "okeanos umount $M" told
+               refuses $command 2>printed; grep -q 'has died' printed; grep -q "okeanos umount $M" printed
            done
-           $O umount image 2>told"#,
+           $O umount image 2>printed"#,
     );
 }
 
@@ -100,14 +100,14 @@ fn an_ordinary_user_finds_his_mount_from_every_login() {
     Rig::new().run(
         r#"mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; chmod 777 .; cp $O program; chmod 755 program; O=$PWD/program
            mkdir own other theirs; chown 65534:65534 own other; chmod 700 theirs
-           as_nobody $O mkfs image 64M -- -q; debugfs -R 'stat lost+found' image 2>/dev/null >told
-           grep -q 'User: 65534 *Group: 65534' told; clean image
+           as_nobody $O mkfs image 64M -- -q; debugfs -R 'stat lost+found' image 2>/dev/null >printed
+           grep -q 'User: 65534 *Group: 65534' printed; clean image
            # Another's directory for sockets, as su(1) leaves it, is passed over.
-           XDG_RUNTIME_DIR=$PWD/theirs as_nobody $O mount image own; as_nobody $O list >told; grep "^$PWD/own" told | grep -qw ok
+           XDG_RUNTIME_DIR=$PWD/theirs as_nobody $O mount image own; as_nobody $O list >printed; grep "^$PWD/own" printed | grep -qw ok
            as_nobody $O check own; as_nobody du -s own
-           for at in own other; do refuses as_nobody $O mount image $at 2>told; grep -q "image is in use: it is mounted on $PWD/own" told; done
+           for at in own other; do refuses as_nobody $O mount image $at 2>printed; grep -q "image is in use: it is mounted on $PWD/own" printed; done
            mkdir login; chown 65534:65534 login; XDG_RUNTIME_DIR=$PWD/login as_nobody $O stats own | head -1 | grep -q "$PWD/own"
-           refuses $O umount own 2>told; grep -q 'user 65534' told
+           refuses $O umount own 2>printed; grep -q 'user 65534' printed
            XDG_RUNTIME_DIR=$PWD/login as_nobody $O umount own; clean image"#,
     );
 }
@@ -128,7 +128,7 @@ fn the_unit_mounts_again_after_the_daemon_died() {
            # To an end that was asked for there is nothing to add.
            kill -TERM $DAEMON; wait $DAEMON; eval "$(order ExecStopPost)"; settle image
            # A second start fails, and leaves what somebody else has mounted.
-           $O mount image $M; touch $M/alive; refuses eval "$(order ExecStart)" 2>told; eval "$(order ExecStopPost)"
+           $O mount image $M; touch $M/alive; refuses eval "$(order ExecStart)" 2>printed; eval "$(order ExecStopPost)"
            [ -e $M/alive ]; $O umount $M; settle image; clean image
            # Before it a device is waited for; an image is not.
            eval "$(order ExecStartPre)""#,
@@ -140,7 +140,7 @@ fn umount_names_others_and_not_itself() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; $O mount image $M; mkdir $M/in
            (cd $M/in; exec sleep 1000) & S=$!; for i in $(seq 100); do [ "$(readlink /proc/$S/cwd)" = $M/in ] && break; sleep 0.05; done
-           refuses $O umount $M 2>told; grep -q "sleep ($S)" told; refuses grep -q 'okeanos (' told
+           refuses $O umount $M 2>printed; grep -q "sleep ($S)" printed; refuses grep -q 'okeanos (' printed
            kill $S; wait $S || true
            # Called from inside, it does not stand in its own way.
            bash -c "cd $M/in; exec $O umount ../../mount"; refuses mountpoint -q $M; settle image; clean image"#,
@@ -152,12 +152,12 @@ fn rates_are_one_line_an_interval() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; $O mount -o data=wasteless image $M
            (for i in $(seq 200); do echo $i | dd of=$M/log oflag=sync,append conv=notrunc status=none; done) & W=$!
-           $O stats --watch=0.5 --count 3 $M >told; wait $W; [ $(wc -l <told) = 4 ]; head -1 told | grep -q 'syncs/s.*p99.*requests/s'
+           $O stats --watch=0.5 --count 3 $M >printed; wait $W; [ $(wc -l <printed) = 4 ]; head -1 printed | grep -q 'syncs/s.*p99.*requests/s'
            # At least one of them saw a sync.
-           awk 'NR > 1 && $1 > 0 { seen = 1 } END { exit !seen }' told
+           awk 'NR > 1 && $1 > 0 { seen = 1 } END { exit !seen }' printed
            # As one types it first.
-           $O stats --watch --count 1 $M >told; [ $(wc -l <told) = 2 ]
-           $O stats $M >told; grep -q '^write ' told; $O umount $M; settle image"#,
+           $O stats --watch --count 1 $M >printed; [ $(wc -l <printed) = 2 ]
+           $O stats $M >printed; grep -q '^write ' printed; $O umount $M; settle image"#,
     );
 }
 
@@ -166,14 +166,14 @@ fn metrics_are_those_of_prometheus_and_readable_by_whoever_may_look_into_the_vol
     Rig::new().run(
         r#"chmod 755 .; cp $O program; chmod 755 program; $O mkfs image 64M -- -q
            $O mount -o data=wasteless,allow_other image $M; echo text >$M/file; sync $M/file
-           as_nobody ./program stats --prometheus $M >told
+           as_nobody ./program stats --prometheus $M >printed
            as_nobody ./program list >listed; grep "^$M" listed | grep -qw wasteless
-           # Whoever only asks gives no orders.
+           # A user who may only query cannot change anything.
            refuses as_nobody ./program umount $M 2>refused
            cat >check.py <<'END'
 import re, sys
 from prometheus_client.parser import text_string_to_metric_families
-text = open("told").read()
+text = open("printed").read()
 families = list(text_string_to_metric_families(text))
 names = {family.name for family in families}
 assert {"okeanos_info", "okeanos_failed", "okeanos_read_only", "okeanos_commits", "okeanos_sync_duration_seconds"} <= names, names
@@ -191,9 +191,9 @@ assert buckets == sorted(buckets) and buckets[-1] == count >= 1, buckets
 END
            # Debian's own: python3-prometheus-client.
            /usr/bin/python3 check.py $M
-           if command -v promtool >/dev/null; then promtool check metrics <told; fi
+           if command -v promtool >/dev/null; then promtool check metrics <printed; fi
            $O umount $M; $O mount image $M
-           refuses as_nobody ./program stats $M 2>told; $O umount $M; settle image"#,
+           refuses as_nobody ./program stats $M 2>printed; $O umount $M; settle image"#,
     );
 }
 
@@ -204,48 +204,48 @@ fn logs_have_levels_and_a_file_and_verbose_shows_requests() {
            grep -q 'info: .*image is mounted on' log; grep -q 'debug: request [0-9]*: mkdir, node 1, process [0-9]*: done' log
            grep -q 'info: .*everything is home' log; grep -qE '^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} [+-][0-9]{4} okeanos' log
            $O mount -o log_file=quiet,log_level=error image $M; $O umount $M; settle image; [ ! -s quiet ]
-           $O mount -f -v image $M 2>told & D=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
-           rmdir $M/seen; $O umount $M; wait $D; grep -q 'request .*rmdir' told
-           refuses $O mount -o log_level=loud image $M 2>told; grep -q 'error, warning, info or debug' told"#,
+           $O mount -f -v image $M 2>printed & D=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+           rmdir $M/seen; $O umount $M; wait $D; grep -q 'request .*rmdir' printed
+           refuses $O mount -o log_level=loud image $M 2>printed; grep -q 'error, warning, info or debug' printed"#,
     );
 }
 
 #[test]
 fn check_finds_damage_and_lying_bitmaps_and_exits_as_fsck_does() {
     Rig::new().run(
-        r#"code() { local status=0; "$@" >told 2>&1 || status=$?; echo $status; }
+        r#"code() { local status=0; "$@" >printed 2>&1 || status=$?; echo $status; }
            for options in '' '-b 1024' '-O ^metadata_csum,uninit_bg' '-O ^extents,^metadata_csum,^64bit'; do
                rm -f image; $O mkfs image 64M -- -q $options; $O mount image $M; mkdir $M/many
                for i in $(seq 400); do echo $i >$M/many/with-a-rather-long-name-$i; done
                head -c 3M /dev/zero >$M/large; for i in $(seq 1 2 60); do printf x | dd of=$M/holes bs=8192 seek=$i status=none; done
                setfattr -n user.big -v $(head -c 600 /dev/zero | tr '\0' v) $M/large
-               [ $(code $O check $M) = 0 ]; grep -q 'nothing is wrong' told; $O umount $M; settle image; clean image
-               [ $(code $O check image) = 0 ] || { cat told >&2; exit 1; }; grep -q 'nothing is wrong' told
+               [ $(code $O check $M) = 0 ]; grep -q 'nothing is wrong' printed; $O umount $M; settle image; clean image
+               [ $(code $O check image) = 0 ] || { cat printed >&2; exit 1; }; grep -q 'nothing is wrong' printed
            done
            rm image; $O mkfs image 64M -- -q; $O mount image $M; head -c 3M /dev/zero >$M/large; $O umount $M; settle image
            copy image lies; in_use=$(debugfs -R 'blocks large' lies 2>fs | cut -d' ' -f1)
            free=$(debugfs -R 'ffb 1' lies 2>fs | grep -o '[0-9]* *$')
            debugfs -w -R "freeb $in_use 2" lies 2>fs; debugfs -w -R "setb $free" lies 2>fs
-           [ $(code $O check lies) = 4 ]; grep -q '2 blocks are in use and marked free' told; grep -q '1 blocks are marked as in use' told
+           [ $(code $O check lies) = 4 ]; grep -q '2 blocks are in use and marked free' printed; grep -q '1 blocks are marked as in use' printed
            copy image damaged; at=$(debugfs -R 'imap large' damaged 2>/dev/null | sed -n 's/.*block \([0-9]*\), offset \(0x[0-9a-f]*\).*/\1 \2/p')
            set -- $at; printf '\377' | dd of=damaged bs=1 seek=$(($1 * 1024 + $2 + 20)) conv=notrunc status=none
-           [ $(code $O check damaged) = 4 ]; grep -q 'inode' told; grep -q 'e2fsck' told
-           [ $(code $O check /dev/null) = 8 ]; [ $(code $O check nowhere) = 8 ]; refuses grep -q 'is mounted' told; $O mount image $M; [ $(code $O check image) = 8 ]; grep -q "okeanos check $M" told; $O umount $M; settle image
+           [ $(code $O check damaged) = 4 ]; grep -q 'inode' printed; grep -q 'e2fsck' printed
+           [ $(code $O check /dev/null) = 8 ]; [ $(code $O check nowhere) = 8 ]; refuses grep -q 'is mounted' printed; $O mount image $M; [ $(code $O check image) = 8 ]; grep -q "okeanos check $M" printed; $O umount $M; settle image
            [ $(code $O check) = 16 ]; [ $(code $O check --sorely image) = 16 ]; [ $(code $O check --help) = 0 ]
-           serve noloop image; echo x >$M/x; sync $M/x; kill_daemon; [ $(code $O check image) = 8 ]; grep -q 'has died' told; $O umount $M
-           [ $(code $O check image) = 8 ]; grep -q 'okeanos recover' told; $O recover image >told; [ $(code $O check image) = 0 ]"#,
+           serve noloop image; echo x >$M/x; sync $M/x; kill_daemon; [ $(code $O check image) = 8 ]; grep -q 'has died' printed; $O umount $M
+           [ $(code $O check image) = 8 ]; grep -q 'okeanos recover' printed; $O recover image >printed; [ $(code $O check image) = 0 ]"#,
     );
 }
 
 #[test]
 fn check_never_calls_sound_what_a_mount_refuses() {
     Rig::new().run(
-        r#"code() { local status=0; "$@" >told 2>&1 || status=$?; echo $status; }
+        r#"code() { local status=0; "$@" >printed 2>&1 || status=$?; echo $status; }
            $O mkfs image 64M -- -q -b 4096 -O ^metadata_csum; $O mount image $M; mkdir $M/below; echo x >$M/a; ln $M/a $M/b; echo y >$M/lonely; : >$M/twin-a; : >$M/twin-b
            for i in $(seq 400); do : >$M/below/with-a-rather-long-name-$i; done; $O umount $M; settle image; clean image
            # Each is found by our own code, and by e2fsck.
-           finds() { [ $(code $O check --without-e2fsck damaged) = 4 ] && grep -q "$1" told && grep -q '^Not looked at' told || { cat told >&2; exit 1; }
-               [ $(code $O check damaged) -ge 4 ] && grep -q "$1" told && grep -q '^e2fsck: ' told || { cat told >&2; exit 1; }; }
+           finds() { [ $(code $O check --without-e2fsck damaged) = 4 ] && grep -q "$1" printed && grep -q '^Not looked at' printed || { cat printed >&2; exit 1; }
+               [ $(code $O check damaged) -ge 4 ] && grep -q "$1" printed && grep -q '^e2fsck: ' printed || { cat printed >&2; exit 1; }; }
            breaks() { copy image damaged; debugfs -w -R "$1" damaged 2>fs >fs; finds "$2"; }
            breaks 'clri <2>' 'no mount can open it.*root directory'; breaks 'clri /a' 'inode .* is free'; breaks 'sif /a links_count 7' '2 links lead to it, it says 7'
            breaks 'unlink /lonely' 'no name leads to it'; copy image damaged; LC_ALL=C sed -i 's/twin-b/twin-a/' damaged; finds 'stands there twice'
@@ -254,10 +254,10 @@ fn check_never_calls_sound_what_a_mount_refuses() {
            journal=$(debugfs -R 'bmap <8> 0' image 2>fs)
            copy image damaged; dd if=/dev/zero of=damaged bs=4096 count=1 seek=$journal conv=notrunc status=none
            finds 'no mount can open it'; refuses $O mount damaged $M 2>fs
-           for dry in --dry-run ''; do [ $(code $O recover $dry damaged) = 1 ]; grep -q 'journal cannot be used' told; refuses grep -q 'is empty' told; done
-           $O check --json image >told; grep -q '"exit_status": 0' told; grep -q '"verdict": "clean"' told
-           [ $(code $O check --json damaged) -ge 4 ]; grep -q '"found_by": "e2fsck"' told; grep -q '"found_by": "okeanos"' told
-           mount --bind /dev/null $(command -v e2fsck); [ $(code $O check image) = 0 ]; grep -q '^Not looked at: .*e2fsck is not installed' told"#,
+           for dry in --dry-run ''; do [ $(code $O recover $dry damaged) = 1 ]; grep -q 'journal cannot be used' printed; refuses grep -q 'is empty' printed; done
+           $O check --json image >printed; grep -q '"exit_status": 0' printed; grep -q '"verdict": "clean"' printed
+           [ $(code $O check --json damaged) -ge 4 ]; grep -q '"found_by": "e2fsck"' printed; grep -q '"found_by": "okeanos"' printed
+           mount --bind /dev/null $(command -v e2fsck); [ $(code $O check image) = 0 ]; grep -q '^Not looked at: .*e2fsck is not installed' printed"#,
     );
 }
 
@@ -265,11 +265,11 @@ fn check_never_calls_sound_what_a_mount_refuses() {
 fn inspect_takes_the_directory_of_a_mount() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; $O mount image $M; mkdir $M/below; for what in super groups 'journal' 'inode 2' 'dir /'; do
-               $O inspect $what $M >told; $O inspect $what image >also; cmp told also
+               $O inspect $what $M >printed; $O inspect $what image >also; cmp printed also
            done
-           refuses $O inspect logs $M 2>told; refuses grep -q 'too small' told; refuses $O inspect super $M/below 2>told; grep -q "mounted: $M" told
-           refuses $O inspect super . 2>told; grep -q 'is a directory' told; $O umount $M; settle image
-           $O mount -o noloop image $M; $O inspect super $M >told; grep -q ^uuid told; $O umount $M; settle image"#,
+           refuses $O inspect logs $M 2>printed; refuses grep -q 'too small' printed; refuses $O inspect super $M/below 2>printed; grep -q "mounted: $M" printed
+           refuses $O inspect super . 2>printed; grep -q 'is a directory' printed; $O umount $M; settle image
+           $O mount -o noloop image $M; $O inspect super $M >printed; grep -q ^uuid printed; $O umount $M; settle image"#,
     );
 }
 
@@ -277,7 +277,7 @@ fn inspect_takes_the_directory_of_a_mount() {
 fn advice_follows_from_what_was_written() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; $O mount -o data=ordered image $M; refuses grep -q 'Advice' <<<"$($O advise $M)"
-           $LAB bench streams --writers 4 --size 128 --count 400 $M >told; $O advise $M >told; grep -q 'Advice: mount -o data=wasteless' told
+           $LAB bench streams --writers 4 --size 128 --count 400 $M >printed; $O advise $M >printed; grep -q 'Advice: mount -o data=wasteless' printed
            $O advise --json $M | grep -q '"journal_bytes"'; $O umount $M; settle image"#,
     );
 }
@@ -298,16 +298,16 @@ fn pages_and_completions_are_without_fault_and_help_fits_the_terminal() {
                done
            done
            for moved in bench sim reproduce disk "fingerprint --model samsung-16" "nbd --socket s --model samsung-16"; do
-               status=0; $O $moved 2>told || status=$?; [ $status = 2 ]; grep -q 'is a command of okeanos-lab' told
+               status=0; $O $moved 2>printed || status=$?; [ $status = 2 ]; grep -q 'is a command of okeanos-lab' printed
            done
-           $O --version | grep -q '^okeanos [0-9]'; refuses $O mkfs small 1XB 2>told; grep -q '1GB for' told
+           $O --version | grep -q '^okeanos [0-9]'; refuses $O mkfs small 1XB 2>printed; grep -q '1GB for' printed
            $O mkfs decimal 64MB -- -q; [ $(stat -c %s decimal) = 64000000 ]
-           refuses $O mount -o cache=1 decimal $M 2>told; grep -q 'at least 1M' told"#,
+           refuses $O mount -o cache=1 decimal $M 2>printed; grep -q 'at least 1M' printed"#,
     );
 }
 
 #[test]
-fn a_service_manager_is_told_when_the_volume_is_mounted() {
+fn a_service_manager_is_notified_when_the_volume_is_mounted() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q
            python3 -c '

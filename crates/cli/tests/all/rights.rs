@@ -183,7 +183,7 @@ fn no_call_changes_what_its_caller_may_only_read() {
 #[test]
 fn projects_are_changed_by_owners_whom_the_machine_knows() {
     let rig = Rig::new();
-    let told = rig.run(
+    let printed = rig.run(
         r#"chmod 755 .; mke2fs -q -t ext4 -O project image 64M >made 2>&1; $O mount -o allow_other image $M
            cat >change.py <<'END'
 import fcntl, os, struct, sys
@@ -209,7 +209,7 @@ END
            done
            rmdir $M/d; $O umount $M; settle image"#,
     );
-    let lines: Vec<&str> = told.lines().map(str::trim_end).collect();
+    let lines: Vec<&str> = printed.lines().map(str::trim_end).collect();
     let expected = [
         "done done done 22",
         "1 1 1 1",
@@ -241,10 +241,10 @@ fn whoever_may_write_to_a_file_may_say_that_durability_is_enough() {
     std::fs::set_permissions(volume.directory.path(), Permissions::from_mode(0o755)).unwrap();
     volume.mount("allow_other,data=ordered,durable_only=nothing");
     let data_home = || {
-        let told =
+        let printed =
             said(&okeanos(&["stats".as_ref(), "--json".as_ref(), volume.root().as_os_str()]));
-        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-        told["engine"]["home_written"]["data"]["blocks"].as_u64().unwrap_or(0)
+        let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        printed["engine"]["home_written"]["data"]["blocks"].as_u64().unwrap_or(0)
     };
     // Logging a block decides for its next updates, too: so each write has a block of its own.
     let place = std::sync::atomic::AtomicU64::new(0);

@@ -236,7 +236,7 @@ fn ten_thousand_files_are_open_at_once() {
 
 /// Number of files: `OKEANOS_FILES`, a million in `make test-apps`.
 #[test]
-fn a_crowded_directory_is_made_listed_asked_and_emptied() {
+fn a_large_directory_is_made_listed_asked_and_emptied() {
     let files: u64 = std::env::var("OKEANOS_FILES").map_or(10_000, |text| text.parse().unwrap());
     let volume = Volume::with_size(
         &["-t", "ext4", "-N", &(files + 1000).to_string()],
@@ -244,12 +244,12 @@ fn a_crowded_directory_is_made_listed_asked_and_emptied() {
     );
     volume.mount("data=wasteless");
     let before = space(&volume.root());
-    let crowd = volume.at("crowd");
-    fs::create_dir(&crowd).unwrap();
-    let path = |number: u64| crowd.join(format!("a file of a crowd, number {number}"));
+    let directory = volume.at("directory");
+    fs::create_dir(&directory).unwrap();
+    let path = |number: u64| directory.join(format!("a file among others, number {number}"));
     (0..files).for_each(|number| drop(File::create_new(path(number)).unwrap()));
     let mut seen = vec![false; files as usize];
-    for entry in fs::read_dir(&crowd).unwrap() {
+    for entry in fs::read_dir(&directory).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let number: usize = name.rsplit(' ').next().unwrap().parse().unwrap();
         assert!(!std::mem::replace(&mut seen[number], true), "{name} is listed twice");
@@ -261,8 +261,8 @@ fn a_crowded_directory_is_made_listed_asked_and_emptied() {
     volume.mount("data=wasteless");
     (0..files).for_each(|number| assert_eq!(fs::metadata(path(number)).unwrap().len(), 0));
     (0..files).for_each(|number| fs::remove_file(path(number)).unwrap());
-    assert_eq!(fs::read_dir(&crowd).unwrap().count(), 0);
-    fs::remove_dir(&crowd).unwrap();
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+    fs::remove_dir(&directory).unwrap();
     wait_for_space(&volume, before);
     assert!(most_resident(&volume) < 450);
     volume.umount_and_check();

@@ -1,7 +1,7 @@
 //! Tests of `log=scattered` through the program: logs that mkfs makes, judged by e2fsck and the
 //! kernel, mounted in every mode, and recovered after the daemon was killed.
 
-use crate::rig::{DETACHED, Rig, TELL, WORK};
+use crate::rig::{DETACHED, LIST_TREE, Rig, WORK};
 use serde_json::Value;
 
 const MODES: [&str; 6] = ["writeback", "ordered", "journal", "wasteless", "selective", "adaptive"];
@@ -20,8 +20,8 @@ fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().unwrap_or_else(|| panic!("{name} in {value}"))
 }
 /// Counts live runs in all logs that recovery would look at.
-fn live_runs(told: &Value) -> u64 {
-    told["told"].as_array().unwrap().iter().map(|log| number(log, "live_runs")).sum()
+fn live_runs(printed: &Value) -> u64 {
+    printed["told"].as_array().unwrap().iter().map(|log| number(log, "live_runs")).sum()
 }
 
 #[test]
@@ -37,14 +37,14 @@ fn mkfs_makes_the_wanted_logs_and_e2fsck_and_the_kernel_accept_them() {
     ] {
         rig.run(&format!("rm -f image; $O mkfs --scattered-logs{sizes} image 320M -- -q {extra}"));
         rig.check("");
-        let told = logs(&rig, "--all");
+        let printed = logs(&rig, "--all");
         let found = (
-            number(&told, "logs"),
-            number(&told, "bytes_of_each") >> 20,
-            number(&told, "bytes_between") >> 20,
+            number(&printed, "logs"),
+            number(&printed, "bytes_of_each") >> 20,
+            number(&printed, "bytes_between") >> 20,
         );
         assert_eq!(found, expected, "{sizes} {extra}");
-        assert_eq!(told["told"].as_array().unwrap().len() as u64, expected.0, "{told}");
+        assert_eq!(printed["told"].as_array().unwrap().len() as u64, expected.0, "{printed}");
         rig.run(&format!(
             "mount -o loop image $M; ls -a $M | grep -q scattered-logs; refuses truncate -s 0 $M/.scattered-logs
              echo kernel >$M/file; umount $M; {DETACHED}"
@@ -88,14 +88,19 @@ fn all_modes_and_formats_work_over_scattered_logs_and_the_kernel_reads_them() {
                 "rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q",
             );
             let ours = rig.run(&format!(
-                "$O mount -o log=scattered,data={mode},records={records} image $M; {WORK} {TELL} $O umount $M; {DETACHED}"
+                "$O mount -o log=scattered,data={mode},records={records} image $M; {WORK} {LIST_TREE} $O umount $M; {DETACHED}"
             ));
             rig.check("");
-            let kernel = rig.run(&format!("mount -o loop image $M; {TELL} umount $M; {DETACHED}"));
+            let kernel =
+                rig.run(&format!("mount -o loop image $M; {LIST_TREE} umount $M; {DETACHED}"));
             // The kernel shows no more of the file that holds the logs than Okeanos does.
             assert_eq!(ours, kernel, "{mode} {records}");
-            let told = logs(&rig, "");
-            assert_eq!((&told["live"], live_runs(&told)), (&Value::Bool(false), 0), "{told}");
+            let printed = logs(&rig, "");
+            assert_eq!(
+                (&printed["live"], live_runs(&printed)),
+                (&Value::Bool(false), 0),
+                "{printed}"
+            );
         }
     }
 }
@@ -146,9 +151,9 @@ fn synced_writes_survive_the_killed_daemon_whoever_recovers() {
             "serve log=scattered,data={mode},records={records},writeback=1h,expire=1h image
              mkdir $M/a; echo kept >$M/a/file; sync $M/a/file; {SYNC_WRITES}; {KILL}"
         ));
-        let told = logs(&rig, "");
-        assert_eq!(told["live"], Value::Bool(true), "{told}");
-        assert!(live_runs(&told) >= 16, "{mode} {records}: {told}");
+        let printed = logs(&rig, "");
+        assert_eq!(printed["live"], Value::Bool(true), "{printed}");
+        assert!(live_runs(&printed) >= 16, "{mode} {records}: {printed}");
         // Other programs leave the live log alone, though e2fsck records its visit in the
         // superblock.
         rig.run(
@@ -163,11 +168,11 @@ fn synced_writes_survive_the_killed_daemon_whoever_recovers() {
         assert_eq!(dry["restart"]["refused"], "none counts", "{mode} {records}: {dry}");
         rig.run("cmp image before");
         rig.run(&format!("{next}; {DETACHED}"));
-        let told = logs(&rig, "");
+        let printed = logs(&rig, "");
         assert_eq!(
-            (&told["live"], live_runs(&told)),
+            (&printed["live"], live_runs(&printed)),
             (&Value::Bool(false), 0),
-            "{mode} {records}: {told}"
+            "{mode} {records}: {printed}"
         );
         rig.check("");
         rig.run(&format!(
@@ -214,23 +219,23 @@ fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
     rig.run("$O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
     let life = |options: &str| {
         let said = rig.run(&format!(
-            "rm -f told; serve log=scattered,data=adaptive,writeback=1h,expire=1h,log_level=info,log_file=told{options} image
-             {SYNC_WRITES}; {KILL}; cat told"
+            "rm -f printed; serve log=scattered,data=adaptive,writeback=1h,expire=1h,log_level=info,log_file=printed{options} image
+             {SYNC_WRITES}; {KILL}; cat printed"
         ));
         said.lines().find(|line| line.contains("recovered in")).unwrap_or_default().to_owned()
     };
     assert_eq!(life(",mtl=memory"), "");
     rig.run("cp memory older");
-    for (options, told) in [
-        (",mtl=memory", " told by "),
+    for (options, printed) in [
+        (",mtl=memory", " covered by "),
         (",mtl=older", "was not believed: it is another volume's, older than the last mount"),
-        (",mtl=older", " told by "),
+        (",mtl=older", " covered by "),
         ("", " scattered logs, "),
         (",mtl=older", "was not believed: the last mount had none"),
         (",mtl=new", "was not believed"),
     ] {
         let said = life(options);
-        assert!(said.contains(told) && !said.contains(" 0 blocks stay"), "{options}: {said}");
+        assert!(said.contains(printed) && !said.contains(" 0 blocks stay"), "{options}: {said}");
     }
     rig.run("$O recover image; $O mount image $M; test $(stat -c %s $M/log) = 11200; $O umount $M");
     rig.check("");
@@ -247,7 +252,7 @@ fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
 /// Writes more than a restart should have to read of the logs: then a snapshot covers it, and dry
 /// runs report the snapshot.
 #[test]
-fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
+fn a_dry_run_forecasts_a_restart_from_the_snapshot() {
     let rig = Rig::new();
     rig.run("$O mkfs --scattered-logs=log-size=20M,group-size=40M image 480M -- -q; head -c 1M /dev/urandom >content");
     rig.run(&format!(
@@ -257,7 +262,7 @@ fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
          for i in $(seq 100); do $O inspect logs image | grep -c snapshot >seen && break; sleep 0.1; done
          {SYNC_WRITES}; {KILL}; cp --sparse=always image before"
     ));
-    let (logs, told) = (logs(&rig, ""), rig.run("$O recover --dry-run image"));
+    let (logs, printed) = (logs(&rig, ""), rig.run("$O recover --dry-run image"));
     let dry: Value =
         serde_json::from_str(&rig.run("$O recover --dry-run --json image; cmp image before"))
             .unwrap();
@@ -274,9 +279,9 @@ fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
     let skipped = number(restart, "read_from") - number(&dry, "first_transaction");
     assert_eq!(number(&dry, "transactions"), skipped + number(restart, "transactions"), "{dry}");
     assert!(
-        told.contains("Snapshot of the mapping table: ")
-            && told.contains("A restart with log=scattered"),
-        "{told}"
+        printed.contains("Snapshot of the mapping table: ")
+            && printed.contains("A restart with log=scattered"),
+        "{printed}"
     );
     let journal = rig.run("$O inspect journal image");
     assert!(
@@ -296,7 +301,7 @@ fn a_dry_run_tells_of_the_snapshot_what_a_restart_then_does() {
         "$O mount -o log=scattered,data=journal,records=blocks,log_level=info,log_file=said image $M
          cmp -n 1M content $M/large; $O umount $M; {DETACHED}; cat said"
     ));
-    assert!(said.contains(&format!(" {skipped} of them told by a snapshot")), "{said}");
+    assert!(said.contains(&format!(" {skipped} of them covered by a snapshot")), "{said}");
     rig.check("");
 }
 
@@ -326,8 +331,8 @@ fn a_killed_daemon_loses_nothing_of_a_log_that_was_swapped() {
             .unwrap_or_else(|| panic!("{said}"));
         assert!(swaps.parse::<u32>().unwrap() > 0, "{mode} {records}: nothing was swapped: {said}");
         assert!(said.contains("logs swapped") && said.contains("blocks of swapped logs"), "{said}");
-        let told = logs(&rig, "");
-        assert!(live_runs(&told) >= 50, "{mode} {records}: {told}");
+        let printed = logs(&rig, "");
+        assert!(live_runs(&printed) >= 50, "{mode} {records}: {printed}");
         rig.run("$O recover image");
         rig.check("");
         rig.run(&format!(
@@ -337,7 +342,7 @@ fn a_killed_daemon_loses_nothing_of_a_log_that_was_swapped() {
 }
 
 #[test]
-fn inspect_tells_place_fill_and_age_of_each_log() {
+fn inspect_lists_place_fill_and_age_of_each_log() {
     let rig = Rig::new();
     rig.run("$O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
     let said = rig.run("$O inspect logs image");
@@ -354,12 +359,12 @@ fn inspect_tells_place_fill_and_age_of_each_log() {
         "{said}"
     );
     assert!(said.contains("to checkpoint all of them: "), "{said}");
-    let told = logs(&rig, "");
+    let printed = logs(&rig, "");
     let all = logs(&rig, "--all");
     assert_eq!(all["told"].as_array().unwrap().len() as u64, number(&all, "logs"));
-    assert_eq!(live_runs(&told), live_runs(&all), "{told} {all}");
+    assert_eq!(live_runs(&printed), live_runs(&all), "{printed} {all}");
     let mut newest = 0;
-    for log in told["told"].as_array().unwrap() {
+    for log in printed["told"].as_array().unwrap() {
         assert_eq!(log["active"], Value::Bool(true));
         let used = number(log, "bytes_used");
         assert!(used <= 2 << 20 && number(log, "live_bytes") <= used, "{log}");
@@ -370,24 +375,28 @@ fn inspect_tells_place_fill_and_age_of_each_log() {
             "{said}"
         );
     }
-    for log in told["told"].as_array().unwrap().iter().filter(|log| number(log, "live_runs") > 0) {
+    for log in printed["told"].as_array().unwrap().iter().filter(|log| number(log, "live_runs") > 0)
+    {
         assert_eq!(number(log, "age"), newest - number(log, "first_transaction"), "{log}");
     }
     // Recovery finds what the dry run reported.
     let found: Value = serde_json::from_str(&rig.run("$O recover --json image")).unwrap();
-    let cost = &told["checkpoint"];
+    let cost = &printed["checkpoint"];
     let written = number(&found, "home_blocks_written");
-    assert_eq!(number(cost, "home_bytes"), written * 4096, "{found} {told}");
-    assert!((1..=written).contains(&number(cost, "writes")) && number(cost, "reads") > 0, "{told}");
+    assert_eq!(number(cost, "home_bytes"), written * 4096, "{found} {printed}");
+    assert!(
+        (1..=written).contains(&number(cost, "writes")) && number(cost, "reads") > 0,
+        "{printed}"
+    );
     assert_eq!(
-        (&cost["nanoseconds"], &told["times_on"]),
+        (&cost["nanoseconds"], &printed["times_on"]),
         (&Value::Null, &Value::Null),
         "no drive is emulated"
     );
-    assert!(number(&found, "transactions") <= live_runs(&told), "{found} {told}");
+    assert!(number(&found, "transactions") <= live_runs(&printed), "{found} {printed}");
     assert_eq!(
         number(&found, "logs_read"),
-        told["told"].as_array().unwrap().len() as u64,
+        printed["told"].as_array().unwrap().len() as u64,
         "{found}"
     );
     rig.run("rm image; $O mkfs image 16M -- -q");
@@ -427,13 +436,17 @@ fn a_rotted_header_of_a_long_run_is_damage_and_hides_nothing() {
         "serve log=scattered,data=journal,records=blocks,writeback=1h,expire=1h image
          dd if=/dev/urandom of=$M/large bs=400K count=1 oflag=dsync status=none; {SYNC_WRITES}; {KILL}"
     ));
-    let told = logs(&rig, "");
-    let tail = number(&told, "tail");
+    let printed = logs(&rig, "");
+    let tail = number(&printed, "tail");
     let holds =
         |log: &&Value| number(log, "live_runs") > 4 && number(log, "first_transaction") <= tail + 1;
-    let log =
-        told["told"].as_array().unwrap().iter().find(holds).unwrap_or_else(|| panic!("{told}"));
-    assert!(number(log, "live_bytes") > 400 << 10, "{told}");
+    let log = printed["told"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(holds)
+        .unwrap_or_else(|| panic!("{printed}"));
+    assert!(number(log, "live_bytes") > 400 << 10, "{printed}");
     let at = number(log, "first_block");
     rig.run(&format!(
         "cp --sparse=always image before; dd if=/dev/zero of=image bs=4096 seek={at} count=1 conv=notrunc status=none
@@ -442,7 +455,7 @@ fn a_rotted_header_of_a_long_run_is_damage_and_hides_nothing() {
     let said = rig.run("refuses $O recover image 2>&1; cmp image rotten");
     assert!(said.contains("durable"), "{said}");
     let after = logs(&rig, "");
-    assert!(live_runs(&after) + 1 >= live_runs(&told), "{after} {told}");
+    assert!(live_runs(&after) + 1 >= live_runs(&printed), "{after} {printed}");
     let said = rig.run("refuses $O mount image $M 2>&1; cmp image rotten");
     assert!(said.contains("durable"), "{said}");
     rig.run("$O recover --until-damage image; cp before image; $O recover image");
@@ -455,10 +468,10 @@ fn logs_that_overlap_are_refused() {
     rig.run(
         "$O mkfs --scattered-logs=log-size=2M,group-size=16M --journal-size 4M image 48M -- -q -O ^64bit",
     );
-    let told = logs(&rig, "--all");
+    let printed = logs(&rig, "--all");
     let starts: Vec<u64> =
-        told["told"].as_array().unwrap().iter().map(|log| number(log, "first_block")).collect();
-    assert!(starts.len() >= 2, "{told}");
+        printed["told"].as_array().unwrap().iter().map(|log| number(log, "first_block")).collect();
+    assert!(starts.len() >= 2, "{printed}");
     // The third entry of the inode's extents is the second log's: after the header's three words
     // and two entries of three.
     let said = rig.run(&format!(

@@ -31,7 +31,7 @@ fn a_mount_is_for_its_owner_and_allow_other_lets_everybody_in() {
            nobody_fails setfattr -x trusted.a open/mine; nobody_fails setfattr -n security.z -v 1 open/mine
            nobody_fails setfattr -n user.z -v 1 public
            cd - >/dev/null; $O umount $M; settle image; $O mount image $M; nobody_fails ls $M
-           $O umount $M; settle image; $O mount -o allow_other image $M; as_nobody ls $M >told; $O umount $M"#,
+           $O umount $M; settle image; $O mount -o allow_other image $M; as_nobody ls $M >printed; $O umount $M"#,
     );
     rig.check("");
 }
@@ -41,17 +41,17 @@ fn only_whoever_mounted_reaches_the_daemon() {
     let rig = Rig::new();
     rig.run(
         r#"chmod 755 .; cp $O okeanos; chmod 755 okeanos; $O mkfs image 64M -- -q >made; $O mount image $M
-           $O stats $M >told; [ $(stat -c %a /run/okeanos) = 700 ]
-           refuses as_nobody ./okeanos stats $M 2>told; refuses as_nobody ./okeanos umount $M 2>>told
+           $O stats $M >printed; [ $(stat -c %a /run/okeanos) = 700 ]
+           refuses as_nobody ./okeanos stats $M 2>printed; refuses as_nobody ./okeanos umount $M 2>>printed
            mountpoint -q $M; $O umount $M; settle image
-           # Whoever may look into the volume may ask, and gives no orders.
-           $O mount -o allow_other image $M; as_nobody ./okeanos stats $M >told; [ $(stat -c %a /run/okeanos-public) = 755 ]
+           # A user who may look into the volume may query, and cannot change anything.
+           $O mount -o allow_other image $M; as_nobody ./okeanos stats $M >printed; [ $(stat -c %a /run/okeanos-public) = 755 ]
            S=/run/okeanos-public/$(mountpoint -d $M | tr : -).sock
            for ask in '{"ask":"end"}' '{"ask":"change","read_only":true,"atime":"never","stop_on_error":true,"commit":{"secs":1,"nanos":0},"barrier":true}'; do
-               as_nobody /usr/bin/python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(sys.argv[2].encode() + b"\n"); print(s.recv(99))' $S "$ask" >told
-               grep -q "^b''$" told
+               as_nobody /usr/bin/python3 -c 'import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(sys.argv[2].encode() + b"\n"); print(s.recv(99))' $S "$ask" >printed
+               grep -q "^b''$" printed
            done
-           refuses as_nobody ./okeanos umount $M 2>>told; touch $M/new; mountpoint -q $M; $O umount $M"#,
+           refuses as_nobody ./okeanos umount $M 2>>printed; touch $M/new; mountpoint -q $M; $O umount $M"#,
     );
 }
 
@@ -218,7 +218,7 @@ fn change_mapped(path: &Path) -> std::io::Result<()> {
 fn a_mount_of_an_ordinary_user_has_no_devices_and_no_set_id_programs() {
     let rig = Rig::new();
     // A private node for /dev/fuse: the system's may be closed to ordinary users.
-    let told = rig.run(
+    let printed = rig.run(
         r#"chmod 755 .; cp $O okeanos; chmod 755 okeanos; truncate -s 64M image; mke2fs -q -t ext4 image
            $O mount image $M; cp /bin/true $M/program; chmod 4755 $M/program; mknod $M/null c 1 3; chmod 666 $M/null; chmod 755 $M; $O umount $M; settle image
            mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; chown 65534 image $M
@@ -229,8 +229,11 @@ fn a_mount_of_an_ordinary_user_has_no_devices_and_no_set_id_programs() {
              as_nobody ./okeanos umount $M
            done"#,
     );
-    assert_eq!(told.lines().count(), 2, "{told}");
-    assert!(told.lines().all(|line| line.contains("nosuid") && line.contains("nodev")), "{told}");
+    assert_eq!(printed.lines().count(), 2, "{printed}");
+    assert!(
+        printed.lines().all(|line| line.contains("nosuid") && line.contains("nodev")),
+        "{printed}"
+    );
     rig.check("");
 }
 
@@ -276,9 +279,9 @@ fn attributes_and_link_targets_of_a_hostile_image_show_nothing_that_is_not_their
            done
            for options in data=wasteless ro; do
              $O mount -o $options image $M
-             getfattr -d -m - --absolute-names $M/* >told 2>&1 || true
-             refuses grep -q -e trusted -e made told; [ $(grep -c twice_A told) -le 1 ]
-             refuses getfattr -n user.BEHIND $M/behind 2>/dev/null; grep -q 'user.fine="yes"' told
+             getfattr -d -m - --absolute-names $M/* >printed 2>&1 || true
+             refuses grep -q -e trusted -e made printed; [ $(grep -c twice_A printed) -le 1 ]
+             refuses getfattr -n user.BEHIND $M/behind 2>/dev/null; grep -q 'user.fine="yes"' printed
              # A name is a name, whatever it looks like.
              [ "$(getfattr --only-values -n user.../../../../etc $M/slash)" = 1 ]
              for link in cut long; do refuses grep -q etc <<<"$(readlink $M/$link)"; refuses cat $M/$link 2>/dev/null; done
@@ -291,7 +294,7 @@ fn attributes_and_link_targets_of_a_hostile_image_show_nothing_that_is_not_their
 fn nothing_of_the_former_owner_is_readable_in_new_blocks_also_after_a_crash() {
     for mode in ["ordered", "journal", "wasteless", "selective"] {
         let rig = Rig::new();
-        let told = rig.run(&format!(
+        let printed = rig.run(&format!(
             r#"yes 'STALE-PATTERN--' | head -c 1000000 >pattern || true
                truncate -s 40M image; mke2fs -q -t ext4 -b 4096 -J size=4 image
                $O mount -o data={mode} image $M; for i in $(seq 60); do cat pattern >$M/p$i 2>/dev/null || break; done
@@ -314,6 +317,6 @@ fn nothing_of_the_former_owner_is_readable_in_new_blocks_also_after_a_crash() {
                refuses grep -rqa STALE $M/w; $O umount $M; settle image; clean image
                mount -o loop,ro image $M; refuses grep -rqa STALE $M/w; umount $M"#
         ));
-        assert!(told.trim().parse::<u32>().unwrap() > 20, "{mode}: {told}");
+        assert!(printed.trim().parse::<u32>().unwrap() > 20, "{mode}: {printed}");
     }
 }

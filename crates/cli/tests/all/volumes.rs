@@ -1,7 +1,7 @@
 //! Tests of the program as people use it, judged by e2fsck and the kernel. Needs root, FUSE and
 //! loop devices; every mount is made in a namespace of its own.
 
-use crate::rig::{DETACHED, Rig, TELL, WORK};
+use crate::rig::{DETACHED, LIST_TREE, Rig, WORK};
 use ext4::{OpenParts, VolumeOptions};
 use runtime::RealWorld;
 use std::path::Path;
@@ -15,12 +15,12 @@ fn prove(mkfs: &str, mount: &str, kernel: &str, e2fsck: &str) {
     rig.run(mkfs);
     let extents = if mkfs.contains("ext3") { "no" } else { "yes" };
     let ours = rig.run(&format!(
-        "EXTENTS={extents}; $O mount {mount} image $M\n{WORK}\n{TELL}\n$O umount $M"
+        "EXTENTS={extents}; $O mount {mount} image $M\n{WORK}\n{LIST_TREE}\n$O umount $M"
     ));
     rig.check(e2fsck);
-    let again = rig.run(&format!("$O mount {mount} image $M\n{TELL}\n$O umount $M"));
+    let again = rig.run(&format!("$O mount {mount} image $M\n{LIST_TREE}\n$O umount $M"));
     assert_eq!(ours, again, "{mkfs}: after an unmount");
-    let theirs = rig.run(&format!("mount -o loop{kernel} image $M\n{TELL}\numount $M"));
+    let theirs = rig.run(&format!("mount -o loop{kernel} image $M\n{LIST_TREE}\numount $M"));
     assert_eq!(ours, theirs, "{mkfs}: as the kernel sees it");
     // Okeanos continues where the kernel left.
     rig.run(&format!(
@@ -58,11 +58,11 @@ fn prove_without_kernel(block: u32, mode: &str) {
             .contains(&format!("Block size:               {block}\n"))
     );
     let before =
-        rig.run(&format!("$O mount -o data={mode} image $M\n{WORK}\n{TELL}\n$O umount $M"));
+        rig.run(&format!("$O mount -o data={mode} image $M\n{WORK}\n{LIST_TREE}\n$O umount $M"));
     rig.check("");
     let killed = rig.run(&format!(
         "serve data={mode} image
-         {TELL}
+         {LIST_TREE}
          cp $M/log $M/kept; sync $M/kept $M; echo later | dd of=$M/log conv=notrunc,fsync status=none
          kill_daemon; umount -l $M; {DETACHED}; $O recover image >recovered"
     ));
@@ -84,7 +84,7 @@ fn volumes_of_8_to_64_kib_blocks_are_made_used_recovered_and_sound() {
 }
 
 #[test]
-fn an_inode_that_was_never_used_is_told_as_such() {
+fn an_inode_that_was_never_used_is_reported_as_such() {
     let rig = Rig::new();
     rig.run("$O mkfs image 64M -- -q");
     for number in [13, 500] {
@@ -100,12 +100,12 @@ fn a_volume_with_an_external_journal_is_the_same_to_okeanos_and_the_kernel() {
     let rig = Rig::new();
     rig.run("$O mkfs --journal-device log --journal-size 16M image 256M -- -q");
     let ours = rig.run(&format!(
-        "$O mount -o data=wasteless,journal_dev=log image $M\n{WORK}\n{TELL}\n$O umount $M"
+        "$O mount -o data=wasteless,journal_dev=log image $M\n{WORK}\n{LIST_TREE}\n$O umount $M"
     ));
     let theirs = rig.run(&format!(
         "L=$(losetup -f --show log); trap 'losetup -d $L' EXIT
          e2fsck -fn -j $L image >out 2>&1 || {{ cat out; exit 1; }}
-         mount -o loop,journal_path=$L image $M\n{TELL}\numount $M"
+         mount -o loop,journal_path=$L image $M\n{LIST_TREE}\numount $M"
     ));
     assert_eq!(ours, theirs);
 }
@@ -115,7 +115,7 @@ fn what_was_acknowledged_survives_a_killed_daemon_in_every_mode() {
     for mode in MODES {
         let rig = Rig::new();
         rig.run("$O mkfs image 256M -- -q -b 4096");
-        let told = rig.run(&format!(
+        let printed = rig.run(&format!(
             "$O mount -f -o data={mode} image $M & DAEMON=$!
              for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
              $LAB bench streams --writers 20 --until-error --acknowledged ack $M >streams & WRITERS=$!
@@ -124,18 +124,18 @@ fn what_was_acknowledged_survives_a_killed_daemon_in_every_mode() {
              $O recover image >recovered; timeout 60 e2fsck -fn image >out 2>&1 || {{ cat out recovered; exit 1; }}
              $O mount -o data={mode} image $M; $LAB bench verify --acknowledged ack --json $M; $O umount $M"
         ));
-        let verdict: serde_json::Value = serde_json::from_str(&told).unwrap();
-        assert!(verdict["acknowledged"].as_u64() > Some(20), "{mode}: {told}");
+        let verdict: serde_json::Value = serde_json::from_str(&printed).unwrap();
+        assert!(verdict["acknowledged"].as_u64() > Some(20), "{mode}: {printed}");
         assert_eq!(verdict["lost"], 0, "{mode}");
         rig.check("");
     }
 }
 
 #[test]
-fn a_log_of_blocks_left_by_a_crash_is_told_record_by_record() {
+fn a_log_of_blocks_is_listed_after_a_crash() {
     let rig = Rig::new();
     rig.run("$O mkfs image 256M -- -q -b 4096");
-    let told = rig.run(&format!(
+    let printed = rig.run(&format!(
         "$O mount -f -o data=wasteless,records=blocks image $M & DAEMON=$!
          for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
          $LAB bench streams --writers 1 --count 3 $M >streams
@@ -143,24 +143,24 @@ fn a_log_of_blocks_left_by_a_crash_is_told_record_by_record() {
          $O inspect journal image; $O recover image"
     ));
     let has =
-        |parts: &[&str]| told.lines().any(|line| parts.iter().all(|part| line.contains(part)));
-    assert!(has(&["journal in inode 8", "checksums v3", "multiwrite"]), "{told}");
-    assert!(has(&["descriptor at log block", ": bytes 0..128 of block"]), "{told}");
-    assert!(has(&[": bytes 128..256 of block", "in log block", "at byte 0"]), "{told}");
-    assert!(has(&[": bytes 256..384 of block"]), "{told}");
-    assert!(has(&["whole, in log block"]), "the inodes' blocks: {told}");
-    assert!(has(&["commit at log block", "with a checksum of the whole transaction"]), "{told}");
-    assert!(has(&["are committed and would be replayed"]), "{told}");
-    assert!(has(&["replayed:", "blocks written home"]), "{told}");
+        |parts: &[&str]| printed.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(has(&["journal in inode 8", "checksums v3", "multiwrite"]), "{printed}");
+    assert!(has(&["descriptor at log block", ": bytes 0..128 of block"]), "{printed}");
+    assert!(has(&[": bytes 128..256 of block", "in log block", "at byte 0"]), "{printed}");
+    assert!(has(&[": bytes 256..384 of block"]), "{printed}");
+    assert!(has(&["whole, in log block"]), "the inodes' blocks: {printed}");
+    assert!(has(&["commit at log block", "with a checksum of the whole transaction"]), "{printed}");
+    assert!(has(&["are committed and would be replayed"]), "{printed}");
+    assert!(has(&["replayed:", "blocks written home"]), "{printed}");
     assert!(rig.run("$O inspect journal image").contains("the log is empty"));
     rig.check("");
 }
 
 #[test]
-fn a_packed_log_left_by_a_crash_is_told_record_by_record() {
+fn a_packed_log_is_listed_after_a_crash() {
     let rig = Rig::new();
     rig.run("$O mkfs image 256M -- -q -b 4096");
-    let told = rig.run(&format!(
+    let printed = rig.run(&format!(
         "$O mount -f -o data=wasteless,log_unit=512 image $M & DAEMON=$!
          for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
          $LAB bench streams --writers 1 --count 3 $M >streams
@@ -168,33 +168,33 @@ fn a_packed_log_left_by_a_crash_is_told_record_by_record() {
          $O inspect journal image; $O recover image"
     ));
     let has =
-        |parts: &[&str]| told.lines().any(|line| parts.iter().all(|part| line.contains(part)));
-    assert!(has(&["journal in inode 8", "of 512 bytes", "checksums v3", "packed"]), "{told}");
+        |parts: &[&str]| printed.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(has(&["journal in inode 8", "of 512 bytes", "checksums v3", "packed"]), "{printed}");
     assert!(
         has(&["packed at log block", "bytes of records, at 20", "; all up to", "was durable"]),
-        "{told}"
+        "{printed}"
     );
     for bytes in ["bytes 0..128 of block", "bytes 128..256 of block", "bytes 256..384 of block"] {
-        assert!(has(&[bytes]), "{bytes}: {told}");
+        assert!(has(&[bytes]), "{bytes}: {printed}");
     }
-    assert!(has(&["are committed and would be replayed"]), "{told}");
-    assert!(has(&["replayed:", "blocks written home"]), "{told}");
+    assert!(has(&["are committed and would be replayed"]), "{printed}");
+    assert!(has(&["replayed:", "blocks written home"]), "{printed}");
     assert!(rig.run("$O inspect journal image").contains("the log is empty"));
     rig.check("");
 }
 
 #[test]
-fn transactions_behind_gaps_are_told_as_recovery_finds_them() {
+fn transactions_behind_gaps_are_listed_as_recovery_finds_them() {
     let rig = Rig::new();
     rig.run("$O mkfs image 256M -- -q -b 4096");
-    let told = rig.run(
+    let printed = rig.run(
         "serve data=wasteless,log_unit=512,log_gap=10K,commit=1h,writeback=1h,expire=1h image
          $LAB bench streams --writers 1 --count 20 $M >streams
          kill_daemon; umount $M; settle image
-         $O inspect journal --json image; $O inspect journal image >told; $O recover image >>told",
+         $O inspect journal --json image; $O inspect journal image >printed; $O recover image >>printed",
     );
-    let story: serde_json::Value = serde_json::from_str(&told).unwrap();
-    assert!(story["features"].as_array().unwrap().contains(&"gaps".into()), "{told}");
+    let story: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert!(story["features"].as_array().unwrap().contains(&"gaps".into()), "{printed}");
     let number = |value: &serde_json::Value| value.as_u64().unwrap();
     let (mut end, mut count) = (number(&story["start"]), 0);
     for packed in
@@ -204,7 +204,7 @@ fn transactions_behind_gaps_are_told_as_recovery_finds_them() {
         end += 20 + number(&packed["log_blocks"]);
         count += 1;
     }
-    let (said, last) = (rig.run("cat told"), number(&story["first_transaction"]) + count - 1);
+    let (said, last) = (rig.run("cat printed"), number(&story["first_transaction"]) + count - 1);
     assert!(count >= 20, "{said}");
     assert!(said.contains(&format!("to T{last} are committed and would be replayed")), "{said}");
     assert!(said.contains(&format!("{count} transactions")), "{said}");
@@ -220,11 +220,11 @@ fn wasteless_fills_its_multiwrite_blocks_and_goes_home_seldom() {
     let engine = |mode: &str| {
         let rig = Rig::new();
         rig.run("$O mkfs image 256M -- -q -b 4096");
-        let told = rig.run(&format!(
+        let printed = rig.run(&format!(
             "$O mount -o data={mode} image $M; $LAB bench streams --writers 100 --count 100 $M >out
              $O stats --json $M; $O umount $M"
         ));
-        let stats: serde_json::Value = serde_json::from_str(&told).unwrap();
+        let stats: serde_json::Value = serde_json::from_str(&printed).unwrap();
         assert_eq!(stats["engine"]["payload_bytes"], RECORDS * RECORD, "{mode}");
         stats["engine"].clone()
     };
@@ -272,12 +272,12 @@ fn what_is_no_volume_is_refused_in_words_and_left_alone() {
     std::fs::write(rig.path("text"), "no volume\n".repeat(10_000)).unwrap();
     let before = std::fs::read(rig.path("text")).unwrap();
     for command in ["mount text $M", "recover text", "inspect super text", "inspect journal text"] {
-        let told = rig.run(&format!("if $O {command} 2>&1; then exit 1; fi"));
-        assert!(told.contains("text") && !told.contains("panicked"), "{command}: {told}");
+        let printed = rig.run(&format!("if $O {command} 2>&1; then exit 1; fi"));
+        assert!(printed.contains("text") && !printed.contains("panicked"), "{command}: {printed}");
     }
     assert_eq!(std::fs::read(rig.path("text")).unwrap(), before);
-    rig.run("mke2fs -q -t ext4 image 64M; truncate -s 20M image; if $O mount image $M 2>told; then exit 1; fi; grep -qi trunc told");
-    rig.run("rm image; mke2fs -q -t ext4 -O casefold image 64M; if $O mount image $M 2>told; then exit 1; fi; grep -q casefold told");
+    rig.run("mke2fs -q -t ext4 image 64M; truncate -s 20M image; if $O mount image $M 2>printed; then exit 1; fi; grep -qi trunc printed");
+    rig.run("rm image; mke2fs -q -t ext4 -O casefold image 64M; if $O mount image $M 2>printed; then exit 1; fi; grep -q casefold printed");
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn what_is_in_use_is_refused() {
     let rig = Rig::new();
     rig.run(
         "$O mkfs image 64M -- -q; $O mount image $M
-         refuses $O mount image $M 2>told; refuses $O recover image 2>>told; refuses $O mkfs image 2>>told
+         refuses $O mount image $M 2>printed; refuses $O recover image 2>>printed; refuses $O mkfs image 2>>printed
          echo alive >$M/a; $O umount $M",
     );
     rig.check("");
@@ -307,7 +307,7 @@ fn replay(image: &Path) {
 }
 
 #[test]
-fn a_recovery_killed_after_the_replay_is_finished_and_told_by_the_next() {
+fn a_recovery_killed_after_the_replay_is_finished_by_the_next() {
     for (mode, mkfs) in [("ordered", "-O orphan_file"), ("wasteless", "-O ^orphan_file")] {
         let rig = Rig::new();
         rig.run(&format!(
@@ -315,9 +315,12 @@ fn a_recovery_killed_after_the_replay_is_finished_and_told_by_the_next() {
              rm $M/orphan; sync $M; kill_daemon; exec 7>&-; umount $M"
         ));
         replay(&rig.path("image"));
-        let told = rig.run("$O recover image");
-        assert!(told.contains("nothing to replay") && told.contains("1 freed"), "{mode}: {told}");
-        let told = rig.run("$O recover image; clean image");
-        assert!(told.contains("nothing to recover"), "{mode}: {told}");
+        let printed = rig.run("$O recover image");
+        assert!(
+            printed.contains("nothing to replay") && printed.contains("1 freed"),
+            "{mode}: {printed}"
+        );
+        let printed = rig.run("$O recover image; clean image");
+        assert!(printed.contains("nothing to recover"), "{mode}: {printed}");
     }
 }

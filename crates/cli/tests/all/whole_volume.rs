@@ -19,7 +19,7 @@ fn fstrim_gives_free_blocks_back_and_never_one_in_use() {
                head -c 60M /dev/urandom >$M/gone; sync -f $M; full=$(du -k image | cut -f1)
                sha256sum $M/kept $M/small* >sums; rm $M/gone
                refuses as_nobody fstrim $M 2>/dev/null
-               # Others write meanwhile.
+               # Other processes write at the same time.
                (for i in $(seq 30); do head -c 300000 /dev/urandom >$M/new$i; sync -f $M; done; sha256sum $M/new* >newsums) & WRITER=$!
                for i in 1 2 3; do fstrim -v $M; done; wait $WRITER; fstrim $M
                sha256sum --quiet -c sums newsums
@@ -37,7 +37,7 @@ fn labels_are_read_by_all_and_set_by_whoever_administers() {
         r#"{ASK} export -f ask; $O mkfs --force image 64M -- -q -L first >made; chmod 755 .; $O mount -o allow_other image $M; touch $M/file
            [ "$(ask $M/file $GET_LABEL '')" = first ]; [ "$(as_nobody bash -c "ask $M/file $GET_LABEL ''")" = first ]
            refuses as_nobody bash -c "ask $M/file $SET_LABEL stolen"; refuses ask $M/file $SET_LABEL seventeen-letters
-           [ "$(ask $M/file $GET_LABEL '')" = first ]; ask $M/file $SET_LABEL second >told; [ "$(ask $M/file $GET_LABEL '')" = second ]
+           [ "$(ask $M/file $GET_LABEL '')" = first ]; ask $M/file $SET_LABEL second >printed; [ "$(ask $M/file $GET_LABEL '')" = second ]
            $O umount $M; settle image; [ "$(e2label image)" = second ]"#,
     ));
     rig.check("");
@@ -49,8 +49,8 @@ fn a_volume_that_was_shut_down_keeps_the_past_and_takes_nothing_more() {
     rig.run(&format!(
         r#"{ASK} export -f ask; $O mkfs --force image 64M -- -q >made; chmod 755 .; $O mount -o allow_other image $M; echo before >$M/before
            refuses as_nobody bash -c "ask $M/before $SHUTDOWN ''"; echo still >$M/still
-           ask $M/before $SHUTDOWN '' >told; refuses touch $M/after 2>told; refuses sync $M/before 2>told
-           refuses $O umount $M 2>told; settle image
+           ask $M/before $SHUTDOWN '' >printed; refuses touch $M/after 2>printed; refuses sync $M/before 2>printed
+           refuses $O umount $M 2>printed; settle image
            $O mount image $M; [ "$(cat $M/before $M/still | xargs)" = 'before still' ]; [ ! -e $M/after ]; $O umount $M"#,
     ));
     rig.check("");
@@ -59,7 +59,7 @@ fn a_volume_that_was_shut_down_keeps_the_past_and_takes_nothing_more() {
 #[test]
 fn what_fuse_does_not_pass_on_fails_with_the_documented_error() {
     let rig = Rig::new();
-    let told = rig.run(
+    let printed = rig.run(
         r#"$O mkfs image 64M -- -q >made; $O mount image $M; echo content >$M/file; sync $M/file
            python3 -c '
 import fcntl, os, sys
@@ -73,20 +73,20 @@ for path, number in ((".", FREEZE), (".", THAW), ("file", FIEMAP), (".", RESIZE)
 ' $M
            $O umount $M"#,
     );
-    let told: Vec<i32> =
-        told.split_whitespace().map(|number| number.parse().expect("an error")).collect();
+    let printed: Vec<i32> =
+        printed.split_whitespace().map(|number| number.parse().expect("an error")).collect();
     // Freezing is refused, so nothing can be thawed.
-    assert_eq!(told, [libc::EOPNOTSUPP, libc::EINVAL, libc::EOPNOTSUPP, libc::ENOTTY]);
+    assert_eq!(printed, [libc::EOPNOTSUPP, libc::EINVAL, libc::EOPNOTSUPP, libc::ENOTTY]);
     rig.check("");
 }
 
 #[test]
-fn the_generation_of_an_inode_is_told() {
+fn the_generation_of_an_inode_is_reported() {
     let rig = Rig::new();
     rig.run(
-        r#"$O mkfs --force image 64M -- -q >made; $O mount image $M; touch $M/file; told=$(lsattr -v $M/file | awk '{print $1}')
+        r#"$O mkfs --force image 64M -- -q >made; $O mount image $M; touch $M/file; printed=$(lsattr -v $M/file | awk '{print $1}')
            number=$(stat -c %i $M/file); $O umount $M; settle image
-           [ "$told" = "$(debugfs -R "stat <$number>" image 2>/dev/null | sed -n 's/.*Generation: \([0-9]*\).*/\1/p')" ]"#,
+           [ "$printed" = "$(debugfs -R "stat <$number>" image 2>/dev/null | sed -n 's/.*Generation: \([0-9]*\).*/\1/p')" ]"#,
     );
 }
 
@@ -97,7 +97,7 @@ fn a_volume_that_resize2fs_made_larger_or_smaller_mounts_with_all_it_held() {
         r#"$O mkfs --force image 128M -- -q >made; $O mount -o data=wasteless image $M; head -c 20M /dev/urandom >$M/file; mkdir $M/d
            for i in $(seq 300); do echo $i >$M/d/$i; done; (cd $M; sha256sum file d/*) >sums; $O umount $M; settle image
            for size in 300M 64M; do
-             timeout 60 e2fsck -fp image >told || [ $? -le 1 ]; resize2fs image $size >told 2>&1 || { cat told >&2; exit 1; }
+             timeout 60 e2fsck -fp image >printed || [ $? -le 1 ]; resize2fs image $size >printed 2>&1 || { cat printed >&2; exit 1; }
              clean image; $O mount -o data=wasteless image $M; (cd $M; sha256sum --quiet -c -) <sums
              echo new >$M/new$size; $O umount $M; settle image; clean image
            done"#,

@@ -51,8 +51,8 @@ fn acknowledged_writes_outlive_a_kill_without_a_ring() {
         assert_eq!(statistics["io"]["by"], "threads");
         let why = statistics["io"]["why"].as_str().unwrap();
         assert!(why.contains(cause_of(errno)), "errno {errno}: {why}");
-        let told = std::fs::read_to_string(&log).unwrap();
-        assert!(told.contains(why), "errno {errno}: {told}");
+        let printed = std::fs::read_to_string(&log).unwrap();
+        assert!(printed.contains(why), "errno {errno}: {printed}");
         let daemon = volume.daemon();
         let write = |name: &str, bytes: &[u8]| {
             let mut options = OpenOptions::new();

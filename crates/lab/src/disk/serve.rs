@@ -7,12 +7,12 @@ use crate::text::quantity::{format_size, parse_size};
 use clap::{Args, ValueEnum};
 use cli::daemon::control::{About, Ask};
 use cli::daemon::control_server::Answers;
+use cli::daemon::mount_helper::MountHelper;
 use cli::daemon::mount_table;
-use cli::daemon::porter::Porter;
 use cli::daemon::reporter::{Level, Reporter};
-use cli::daemon::{self, Herald, Side};
-use cli::disk::door::NAME;
+use cli::daemon::{self, Side, StartNotifier};
 use cli::disk::exported;
+use cli::disk::front_end::NAME;
 use cli::disk::served::ServedDisk;
 use device::{Disk, World};
 use emulated::{CacheMode, DriveOptions, EmulatedDisk, Lies, Model, SECTOR, shipped};
@@ -74,11 +74,11 @@ pub fn run(arguments: ServeArguments) -> Result<(), CliError> {
         return Err(CliError::new(format!("{} is not a directory", directory.display())));
     }
     if arguments.foreground {
-        return serve(&arguments.drives, model, options, directory, Herald::nobody());
+        return serve(&arguments.drives, model, options, directory, StartNotifier::foreground());
     }
     match daemon::detach()? {
         Side::Starter(starter) => starter.wait(),
-        Side::Daemon(herald) => serve(&arguments.drives, model, options, directory, herald),
+        Side::Daemon(notifier) => serve(&arguments.drives, model, options, directory, notifier),
     }
 }
 
@@ -132,19 +132,19 @@ fn serve(
     model: Model,
     options: DriveOptions,
     directory: PathBuf,
-    herald: Herald,
+    notifier: StartNotifier,
 ) -> Result<(), CliError> {
-    let reporter = Reporter::open(herald.is_background(), Level::Info, None);
+    let reporter = Reporter::open(notifier.is_background(), Level::Info, None);
     if let Err(error) = runtime::block_signals() {
-        return herald.failed(CliError::system("signals", error));
+        return notifier.failed(CliError::system("signals", error));
     }
-    let porter = match Porter::start(&directory, &|text| reporter.tell(text)) {
-        Ok(porter) => porter,
-        Err(error) => return herald.failed(error),
+    let helper = match MountHelper::start(&directory, &|text| reporter.report(text)) {
+        Ok(helper) => helper,
+        Err(error) => return notifier.failed(error),
     };
     let world = match RealWorld::new() {
         Ok(world) => world,
-        Err(error) => return herald.failed(CliError::no_ring(error)),
+        Err(error) => return notifier.failed(CliError::no_ring(error)),
     };
     let in_world: Rc<dyn World> = Rc::new(world.clone());
     let begun_as = begun_as(drives, &options);
@@ -153,8 +153,8 @@ fn serve(
         world.clone(),
         Served { begun_as, drives, disk },
         directory,
-        porter,
-        herald,
+        helper,
+        notifier,
     ));
     world.end();
     result
@@ -164,13 +164,13 @@ async fn run_on(
     world: RealWorld,
     served: Served,
     directory: PathBuf,
-    porter: Porter,
-    herald: Herald,
+    helper: MountHelper,
+    notifier: StartNotifier,
 ) -> Result<(), CliError> {
-    let background = herald.is_background();
+    let background = notifier.is_background();
     let answers = answers(&served, &directory);
     let disk = served.disk.clone();
-    exported::serve(&world, &disk, (&directory, &porter), herald, answers, async || true).await?;
+    exported::serve(&world, &disk, (&directory, &helper), notifier, answers, async || true).await?;
     if !background {
         for drive in &served.drives {
             output::print(&format_args!("{}\n", serde_json::json!(drive.statistics())))?;

@@ -373,7 +373,7 @@ fn figure_4(context: &Context) -> Result<Results, FigureError> {
                 Served::AsChosen => claim.chosen(
                     CHOSEN,
                     &format!(
-                        "{} with 0.5 ms for a request and none for what it is told",
+                        "{} with 0.5 ms for a request and none for what it is sent",
                         over(loaded)
                     ),
                 ),

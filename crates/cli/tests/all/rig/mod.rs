@@ -86,7 +86,7 @@ pub const WORK: &str = r#"
 "#;
 
 /// Prints everything visible of a tree, for comparison.
-pub const TELL: &str = r#"
+pub const LIST_TREE: &str = r#"
     (cd $M; find . -not -path './lost+found*' -printf '%p %y %m %U %G %n %l %T@ ' \( -not -type d -printf '%s' -o -true \) -printf '\n' | sort
      find . -type f -print0 | sort -z | xargs -0 sha256sum
      find . -not -type l -not -path './lost+found*' -print0 | sort -z | xargs -0 getfattr -d -m - --absolute-names -e hex

@@ -59,7 +59,7 @@ enum Reply {
 }
 
 /// The daemon's side.
-pub struct Porter {
+pub struct MountHelper {
     socket: OwnedFd,
     directory: PathBuf,
     processors: u16,
@@ -67,16 +67,16 @@ pub struct Porter {
 }
 
 /// An established mount: the channel to the kernel, and `st_dev` of every file in it.
-pub struct Standing {
+pub struct EstablishedMount {
     pub connection: Connection,
     pub device: (u32, u32),
 }
 
-impl Porter {
+impl MountHelper {
     /// Forks the mount helper for `directory`, and moves this process into a namespace of its own.
     /// If it has no right to, `report` is called instead. Call it before rings and threads are
     /// made.
-    pub fn start(directory: &Path, report: &dyn Fn(&str)) -> Result<Porter, CliError> {
+    pub fn start(directory: &Path, report: &dyn Fn(&str)) -> Result<MountHelper, CliError> {
         let system = |error| CliError::system("cannot start the daemon", error);
         let (ours, theirs) = socket_pair().map_err(system)?;
         let processors = fuse_session::possible_processors();
@@ -105,13 +105,13 @@ impl Porter {
                     false
                 }
             };
-        Ok(Porter { socket: ours, directory: directory.into(), processors, alone })
+        Ok(MountHelper { socket: ours, directory: directory.into(), processors, alone })
     }
 
     /// Keeps these paths usable: the daemon's namespace stays a copy of the caller's, without the
     /// mount. Mounts of other daemons leave the copy, except those that the paths lie on: an
     /// unmount of theirs is complete when no namespace has them.
-    pub fn keep_paths(self, needed: &[&Path]) -> Porter {
+    pub fn keep_paths(self, needed: &[&Path]) -> MountHelper {
         if self.alone {
             for mount in mount_table::mounts().unwrap_or_default().iter().rev() {
                 let is_needed = needed.iter().any(|path| path.starts_with(&mount.directory));
@@ -121,12 +121,16 @@ impl Porter {
                 }
             }
         }
-        Porter { alone: false, ..self }
+        MountHelper { alone: false, ..self }
     }
 
     /// Mounts, and sets the kernel's read-ahead in bytes where permitted. From here on paths lead
     /// nowhere: what the daemon needs is open.
-    pub fn mount(&self, options: &MountOptions, read_ahead: u64) -> Result<Standing, CliError> {
+    pub fn mount(
+        &self,
+        options: &MountOptions,
+        read_ahead: u64,
+    ) -> Result<EstablishedMount, CliError> {
         if self.alone {
             own_namespace::empty(&self.directory)
                 .map_err(|error| CliError::system("a mount namespace for the daemon", error))?;
@@ -141,11 +145,11 @@ impl Porter {
         let subtype = options.subtype.clone();
         let mut bytes = vec![0; MESSAGE_MAX];
         let heard = self
-            .tell(&Order::Mount { source, block_size, subtype, flags, allow_other, read_ahead })
+            .send(&Order::Mount { source, block_size, subtype, flags, allow_other, read_ahead })
             .and_then(|()| descriptor::receive(&self.socket, &mut bytes))
             .and_then(|(length, fuse)| Ok((serde_json::from_slice(&bytes[..length])?, fuse)));
         match heard.map_err(|error| CliError::system("mount", error))? {
-            (Reply::MountedVolume { device }, Some(fuse)) => Ok(Standing {
+            (Reply::MountedVolume { device }, Some(fuse)) => Ok(EstablishedMount {
                 connection: Connection { fuse, processors: self.processors },
                 device,
             }),
@@ -161,7 +165,7 @@ impl Porter {
     /// Admits no new users; the session ends when the present ones have left. Does not wait:
     /// umount(2) waits for replies of this thread.
     pub fn unmount(&self) {
-        let _ = self.tell(&Order::Unmount);
+        let _ = self.send(&Order::Unmount);
     }
 
     /// Waits for the session's end, which a signal causes. Processes that still use the mount then
@@ -197,7 +201,7 @@ impl Porter {
         served.await
     }
 
-    fn tell(&self, order: &Order) -> io::Result<()> {
+    fn send(&self, order: &Order) -> io::Result<()> {
         descriptor::send(&self.socket, &serde_json::to_vec(order)?, None)
     }
 }

@@ -25,7 +25,7 @@ fn peak_of(process: i32) -> usize {
 
 /// Writes the same mebibyte from many threads: they wait for one another, so that all are in
 /// flight.
-fn crowd_of_writers(volume: &Volume) {
+fn many_writers(volume: &Volume) {
     let path = volume.at("file");
     fs::write(&path, vec![0; MEBIBYTE]).unwrap();
     let content = vec![7; MEBIBYTE];
@@ -45,7 +45,7 @@ fn crowd_of_writers(volume: &Volume) {
 }
 
 /// Reads, past the page cache, a file that the daemon's cache does not hold.
-fn crowd_of_readers(volume: &Volume) {
+fn many_readers(volume: &Volume) {
     let path = volume.at("large");
     fs::write(&path, vec![9; 40 * MEBIBYTE]).unwrap();
     std::thread::scope(|scope| {
@@ -64,12 +64,12 @@ fn crowd_of_readers(volume: &Volume) {
 fn memory_stays_bounded(transport: &str, whole_max: usize) {
     let volume = Volume::with_size(&["-t", "ext4"], 256 << 20);
     volume.mount(&format!("transport={transport},cache=16M,data=ordered"));
-    crowd_of_writers(&volume);
+    many_writers(&volume);
     let daemon = volume.daemon();
     let peak = peak_of(daemon);
     println!("{transport}: at most {} MiB in memory", peak >> 20);
     assert!(peak < whole_max, "{transport}: {} MiB after writing", peak >> 20);
-    crowd_of_readers(&volume);
+    many_readers(&volume);
     let peak = peak_of(daemon);
     println!("{transport}: at most {} MiB in memory", peak >> 20);
     assert!(peak < whole_max, "{transport}: {} MiB after reading", peak >> 20);
@@ -77,12 +77,12 @@ fn memory_stays_bounded(transport: &str, whole_max: usize) {
 }
 
 #[test]
-fn a_crowd_of_large_requests_holds_bounded_memory_over_the_classic_channel() {
+fn large_requests_hold_bounded_memory_over_the_classic_channel() {
     memory_stays_bounded("classic", WHOLE_MAX);
 }
 
 #[test]
-fn a_crowd_of_large_requests_holds_bounded_memory_over_the_ring() {
+fn large_requests_hold_bounded_memory_over_the_ring() {
     let Some(_allowed) = Ring::allowed() else { return };
     memory_stays_bounded("uring", WHOLE_MAX_RING);
 }

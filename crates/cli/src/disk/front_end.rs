@@ -20,19 +20,19 @@ const DISK_NODE: u64 = 2;
 /// Seconds: only this process changes anything.
 const FOREVER: u64 = 1 << 30;
 
-pub struct DiskDoor {
+pub struct DiskFrontEnd {
     disk: Rc<dyn Disk>,
     owner: (u32, u32),
 }
 
-impl DiskDoor {
+impl DiskFrontEnd {
     /// Makes the file of `owner`: user and group.
-    pub fn new(disk: Rc<dyn Disk>, owner: (u32, u32)) -> Rc<DiskDoor> {
-        Rc::new(DiskDoor { disk, owner })
+    pub fn new(disk: Rc<dyn Disk>, owner: (u32, u32)) -> Rc<DiskFrontEnd> {
+        Rc::new(DiskFrontEnd { disk, owner })
     }
 }
 
-impl FileSystem for DiskDoor {
+impl FileSystem for DiskFrontEnd {
     async fn serve(self: Rc<Self>, request: Request) -> Reply {
         let result = match request.operation() {
             Ok(operation) => self.reply(request.header.nodeid, operation).await,
@@ -43,7 +43,7 @@ impl FileSystem for DiskDoor {
     async fn end(self: Rc<Self>) {}
 }
 
-impl DiskDoor {
+impl DiskFrontEnd {
     /// Replies, or returns a positive errno.
     async fn reply(&self, node: u64, operation: Operation<'_>) -> Result<Reply, i32> {
         match operation {

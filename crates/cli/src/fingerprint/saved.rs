@@ -42,33 +42,34 @@ impl std::fmt::Display for Conditions {
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
-struct Kept {
+struct SavedMeasurements {
     of: Conditions,
     #[serde(flatten)]
     fingerprint: Fingerprint,
 }
 
-pub const ANEW: &str = "Give another directory with --out, or remove the file to begin anew.";
+pub const BEGIN_ANEW: &str = "Give another directory with --out, or remove the file to begin anew.";
 
-pub fn read_kept(path: &Path, of: &Conditions) -> Result<Fingerprint, CliError> {
+pub fn read_saved(path: &Path, of: &Conditions) -> Result<Fingerprint, CliError> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok(Fingerprint::default());
         }
         read => read.map_err(|error| CliError::system(path.display(), error))?,
     };
-    let kept: Kept = serde_json::from_str(&text)
-        .map_err(|error| CliError::new(format!("{}: {error}", path.display())).with_remedy(ANEW))?;
-    if kept.of != *of {
-        let why = format!("{} holds measurements of {}; this is {of}", path.display(), kept.of);
-        return Err(CliError::new(why).with_remedy(ANEW));
+    let saved: SavedMeasurements = serde_json::from_str(&text).map_err(|error| {
+        CliError::new(format!("{}: {error}", path.display())).with_remedy(BEGIN_ANEW)
+    })?;
+    if saved.of != *of {
+        let why = format!("{} holds measurements of {}; this is {of}", path.display(), saved.of);
+        return Err(CliError::new(why).with_remedy(BEGIN_ANEW));
     }
-    Ok(kept.fingerprint)
+    Ok(saved.fingerprint)
 }
 
-pub fn keep(path: &Path, of: &Conditions, fingerprint: &Fingerprint) -> Result<(), CliError> {
-    let kept = Kept { of: of.clone(), fingerprint: fingerprint.clone() };
-    let text = serde_json::to_string(&kept).map_err(|error| CliError::new(error.to_string()))?;
+pub fn save(path: &Path, of: &Conditions, fingerprint: &Fingerprint) -> Result<(), CliError> {
+    let saved = SavedMeasurements { of: of.clone(), fingerprint: fingerprint.clone() };
+    let text = serde_json::to_string(&saved).map_err(|error| CliError::new(error.to_string()))?;
     write(path, &text)
 }
 
