@@ -216,11 +216,11 @@ fn images(disks: &MemoryDisks, seed: u64) -> Vec<(String, Disks)> {
         add("only what is durable".into(), disks.crash(CrashPolicy::LoseAll));
         add("everything".into(), disks.crash(CrashPolicy::KeepAll));
         let seed = seed ^ 0x5eed;
-        let dice = SplitMix::new(seed);
+        let rng = SplitMix::new(seed);
         let policy = |disk: &disks::MemoryDisk| {
-            disk.crash_by(Atomicity::Write, &mut |limit| (dice.next() % limit as u64) as usize)
+            disk.crash_by(Atomicity::Write, &mut |limit| (rng.next() % limit as u64) as usize)
         };
-        add(format!("whole writes by the dice {seed}"), disks.crash_by(policy));
+        add(format!("whole writes chosen by seed {seed}"), disks.crash_by(policy));
     }
     let torn = CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) };
     add(format!("{torn:?}"), disks.crash(torn));

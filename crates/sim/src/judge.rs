@@ -179,10 +179,10 @@ fn crash_recovery(
     cuts: &mut Vec<String>,
 ) -> Result<Disks, String> {
     let seed = case.seed.wrapping_mul(31).wrapping_add(time);
-    let dice = SplitMix::new(seed);
+    let rng = SplitMix::new(seed);
     let world = VirtualWorld::new(seed);
     let memory = disks(&world);
-    memory.home.cut_at(dice.next() % 12 * case.liar.as_ref().map_or(1, Liar::writes_a_flush));
+    memory.home.cut_at(rng.next() % 12 * case.liar.as_ref().map_or(1, Liar::writes_a_flush));
     let opened = world.run({
         let (world, memory, case) = (world.clone(), memory.clone(), case.clone());
         async move { race(memory.open(&world, &case), memory.home.power_lost()).await }
@@ -193,8 +193,7 @@ fn crash_recovery(
         return Err(format!("recovery before its own crash: {error}"));
     }
     let disks = memory.crash(CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) });
-    let (said, disks) =
-        spoiled("a power cut while recovering".to_owned(), disks, None, dice.next());
+    let (said, disks) = spoiled("a power cut while recovering".to_owned(), disks, None, rng.next());
     cuts.push(said);
     Ok(disks)
 }

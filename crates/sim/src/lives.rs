@@ -44,15 +44,15 @@ pub async fn go_on(
 ) -> Result<Left, Error> {
     volume.sync().await?;
     let writers = Writers::prepare_from(before, volume, world, case).await?;
-    let dice = SplitMix::new(case.seed ^ case.life.wrapping_mul(0x9e37_79b9));
+    let rng = SplitMix::new(case.seed ^ case.life.wrapping_mul(0x9e37_79b9));
     let most = if case.setup.logs.is_some() { SCATTERED_CHANGES_MAX } else { CHANGES_MAX };
-    let cut = dice.below(most);
+    let cut = rng.below(most);
     let (progress, outcomes) = (writers.progress.clone(), writers.outcomes.clone());
     let taken = Rc::new(RefCell::new(None));
     let take = {
         let (disks, progress, taken) = (disks.clone(), progress.clone(), taken.clone());
         move || {
-            let images = images(&disks, dice.next() | 1);
+            let images = images(&disks, rng.next() | 1);
             *taken.borrow_mut() = Some((images, progress.borrow().clone()));
         }
     };

@@ -72,19 +72,19 @@ impl<'a> WrittenLog<'a> {
     pub fn stale(&mut self, snapshot: &Snapshot) -> Result<Option<Snapshot>, String> {
         let cut = snapshot.cut;
         self.learn(cut)?;
-        let (moment, dice) =
+        let (moment, rng) =
             (&self.moments[cut as usize], SplitMix::new(self.case.seed ^ cut << 32));
         let last = self.log.transactions.iter().rev().take(LAST);
         let mut candidates: Vec<_> =
             last.flat_map(|found| overwritten_blocks(found, moment)).collect();
-        candidates.sort_by_cached_key(|block| (!block.is_blind, dice.next()));
+        candidates.sort_by_cached_key(|block| (!block.is_blind, rng.next()));
         let lost = candidates.iter().map(|block| (block.home, block.lost_sectors(moment)));
         let Some((home, mut sectors)) = lost.into_iter().find(|(_, sectors)| !sectors.is_empty())
         else {
             return Ok(None);
         };
-        if dice.below(4) == 0 {
-            sectors = vec![sectors.swap_remove(dice.below(sectors.len() as u64) as usize)];
+        if rng.below(4) == 0 {
+            sectors = vec![sectors.swap_remove(rng.below(sectors.len() as u64) as usize)];
         }
         let mut disks = moment.written.clone();
         let count = sectors.len();

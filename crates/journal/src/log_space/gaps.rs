@@ -323,14 +323,13 @@ mod tests {
 
     #[test]
     fn nothing_that_is_observed_leads_beyond_the_longest_gap() {
-        let dice = units::SplitMix::new(5);
+        let rng = units::SplitMix::new(5);
         let mut gaps = Gaps::new(LogGap::Auto, 100 << 10, LOG);
         for step in 0..20_000 {
-            let any = || {
-                1u64.checked_shl(dice.below(64) as u32).map_or(0, |most| dice.below(most.max(1)))
-            };
+            let any =
+                || 1u64.checked_shl(rng.below(64) as u32).map_or(0, |most| rng.below(most.max(1)));
             let time = || Duration::from_nanos(any());
-            let writes = if dice.below(4) > 0 { gaps.writes.saturating_add(1) } else { any() };
+            let writes = if rng.below(4) > 0 { gaps.writes.saturating_add(1) } else { any() };
             gaps.committed(&TimedCommit {
                 gap: any(),
                 written: any(),

@@ -575,11 +575,11 @@ mod tests {
     fn the_same_observations_give_the_same_thresholds() {
         let play = || {
             let mut disk = World::new(DISK, 10);
-            let dice = units::SplitMix::new(7);
+            let rng = units::SplitMix::new(7);
             (0..500)
                 .map(|_| {
-                    let (request, count) = (4096 << dice.below(8), 1 + dice.below(20));
-                    disk.commit(request, count, dice.below(count));
+                    let (request, count) = (4096 << rng.below(8), 1 + rng.below(20));
+                    disk.commit(request, count, rng.below(count));
                     disk.auto.present()
                 })
                 .collect::<Vec<_>>()
@@ -590,23 +590,17 @@ mod tests {
     /// No observation leads beyond the bounds, or to no number.
     #[test]
     fn no_observation_leads_beyond_the_bounds() {
-        let (auto, dice) = (AutoThreshold::default(), units::SplitMix::new(3));
+        let (auto, rng) = (AutoThreshold::default(), units::SplitMix::new(3));
         for step in 0..5000 {
-            let any = || {
-                1u64.checked_shl(dice.below(64) as u32).map_or(0, |most| dice.below(most.max(1)))
-            };
+            let any =
+                || 1u64.checked_shl(rng.below(64) as u32).map_or(0, |most| rng.below(most.max(1)));
             let took = || TimedWrites { writes: any(), bytes: any(), nanoseconds: any() };
-            auto.updated(any(), any(), dice.below(2) == 0);
-            auto.note_home_writes(&took(), dice.below(2) == 0);
+            auto.updated(any(), any(), rng.below(2) == 0);
+            auto.note_home_writes(&took(), rng.below(2) == 0);
             auto.committed(
                 Instant(any()),
                 Duration::from_nanos(any()),
-                &CommitCost {
-                    home: took(),
-                    log: took(),
-                    waited: true,
-                    durable: dice.below(2) == 0,
-                },
+                &CommitCost { home: took(), log: took(), waited: true, durable: rng.below(2) == 0 },
             );
             auto.asked_for_data_alone(Instant(any()));
             auto.needed_no_commit(Instant(any()), Instant(any()));

@@ -172,21 +172,21 @@ fn a_damaged_header_behind_a_gap_is_no_end_if_proven() {
 fn logs_of_random_gaps_and_damage_are_read_once_and_never_told_too_long() {
     let (mut told, mut refused) = (0, 0);
     for seed in 0..2000 {
-        let dice = SplitMix::new(seed);
-        let (mut log, count) = (Log::new(), 1 + dice.below(12) as u32);
+        let rng = SplitMix::new(seed);
+        let (mut log, count) = (Log::new(), 1 + rng.below(12) as u32);
         let mut begins = Vec::new();
         for id in 1..=count {
-            log = log.gap(dice.below(u64::from(GAP_MAX) + 1) as u32);
+            log = log.gap(rng.below(u64::from(GAP_MAX) + 1) as u32);
             begins.push((log.bytes.len() / UNIT) as u32);
             log = log.transaction(id);
         }
         let end = (log.bytes.len() / UNIT) as u64;
         let (mut damaged, mut hidden) = (BTreeSet::new(), BTreeSet::new());
-        for _ in 0..dice.below(3) {
-            damaged.insert(dice.below(end) as u32);
+        for _ in 0..rng.below(3) {
+            damaged.insert(rng.below(end) as u32);
         }
-        for _ in 0..dice.below(3) {
-            hidden.insert(dice.below(end + 10) as u32);
+        for _ in 0..rng.below(3) {
+            hidden.insert(rng.below(end + 10) as u32);
         }
         log = damaged.iter().fold(log, |log, unit| log.damaged(*unit));
         log = hidden.iter().fold(log, |log, unit| log.unreadable(*unit));

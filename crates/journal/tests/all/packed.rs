@@ -129,45 +129,45 @@ fn fresh_home() -> Home {
 #[test]
 fn random_transactions_are_replayed_to_the_byte() {
     for seed in 0..400 {
-        let dice = SplitMix::new(seed);
-        let records = format([512, 1024][dice.below(2) as usize], seed);
+        let rng = SplitMix::new(seed);
+        let records = format([512, 1024][rng.below(2) as usize], seed);
         let (mut home, mut now) = (fresh_home(), fresh_home());
         let mut freed = std::collections::BTreeSet::new();
-        let (mut log, count) = (Vec::new(), 1 + dice.below(6) as u32);
+        let (mut log, count) = (Vec::new(), 1 + rng.below(6) as u32);
         for id in 1..=count {
             let mut running = running(id);
-            for _ in 0..1 + dice.below(12) {
-                let at = dice.below(HOME_BLOCKS);
-                let start = dice.below(1000) as u32;
-                let most = if dice.below(3) == 0 { 900 } else { 60 };
-                let length = 1 + dice.below(most) as u32;
+            for _ in 0..1 + rng.below(12) {
+                let at = rng.below(HOME_BLOCKS);
+                let start = rng.below(1000) as u32;
+                let most = if rng.below(3) == 0 { 900 } else { 60 };
+                let length = 1 + rng.below(most) as u32;
                 let range = BlockRange::new(start, (start + length).min(1024));
                 let block = now.get_mut(&at).unwrap();
-                let kind = if freed.contains(&at) { 3 + dice.below(2) } else { dice.below(7) };
+                let kind = if freed.contains(&at) { 3 + rng.below(2) } else { rng.below(7) };
                 match kind {
                     0 | 1 => {
-                        block[range.as_usize()].fill(dice.next() as u8);
+                        block[range.as_usize()].fill(rng.next() as u8);
                         running.add_metadata(HomeBlock(at), &[range]);
                     }
                     2 => {
-                        block[range.as_usize()].fill(dice.next() as u8);
+                        block[range.as_usize()].fill(rng.next() as u8);
                         running.add_data_bytes(HomeBlock(at), range, false);
                     }
                     3 => {
                         block.fill(0);
-                        block[range.as_usize()].fill(dice.next() as u8);
+                        block[range.as_usize()].fill(rng.next() as u8);
                         running.add_data_bytes(HomeBlock(at), range, true);
                         freed.remove(&at);
                     }
                     4 => {
                         // A new block of metadata is mostly zeros.
                         block.fill(0);
-                        block[range.as_usize()].fill(dice.next() as u8);
+                        block[range.as_usize()].fill(rng.next() as u8);
                         running.add_metadata(HomeBlock(at), &[size().whole()]);
                         freed.remove(&at);
                     }
                     5 => {
-                        block.fill(dice.next() as u8);
+                        block.fill(rng.next() as u8);
                         running.add_data_block(HomeBlock(at), 1024);
                     }
                     _ => {

@@ -248,26 +248,26 @@ fn small_appends_of_many_writers_share_few_log_blocks() {
 /// The reservation of log space must never fall short: asserted by `Volume::plan`.
 #[test]
 fn no_transaction_takes_more_log_than_its_bound() {
-    let dice = SplitMix::new(6);
+    let rng = SplitMix::new(6);
     for format in Format::all().filter(|format| format.block_size != 2048) {
         for round in 0..60 {
             let mut volume = Volume::new(format, 4000, TransactionId(1));
             let mut running = volume.running();
             let longest = [40, 600, u64::from(format.block_size) - 1][round % 3];
-            for _ in 0..dice.below(700) {
-                let home = dice.below(HOME_BLOCKS);
-                let length = 1 + dice.below(longest) as u32;
-                let start = dice.below(u64::from(format.block_size - length) + 1) as u32;
+            for _ in 0..rng.below(700) {
+                let home = rng.below(HOME_BLOCKS);
+                let length = 1 + rng.below(longest) as u32;
+                let start = rng.below(u64::from(format.block_size - length) + 1) as u32;
                 let range = BlockRange::new(start, start + length);
                 let block = volume.change(home, range, round as u8);
-                match dice.below(40) {
+                match rng.below(40) {
                     0 => running.free(block, true),
                     1 => {
                         running.add_metadata(block, &[range]);
                     }
                     2 => running.add_data_block(block, 1),
                     _ if format.extended => {
-                        running.add_data_bytes(block, range, dice.below(30) == 0)
+                        running.add_data_bytes(block, range, rng.below(30) == 0)
                     }
                     _ => running.add_home_data(Owner(12), block, 1),
                 }

@@ -375,11 +375,11 @@ impl Volume {
         Ok(())
     }
 
-    fn one_turn(&mut self, turn: u64, dice: &SplitMix, what: &str) {
+    fn one_turn(&mut self, turn: u64, rng: &SplitMix, what: &str) {
         let Group { running, home_data } = self.group(turn);
         let (plan, locked) = self.plan(running);
         let mut drive = self.drive.clone();
-        drive.run(&plan.plan, dice, |disk, passed| {
+        drive.run(&plan.plan, rng, |disk, passed| {
             self.check(disk, passed.contains(&Barrier::CommitBeforeReply), &home_data, what);
         });
         self.drive = drive;
@@ -395,7 +395,7 @@ impl Volume {
             let tail = self.checkpoint.tail();
             let plan = plan_tail_update(self.anchor(Some(tail)));
             let mut drive = self.drive.clone();
-            drive.run(&plan, dice, |disk, _| self.check(disk, true, &BTreeSet::new(), what));
+            drive.run(&plan, rng, |disk, _| self.check(disk, true, &BTreeSet::new(), what));
             self.drive = drive;
             self.tail_moved(tail);
         }
@@ -411,10 +411,10 @@ fn play(
     (place, how, whose): (Where, How, Whose),
     what: &str,
 ) {
-    let (mut volume, dice) = (Volume::new(policy, records, place, how, whose), SplitMix::new(7));
+    let (mut volume, rng) = (Volume::new(policy, records, place, how, whose), SplitMix::new(7));
     for turn in 0..TURNS {
-        let what = format!("{what} x {place:?} x {how:?} x {whose:?}, turn {turn}, dice 7");
-        volume.one_turn(turn, &dice, &what);
+        let what = format!("{what} x {place:?} x {how:?} x {whose:?}, turn {turn}, seed 7");
+        volume.one_turn(turn, &rng, &what);
     }
 }
 

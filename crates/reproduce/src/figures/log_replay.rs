@@ -55,10 +55,10 @@ longer. The paper's flushes took seconds in both modes, so its disks had far mor
 fn with_made_records(mut trace: LogTrace, seed: u64) -> LogTrace {
     const SECTOR: u64 = 512;
     const DOUBLINGS: u32 = 6;
-    let dice = SplitMix::new(seed);
+    let rng = SplitMix::new(seed);
     let mut end = 0;
     for record in trace.records.iter_mut().filter(|record| record.size > 0) {
-        let share = dice.below(1 << 20) as f64 / f64::from(1 << 20);
+        let share = rng.below(1 << 20) as f64 / f64::from(1 << 20);
         let sectors = (share * f64::from(DOUBLINGS)).exp2().round() as u64;
         (record.offset, record.size) = (end, (sectors * SECTOR) as u32);
         end += sectors * SECTOR;

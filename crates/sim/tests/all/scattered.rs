@@ -108,9 +108,9 @@ fn what_is_synced_when_logs_begin_to_move_survives_every_cut() {
     let fresh = setup::make(setup).unwrap();
     for seed in PAUSE_SEEDS {
         println!("seed {seed}");
-        let dice = SplitMix::new(seed);
+        let rng = SplitMix::new(seed);
         let step = |number: u64| {
-            let wait = Action::Wait { file: 0, micros: 300 + dice.below(8000) };
+            let wait = Action::Wait { file: 0, micros: 300 + rng.below(8000) };
             let place = Offset::At(number % 5 * 4096);
             let write = Action::Write { file: 0, place, length: 3000 + 100 * number as usize };
             [wait.then(Sync::None), write.then(Sync::File)]

@@ -8,11 +8,11 @@ use testbeds::{BlockLayer, BlockRun, BlocksServed};
 
 /// Plays small writes all over the disk beside reads in one place, 50 a second.
 fn play(layer: BlockLayer) -> BlocksServed {
-    let dice = SplitMix::new(5);
+    let rng = SplitMix::new(5);
     let request = |number: u32| {
         let is_write = number.is_multiple_of(2);
         let span: u64 = if is_write { 800 << 30 } else { 1 << 30 };
-        let at = (dice.next() % (span >> 12)) << 12;
+        let at = (rng.next() % (span >> 12)) << 12;
         Recorded {
             is_write,
             at,

@@ -90,18 +90,18 @@ fn play(script: Script) -> RecoveryReport {
         }
         volume.sync().await.unwrap();
         volume.engine().checkpoint().await.unwrap();
-        let dice = SplitMix::new(5);
+        let rng = SplitMix::new(5);
         for update in 0..updates {
             let file = &files[(update % FILES) as usize];
-            let at = dice.below(length >> 12) << 12;
+            let at = rng.below(length >> 12) << 12;
             volume
                 .write(file, &Caller::ROOT, at, &vec![7; bytes], WriteFlags::default())
                 .await
                 .unwrap();
             if (update + 1) % together == 0 {
                 if arm == Arm::Wanders {
-                    let elsewhere = dice.below(length >> 12) << 12;
-                    volume.read(&files[dice.below(FILES) as usize], elsewhere, 4096).await.unwrap();
+                    let elsewhere = rng.below(length >> 12) << 12;
+                    volume.read(&files[rng.below(FILES) as usize], elsewhere, 4096).await.unwrap();
                 }
                 volume.sync().await.unwrap();
             }

@@ -206,7 +206,7 @@ pub fn perform(disk: &mut Disk, plan: &Plan) {
 pub fn every_crash(
     disk: &Disk,
     plan: &Plan,
-    dice: &SplitMix,
+    rng: &SplitMix,
     mut check: impl FnMut(Disk, &[Barrier]),
 ) {
     const EXHAUSTIVE_MAX: usize = 8;
@@ -226,11 +226,11 @@ pub fn every_crash(
                     for (number, (at, index, block)) in pending.iter().enumerate() {
                         let kept = match pending.len() <= EXHAUSTIVE_MAX {
                             true => subset >> number & 1 == 1,
-                            false => dice.below(8) != 0,
+                            false => rng.below(8) != 0,
                         };
-                        let torn = dice.below(12) == 0;
+                        let torn = rng.below(12) == 0;
                         for sector in 0..block.len() / SECTOR {
-                            if kept != (torn && dice.below(2) == 0) {
+                            if kept != (torn && rng.below(2) == 0) {
                                 crashed.write(*at, *index, block, sector..sector + 1);
                             }
                         }

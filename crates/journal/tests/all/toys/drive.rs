@@ -52,19 +52,19 @@ impl Drive {
 
     /// Carries `plan` out. `check` is shown what a power cut may leave at each barrier, while it is
     /// kept, and at the end, with the barriers that have been passed.
-    pub fn run(&mut self, plan: &Plan, dice: &SplitMix, mut check: impl FnMut(Disk, &[Barrier])) {
+    pub fn run(&mut self, plan: &Plan, rng: &SplitMix, mut check: impl FnMut(Disk, &[Barrier])) {
         let mut passed = Vec::new();
         for step in &plan.steps {
             match step {
                 Step::Write(write) => self.write(write),
                 Step::Barrier(reason) => {
-                    self.cuts(dice, |disk| check(disk, &passed));
-                    self.keep(*reason, dice, |disk| check(disk, &passed));
+                    self.cuts(rng, |disk| check(disk, &passed));
+                    self.keep(*reason, rng, |disk| check(disk, &passed));
                     passed.push(*reason);
                 }
             }
         }
-        self.cuts(dice, |disk| check(disk, &passed));
+        self.cuts(rng, |disk| check(disk, &passed));
         if self.how == How::Nothing {
             self.flush();
         }
@@ -94,7 +94,7 @@ impl Drive {
         self.durable.home[(self.durable.index_of)(home)].fill(byte);
     }
 
-    fn keep(&mut self, reason: Barrier, dice: &SplitMix, mut check: impl FnMut(Disk)) {
+    fn keep(&mut self, reason: Barrier, rng: &SplitMix, mut check: impl FnMut(Disk)) {
         let of_home = match reason {
             Barrier::DataBeforeCommit
             | Barrier::HomeBeforeLogTail
@@ -113,7 +113,7 @@ impl Drive {
             How::Missing => {}
             How::Evictions => {
                 self.evict_to(CACHE_BLOCKS / 2);
-                self.cuts(dice, &mut check);
+                self.cuts(rng, &mut check);
                 self.evict_to(0);
             }
             How::DurableWrites if of_home => {
@@ -125,7 +125,7 @@ impl Drive {
                 let files: BTreeSet<u64> =
                     self.cached.iter().filter_map(|(at, ..)| file(*at)).collect();
                 for this in files {
-                    self.cuts(dice, &mut check);
+                    self.cuts(rng, &mut check);
                     self.settle(|at| file(at) == Some(this));
                 }
             }
@@ -145,7 +145,7 @@ impl Drive {
     }
 
     /// Checks states in which each cached block is there, lost or torn.
-    fn cuts(&self, dice: &SplitMix, mut check: impl FnMut(Disk)) {
+    fn cuts(&self, rng: &SplitMix, mut check: impl FnMut(Disk)) {
         let count = self.cached.len();
         let is_exhaustive = count <= EXHAUSTIVE_MAX && self.how == How::Flush;
         let subsets = if is_exhaustive { 1 << count } else { SAMPLES.min(1 << count.min(8)) };
@@ -154,11 +154,11 @@ impl Drive {
             for (number, (at, index, block)) in self.cached.iter().enumerate() {
                 let kept = match is_exhaustive {
                     true => subset >> number & 1 == 1,
-                    false => subset == 1 || subset > 1 && dice.below(8) != 0,
+                    false => subset == 1 || subset > 1 && rng.below(8) != 0,
                 };
-                let torn = dice.below(12) == 0 && subset > 1;
+                let torn = rng.below(12) == 0 && subset > 1;
                 for sector in 0..block.len() / Disk::SECTOR {
-                    if kept != (torn && dice.below(2) == 0) {
+                    if kept != (torn && rng.below(2) == 0) {
                         crashed.write(*at, *index, block, sector..sector + 1);
                     }
                 }

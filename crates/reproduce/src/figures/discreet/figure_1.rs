@@ -97,13 +97,13 @@ fn mean_ms(cell: Cell, writes: u64, seed: u64) -> f64 {
     let of_run = world.clone();
     let mean = world.run(async move {
         let places = disk.geometry().size / cell.size;
-        let dice = SplitMix::new(seed);
+        let rng = SplitMix::new(seed);
         let content = Rc::new(Buffer::zeroed(cell.size as usize));
         let begun = of_run.now();
         for number in 0..writes {
             let place = match cell.pattern {
                 Pattern::Sequential => number,
-                Pattern::Random => dice.next() % places,
+                Pattern::Random => rng.next() % places,
             };
             let write = disk.write(place * cell.size, vec![content.clone()], Durability::Cached);
             write.await.expect("an emulated drive without defects");

@@ -81,20 +81,20 @@ impl Kept {
 
 /// Writes files of lines of words, with sizes distributed as sizes of sources are.
 fn write_tree(tree: &Path, files: u64) -> std::io::Result<()> {
-    let dice = ActorRandom::new(SEED, 0);
+    let rng = ActorRandom::new(SEED, 0);
     for number in 0..files {
         let directory = tree.join(format!("part{}", number / FILES_IN_DIRECTORY));
         std::fs::create_dir_all(&directory)?;
         let mut file = std::io::BufWriter::new(std::fs::File::create(
             directory.join(format!("file{number}.c")),
         )?);
-        let mut left = dice.size_around(MEAN) as i64;
+        let mut left = rng.size_around(MEAN) as i64;
         if number % 100 == 0 {
             writeln!(file, "{NEEDLE}")?;
         }
         while left > 0 {
-            let word = dice.below(1 << 30);
-            left -= match dice.below(8) {
+            let word = rng.below(1 << 30);
+            left -= match rng.below(8) {
                 0 => writeln!(file, " {word:x};").map(|()| 9)?,
                 _ => write!(file, " {word:x}").map(|()| 8)?,
             };
