@@ -245,7 +245,7 @@ mod tests {
             [(id(0), 64 + 16, 64 + 48), (id(1), 64 + 24, 64 + 56)],
             "the last one is in use"
         );
-        assert_eq!(log.free(), free - 16 - 2, "both are closed meanwhile");
+        assert_eq!(log.free(), free - 16 - 2, "both are closed during the swap");
         assert_eq!(log.begin_swap(0, HEAD), None, "one at a time");
         assert_eq!(put(&mut log, 3, 3, 110).start, LogBlock(64 + 32 + 1));
         assert_eq!(put(&mut log, 4, 3, 310).start, LogBlock(64 + 64 + 5));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_meanwhile_does_not_move_and_its_log_may_be_begun_again() {
+    fn a_run_released_during_a_swap_does_not_move() {
         for (released, moved) in [(0, 2), (1, 1), (2, 0)] {
             let mut log = log(4);
             put(&mut log, 0, 6, 0);
@@ -407,11 +407,11 @@ mod tests {
         (0..4).for_each(|log| superblock.scattered.as_mut().unwrap().active.set(log));
         superblock.set_moving(Some(LogBlock(64 + 16)));
         for (head, is_news) in [(0, false), (100, true)] {
-            let (mut log, mut said) = (log(4), superblock.clone());
+            let (mut log, mut announced) = (log(4), superblock.clone());
             log.reserve(id(0), 3).unwrap();
             log.choose(id(0), HomeBlock(head));
-            assert_eq!(log.announce(&mut said, None), is_news, "the head at {head}");
-            assert_eq!(said.moving(), None, "whoever writes the superblock takes it away");
+            assert_eq!(log.announce(&mut announced, None), is_news, "the head at {head}");
+            assert_eq!(announced.moving(), None, "the next write of the superblock removes it");
         }
     }
 

@@ -278,7 +278,7 @@ fn no_transaction_takes_more_log_than_its_bound() {
 }
 
 #[test]
-fn the_table_tells_of_a_run_before_any_of_its_blocks_is_written() {
+fn the_table_records_a_run_before_its_blocks_are_written() {
     let volume = &mut Volume::new(Format { extended: true, ..FORMAT }, 64, TransactionId(1));
     let mut superblock = JournalSuperblock::new(volume.block_size, 64, [9; 16]);
     superblock.set_scattered(5);
@@ -300,11 +300,11 @@ fn the_table_tells_of_a_run_before_any_of_its_blocks_is_written() {
         words(&planned.plan)
     };
     // The first also writes the head of the table.
-    let told = ["table 0", "table 1", "table 2", "table 3", "TableBeforeRun"];
+    let table = ["table 0", "table 1", "table 2", "table 3", "TableBeforeRun"];
     let run = ["home 50+1", "DataBeforeCommit", "log 64+1", "log 65+3", "CommitBeforeReply"];
-    assert_eq!(words_of(1), [&told[..], &run].concat());
-    let told = ["table 1", "table 3", "TableBeforeRun"];
-    assert_eq!(words_of(2)[..3], told);
+    assert_eq!(words_of(1), [&table[..], &run].concat());
+    let table = ["table 1", "table 3", "TableBeforeRun"];
+    assert_eq!(words_of(2)[..3], table);
     assert_eq!(
         words(&plan_table_forgotten(log.forget_table())),
         ["table 1", "table 2", "TableBeforeRun"]
