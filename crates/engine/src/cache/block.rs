@@ -328,13 +328,13 @@ impl CachedBlock {
             }
         }
     }
-    /// `sent`, of a committed transaction, is home. A newer image may have been committed
-    /// meanwhile.
+    /// Records that `sent`, of a committed transaction, is home. A newer image may have been
+    /// committed since it was sent.
     pub fn committed_arrived(&self, sent: &Rc<Buffer>) {
         self.images.committed_arrived(sent);
     }
-    /// `sent`, which was ordered, is home: says whose it was, unless it was changed, or the
-    /// transaction locked, meanwhile. In that case it is written home once more.
+    /// Records that `sent`, which was ordered, is home, and returns its owner. `None` if the block
+    /// was changed or its transaction locked since: then it is written home once more.
     pub fn ordered_arrived(&self, sent: &Rc<Buffer>) -> Option<Owner> {
         self.images.is_current(sent).then(|| self.state.get().ordered()).flatten()
     }
@@ -347,8 +347,8 @@ impl CachedBlock {
     pub fn unordered_owner(&self) -> Option<Owner> {
         self.state.get().unordered()
     }
-    /// `sent`, which was unordered, is home. False if it was changed meanwhile: then it is
-    /// unordered still.
+    /// Records that `sent`, which was unordered, is home. Returns false if the block was changed
+    /// since: then it is unordered still.
     pub fn unordered_arrived(&self, sent: &Rc<Buffer>) -> bool {
         let arrived = self.images.is_current(sent);
         if arrived {
@@ -438,7 +438,7 @@ mod tests {
         let (bytes, as_of) = block.to_send().unwrap();
         write(&block, 8, 1);
         assert_eq!((as_of, block.unordered_arrived(&bytes)), (AsOf::Unordered, false));
-        // A sync takes it along; written again meanwhile, it is unordered besides.
+        // A sync takes it along; written again before that, it is unordered besides.
         block.order_unordered(FILE);
         block.mark_unordered(FILE);
         block.freeze(FIRST);

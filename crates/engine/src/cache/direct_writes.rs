@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. When one sets out, the cache has none of its blocks, and the log has no record of them that
 //!    replay would need.
-//! 2. A block that comes into the cache meanwhile is read only when they have arrived. Its own way
+//! 2. A block that comes into the cache during one is read only when they have arrived. Its own way
 //!    home is behind theirs (see `writeback::claims`).
 //! 3. A commit waits for those of new blocks that set out with its transaction or an earlier one. A
 //!    sync waits for its owner's.
@@ -25,8 +25,8 @@ const AHEAD_OWNERS_MAX: usize = 1024;
 #[derive(Default)]
 pub(crate) struct DirectWrites {
     under_way: RefCell<Vec<DirectWrite>>,
-    /// Owners that wrote while so many were under way, and how many bytes of theirs the cache is to
-    /// take yet.
+    /// Owners that wrote while `IN_FLIGHT_MAX` writes were in flight, and how many bytes of theirs
+    /// the cache is to take yet.
     ahead: RefCell<BTreeMap<Owner, u64>>,
     begun: Cell<u64>,
     arrived: Event,
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_ahead_of_the_disk_is_cached_for_a_while() {
+    fn an_owner_ahead_of_the_disk_is_cached_for_a_while() {
         let (writes, fast, other) = (DirectWrites::default(), Owner(1), Owner(2));
         let under_way: Vec<_> = (0..UNDER_WAY_MAX as u64)
             .map(|at| {

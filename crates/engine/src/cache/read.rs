@@ -85,7 +85,7 @@ impl Reader<'_> {
             }
             if from < known {
                 buffers.extend(self.read_data(from, (known.get() - from.get()) as u32).await?);
-                // Meanwhile blocks of the run may have come into the cache: it is looked for anew.
+                // Blocks of the run may have come into the cache during the read: it is looked up again.
                 from = known;
             } else {
                 from = run.end;

@@ -55,7 +55,7 @@ impl HomeClock<'_> {
         let (writes, data) = Default::default();
         HomeClock { auto, world, since: world.now(), waited, writes, data }
     }
-    /// One write of so many bytes has arrived.
+    /// Counts one write of `bytes` bytes that has arrived.
     pub fn wrote(&self, contents: Contents, bytes: u64) {
         self.writes.set(self.writes.get() + 1);
         if contents == Contents::Data {

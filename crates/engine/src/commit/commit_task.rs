@@ -332,7 +332,7 @@ impl Committer<'_> {
             block.commit(committed.id, place(block.number()));
         }
         for block in &commit.home {
-            // One that was changed meanwhile is home when the newer image is.
+            // A block that was changed since is home when the newer image is.
             if block.commit_home(committed.id) {
                 self.admission.queue.mark_clean(block);
             }

@@ -32,7 +32,7 @@ const UNORDERED_VOLATILE_MAX: Duration = Duration::from_secs(1);
 /// as everybody's.
 const OWNERS_MAX: usize = 4096;
 
-/// The first so many of the home writes of write-back, in the order in which they completed.
+/// A number of home writes by write-back: the first ones, in the order in which they completed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) struct HomeWrites(u64);
 
@@ -281,7 +281,7 @@ impl Durability {
             self.durable.set(self.durable.get().max(flush.covers));
             self.volatile.borrow_mut().retain(|(write, _)| *write > flush.covers);
             self.unordered.borrow_mut().retain(|_, write| *write > flush.covers);
-            // What it does not cover has gone home since it began.
+            // What it does not cover was written home after it began.
             if !units::fault!("flush-due-twice") {
                 self.unordered_since.set(self.unordered_since.get().max(flush.at));
             }

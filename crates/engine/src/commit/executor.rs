@@ -90,7 +90,7 @@ impl Runner {
     pub fn check(&self) -> Result<(), EngineError> {
         self.durability.check()
     }
-    /// Plans count the log in blocks of so many bytes, which need not be those of home.
+    /// Sets the bytes of the log blocks in which plans count; home's may have another length.
     pub fn count_log_in(&self, bytes: usize) {
         self.log_unit.set(bytes);
     }
@@ -191,7 +191,7 @@ impl Runner {
         if !units::fault!("flush-failure-ignored") {
             self.durability.note(flushed)?;
         }
-        // Another one may have failed meanwhile, and lost what this one did not find any more.
+        // A concurrent flush may have failed, and lost what this one found no more.
         self.durability.check()?;
         self.durability.flush_completed(begun);
         Ok(())

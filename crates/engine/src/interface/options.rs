@@ -247,12 +247,13 @@ pub struct EngineOptions {
     pub expire: Duration,
     /// When what the log holds is written home, if not by that age.
     pub checkpoint: CheckpointTimes,
-    /// A scattered log that is fuller than so many percent is swapped in idle time; `None`: never.
+    /// Percentage above which the fill of a scattered log has it swapped in idle time; `None`:
+    /// never.
     pub swap_above: Option<u32>,
     /// Scattered logs: where the table of their runs lies (`mtl=`).
     pub run_table: Option<DurableMemory>,
     /// Scattered logs: a snapshot of the mapping table is written when a restart would have to read
-    /// so many bytes of them besides. A seek counts as what could be read in its time. `None`:
+    /// more than this many bytes of them besides. A seek counts as what could be read in its time. `None`:
     /// never.
     pub snapshot_after: Option<u64>,
     /// Most items of a piece of that, unless one transaction has more.

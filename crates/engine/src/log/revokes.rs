@@ -7,8 +7,8 @@
 //! 1. Who frees a run reserves [`crate::Engine::credits_revokes`], and frees no more at once than
 //!    [`crate::Engine::freed_at_once`] says.
 //! 2. Beside it a handle frees at most [`FREED_BESIDE`] blocks: nodes of a tree, a block of
-//!    attributes. Room for these is kept for every open handle, as long as the log has so many
-//!    records ([`LogState::revoke_reserve`]).
+//!    attributes. Room for these is kept for every open handle, as long as the log has that
+//!    many records ([`LogState::revoke_reserve`]).
 //! 3. The log gets no records of a transaction before that is locked, and they count from then on.
 //!    So what fits when a handle starts fits for good.
 

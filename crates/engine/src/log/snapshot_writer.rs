@@ -88,14 +88,14 @@ impl SnapshotWriter<'_> {
             (self.pipeline.committed(), self.options.snapshot_items.min(most));
         let (mut items, mut looked_at) = (Vec::new(), 0);
         while committed.is_at_or_after(end) {
-            let Some(told) = self.items_of(end).filter(|told| told.len() + moves <= most) else {
+            let Some(more) = self.items_of(end).filter(|items| items.len() + moves <= most) else {
                 break;
             };
-            if !items.is_empty() && items.len() + told.len() + moves > wanted {
+            if !items.is_empty() && items.len() + more.len() + moves > wanted {
                 break;
             }
-            looked_at += told.len();
-            items.extend(told);
+            looked_at += more.len();
+            items.extend(more);
             end = end.next();
             if looked_at >= LOOKED_AT_MAX {
                 looked_at = 0;
@@ -103,8 +103,8 @@ impl SnapshotWriter<'_> {
             }
         }
         if let Some(swap) = swap {
-            let told = swap.runs().iter().filter(|run| end.is_after(run.transaction));
-            items.extend(told.map(|run| SnapshotItem::Moved {
+            let moved = swap.runs().iter().filter(|run| end.is_after(run.transaction));
+            items.extend(moved.map(|run| SnapshotItem::Moved {
                 transaction: run.transaction,
                 start: run.to.plus(1),
             }));

@@ -67,7 +67,7 @@ fn decide(facts: Facts) -> TailDecision {
 /// Why write-back asks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TailRequest {
-    /// Blocks have gone home for want of log space.
+    /// Blocks have been written back for want of log space.
     Space,
     /// A round of write-back is over.
     Round,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_space_waits_for_no_commit() {
+    fn a_caller_that_waits_for_space_waits_for_no_commit() {
         let mut tail = Tail::new(ON_DISK);
         tail.is_waited_for();
         assert_eq!(tail.ask(TailRequest::Space, true, Some(LATER)), TailDecision::Move);

@@ -171,8 +171,8 @@ impl Recovery<'_> {
         }
         let Some(mut parts) = parts else {
             // What was read gives its own.
-            let told = gathered.bases().filter(|(_, copy)| read.scanned.first.is_after(copy.by));
-            for bases in told.collect::<Vec<_>>().chunks(IMAGES_MAX) {
+            let older = gathered.bases().filter(|(_, copy)| read.scanned.first.is_after(copy.by));
+            for bases in older.collect::<Vec<_>>().chunks(IMAGES_MAX) {
                 let bases = self.read_copies(bases.to_vec()).await?.into_iter();
                 let whole = |(home, content)| ReplayImage { home, content, missing: Vec::new() };
                 self.write_images(bases.map(whole).collect()).await?;

@@ -183,7 +183,7 @@ impl Gathered {
         self.bases.iter().map(|(home, copy)| (*home, *copy))
     }
 
-    /// `parts`: blocks, sorted, that the log holds in part and that have not gone home. `revokes`:
+    /// `parts`: blocks, sorted, that the log holds in part and that are not home. `revokes`:
     /// of what was read from the log. `pieces`: those of the snapshot.
     pub fn keep(
         self,

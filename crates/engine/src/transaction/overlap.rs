@@ -33,7 +33,7 @@ impl Overlap<'_> {
     }
 
     /// Waits until the running transaction may be locked, as far as its open handles are known.
-    /// Others may join meanwhile.
+    /// Other handles may join it before this returns.
     pub(crate) async fn until_it_may_begin(&self) {
         self.pipeline.until(|| self.may_overlap(self.pipeline.transaction().is_all_logged())).await;
     }

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_a_transaction_waits_for_the_one_that_makes_it_durable() {
+    fn waiting_for_a_transaction_awaits_the_one_that_makes_it_durable() {
         let pipeline = pipeline();
         let first = change(&pipeline, 5);
         let asked = pipeline.completion_of(first);

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_begins_after_a_failure_is_refused_and_whoever_syncs_hears_of_it() {
+    fn after_a_failure_handles_are_refused_and_syncs_report_it() {
         let shutdown = Shutdown::default();
         assert_eq!((shutdown.check().is_ok(), shutdown.is_over()), (true, false));
         shutdown.fail(&EngineError::ReadOnly);

@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stays_away_is_waited_for_once() {
+    fn a_writer_that_stays_away_is_awaited_once() {
         let writers = Writers::default();
         writers.answered(3, Instant(0));
         writers.give_up();

@@ -270,7 +270,7 @@ impl Writeback<'_> {
     pub(crate) async fn write_all_committed(&self) -> Result<Option<EngineError>, EngineError> {
         let began = self.admission.world.now();
         self.swaps.checkpoints.begin(self.writer.copies.blocks_until_home() as u64);
-        // What is met counts as dirty from now on: what comes meanwhile is left to the next one.
+        // Blocks met count as dirty from now on: those that come later are left to the next one.
         let mut blocks =
             self.admission
                 .queue

@@ -42,7 +42,7 @@ fn durable_only_files_go_home_at_unmount_alone() {
                 write(&engine, block, 7, true).await;
             }
             write(&engine, 30, 8, false).await;
-            // Longer than anything waits to go home by its age.
+            // Longer than the age at which any block is written back.
             let world = engine.world();
             world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
             let report = engine.checkpoint().await.unwrap();
@@ -134,9 +134,9 @@ fn durable_only_files_begin_no_checkpoint() {
             let world = engine.world();
             for _ in 0..10 {
                 world.sleep_until(world.now().plus(Duration::from_secs(10))).await;
-                let told = engine.statistics();
+                let statistics = engine.statistics();
                 assert_eq!(
-                    told.last_checkpoint.blocks_written, 1,
+                    statistics.last_checkpoint.blocks_written, 1,
                     "{times}: an empty one came after it"
                 );
             }

@@ -23,8 +23,9 @@ fn fail_from(setup: &Setup, disk: usize, operation: Operation, change: u64) -> b
     let result = ended.expect("power was never cut");
     let context = format!("{setup:?} disk {disk}: {operation:?} fails from change {change}");
     for error in &history.borrow().failed {
-        let told = matches!(error, EngineError::Aborted { .. } | EngineError::ReadOnlySince { .. });
-        assert!(told, "{context}: {error}");
+        let is_reported =
+            matches!(error, EngineError::Aborted { .. } | EngineError::ReadOnlySince { .. });
+        assert!(is_reported, "{context}: {error}");
     }
     rig.disks.iter().for_each(|disk| disk.heal());
     verify(setup, 1, rig.crash(change * 4 + 2), &history.borrow())

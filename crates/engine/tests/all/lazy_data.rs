@@ -100,7 +100,7 @@ fn syncing_data_while_the_log_is_full_waits_for_room() {
 /// Where overwrites in place bypass the log.
 const BYPASSING: [DataMode; 3] = [DataMode::Ordered, DataMode::Selective, DataMode::Adaptive];
 
-/// Nothing goes home by age, nothing is committed by it.
+/// Nothing is written back or committed by age.
 fn still(mode: DataMode) -> Rig {
     let mut setup = Setup::new(mode, Layout::Separate, 4096);
     setup.options.commit = Duration::from_secs(3600);
@@ -199,7 +199,7 @@ fn a_sync_flushes_overwrites_that_write_back_sent_home() {
     }
 }
 
-/// The block is zeroed in part, or appended to: its older overwrite goes home with it, before the
+/// The block is zeroed in part, or appended to: its older overwrite is written home with it, before the
 /// commit.
 #[test]
 fn an_ordered_change_takes_the_overwrite_below_it_along() {
@@ -247,7 +247,7 @@ fn an_overwrite_that_cannot_go_home_fails_the_sync() {
             assert!(engine.sync_owner(Owner(1), own).await.is_err(), "{mode}");
             assert!(
                 engine.sync_owner(Owner(1), own).await.is_err(),
-                "{mode}: told once and forgotten"
+                "{mode}: reported once and forgotten"
             );
         });
     }

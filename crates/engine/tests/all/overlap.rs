@@ -171,7 +171,7 @@ fn a_later_commit_that_fails_leaves_nobody_waiting() {
 }
 
 #[test]
-fn whoever_waits_for_a_transaction_in_which_nothing_happens_waits_for_those_before_it() {
+fn waiting_for_an_empty_transaction_awaits_those_before_it() {
     run(&setup(DataMode::Wasteless), async move |bench| {
         let earlier = write_byte(&bench.engine, 1, EARLIER, 5).await;
         bench.commit(earlier);
@@ -224,7 +224,7 @@ fn a_commit_that_brings_data_home_waits_and_nothing_passes_it() {
 
 #[test]
 fn formats_that_do_not_say_what_was_durable_commit_one_by_one() {
-    for (records, log, told) in [
+    for (records, log, expected) in [
         (RecordFormat::Blocks, LogKind::Circular, 1),
         (RecordFormat::Packed, LogKind::Scattered, 1),
         (RecordFormat::Packed, LogKind::Circular, 0),
@@ -232,8 +232,11 @@ fn formats_that_do_not_say_what_was_durable_commit_one_by_one() {
         let mut setup = setup(DataMode::Wasteless);
         (setup.options.records, setup.options.log) = (Some(records), log);
         let warnings = Rig::new(&setup, 1, setup.images()).parts.warnings();
-        assert_eq!(warnings.len(), told, "{warnings:?}");
-        assert!(warnings.iter().all(|told| told.contains("commits_in_flight=2")), "{warnings:?}");
+        assert_eq!(warnings.len(), expected, "{warnings:?}");
+        assert!(
+            warnings.iter().all(|warning| warning.contains("commits_in_flight=2")),
+            "{warnings:?}"
+        );
     }
     let mut blocks = setup(DataMode::Wasteless);
     blocks.options.records = Some(RecordFormat::Blocks);

@@ -1,4 +1,4 @@
-//! What time alone does: blocks go home by age, and transaction numbers begin again at 0.
+//! What time alone does: blocks are written back by age, and transaction numbers begin again at 0.
 
 use crate::common;
 
@@ -137,7 +137,7 @@ fn a_block_written_again_goes_home_as_old_as_its_first_change() {
             runtime::race(writing, looking).await;
         })
         .unwrap();
-        let arrived = arrived.get().expect("it goes home");
+        let arrived = arrived.get().expect("it is written back");
         assert!(
             arrived >= seconds(10) && arrived <= seconds(12) + SLACK,
             "{mode}: after {arrived:?}"

@@ -286,8 +286,8 @@ impl LogState {
     pub fn forget_table(&mut self) -> Vec<TablePage> {
         self.space.forget_table()
     }
-    /// A log is above so many `percent`, and another may take its runs, while the largest
-    /// transaction finds room elsewhere.
+    /// Begins a swap if a log is filled above `percent`, and another may take its runs while the
+    /// largest transaction finds space elsewhere.
     pub fn begin_swap(&mut self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
         let largest = self.largest();
         let swap = self.space.begin_swap(percent, head)?;

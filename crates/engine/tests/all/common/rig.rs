@@ -143,7 +143,7 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Adds scattered logs of so many `blocks` at `homes`, which the log counts from `first` on.
+    /// Adds scattered logs of `blocks` blocks each at `homes`, which the log counts from `first` on.
     pub fn scatter(&mut self, first: LogBlock, blocks: u32, homes: Vec<HomeBlock>) {
         let area = self.parts.log.as_mut().unwrap();
         area.extents.extend(homes.iter().zip(0..).map(|(home, log)| LogExtent {

@@ -17,7 +17,7 @@ const TABLE: u32 = 8 + SLOTS as u32 * 8;
 pub struct Script {
     pub writers: u64,
     pub handles: usize,
-    /// One handle in so many is synced.
+    /// One handle in this many is synced.
     pub sync_one_in: u64,
     pub seed: u64,
 }
@@ -41,7 +41,7 @@ pub struct History {
     /// By writer; version `k` is the state after its handle number `k`, version 0 that before any.
     versions: Vec<Vec<Version>>,
     acknowledged: Vec<usize>,
-    /// By writer: each write of data and the version that it was for. It may go home before its
+    /// By writer: each write of data and the version that it was for. It may be written home before its
     /// handle ends, also if that writes or frees the block once more.
     written: Vec<Vec<(usize, Slot)>>,
     pub failed: Vec<EngineError>,
