@@ -449,8 +449,8 @@ pub struct CaseReport {
     /// Mounts that went on with what the logs held.
     pub kept: u64,
     /// Mounts that accepted a table of runs, and those that refused one.
-    pub told: u64,
-    pub untold: u64,
+    pub by_table: u64,
+    pub not_by_table: u64,
     /// Mounts that accepted a snapshot of the mapping table, and those that refused one that was
     /// named.
     pub by_snapshot: u64,
@@ -479,8 +479,8 @@ impl CaseReport {
         self.redirected += other.redirected;
         self.swaps += other.swaps;
         self.kept += other.kept;
-        self.told += other.told;
-        self.untold += other.untold;
+        self.by_table += other.by_table;
+        self.not_by_table += other.not_by_table;
         self.by_snapshot += other.by_snapshot;
         self.not_by_snapshot += other.not_by_snapshot;
         self.lost += other.lost;

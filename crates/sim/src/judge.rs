@@ -117,12 +117,12 @@ fn judge_once(
         }
     })?;
     report.kept += u64::from(recovery.blocks_kept > 0);
-    report.untold += u64::from(recovery.table_refused.is_some());
+    report.not_by_table += u64::from(recovery.table_refused.is_some());
     // Also a snapshot that records nothing before the oldest part of a block.
     let is_believed = recovery.snapshot_blocks_read > 0 && recovery.snapshot_refused.is_none();
     report.by_snapshot += u64::from(is_believed);
     report.not_by_snapshot += u64::from(recovery.snapshot_refused.is_some());
-    report.told += u64::from(recovery.table_pages_read > 0 && recovery.table_refused.is_none());
+    report.by_table += u64::from(recovery.table_pages_read > 0 && recovery.table_refused.is_none());
     stalls::note(&world);
     world.end();
     memory.stop_watching();

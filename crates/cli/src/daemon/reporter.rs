@@ -123,7 +123,7 @@ impl Reporter {
                 (&*file).write(line.as_bytes()).is_ok()
             }
             Way::Own(file) => (&*file).write(line_of(&text).as_bytes()).is_ok(),
-            Way::Shared => standard_error::tell(&text, Duration::ZERO).is_ok(),
+            Way::Shared => standard_error::print_line(&text, Duration::ZERO).is_ok(),
         };
         lost.set(if told { 0 } else { lost.get() + 1 });
     }
@@ -132,7 +132,7 @@ impl Reporter {
 /// Reports to the user on standard error. Waits for a reader for a moment, then gives up.
 pub fn complain(text: &str) {
     const PATIENCE: Duration = Duration::from_secs(1);
-    let _ = standard_error::tell(&harmless(text), PATIENCE);
+    let _ = standard_error::print_line(&harmless(text), PATIENCE);
 }
 
 fn syslog() -> io::Result<UnixDatagram> {

@@ -90,7 +90,7 @@ fn an_operation_on_names_that_cannot_read_leaves_nothing_half_done() {
 /// Found by the explorer: a write that met a failing read behind its first blocks left these, and
 /// answered EIO.
 #[test]
-fn a_write_that_cannot_go_on_tells_how_far_it_came() {
+fn a_write_that_cannot_go_on_returns_how_far_it_came() {
     let setup = setup::find("external-1k").unwrap();
     let fresh = setup::make(setup).unwrap();
     let case = Case::random(setup, DataMode::Ordered, 500, 3, 30);
@@ -113,7 +113,7 @@ fn a_hole_that_is_refused_leaves_the_file_as_it_was() {
 /// Found by the explorer: of two waiters for a read that failed, one began it anew, and the other
 /// waited for ever.
 #[test]
-fn whoever_waits_for_a_read_that_fails_goes_on() {
+fn callers_that_wait_for_a_read_that_fails_go_on() {
     let setup = setup::find("tight-1k").unwrap();
     let fresh = setup::make(setup).unwrap();
     let case = Case::random(setup, DataMode::Wasteless, 201, 3, 30);

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_wrote_is_told_for_each_sync() {
+    fn what_the_device_wrote_is_reported_for_each_sync() {
         let row =
             summary(&Contender::Xfs, 1, &[run(1.0, 5120), run(1.0, 40960), run(1.0, 0)], &[1.0; 3]);
         assert_eq!((row.writes_per_operation, row.bytes_per_operation), (0.5, 512.0));

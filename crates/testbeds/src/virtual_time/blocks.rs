@@ -21,7 +21,7 @@ const BEGIN: Duration = Duration::from_secs(5);
 /// The layer between the requests and the platters. The drive's write cache is off.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum BlockLayer {
-    /// No layer: each request goes home directly.
+    /// No layer: each request is written home directly.
     Nothing,
     /// Scattered logs for writes of at most `logged` bytes: the paper's MLB.
     Scattered { logged: u64 },

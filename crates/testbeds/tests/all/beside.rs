@@ -73,7 +73,7 @@ fn a_durable_only_log_stays_in_the_logs_and_leaves_more_to_the_reader() {
         stage.close_and_check().unwrap();
         (found, written)
     });
-    assert!(stays.1 < home.1 / 4, "{} of {} bytes went home", stays.1, home.1);
+    assert!(stays.1 < home.1 / 4, "{} of {} bytes were written back", stays.1, home.1);
     assert!(stays.0.bytes_a_second > home.0.bytes_a_second, "{stays:?}, {home:?}");
     assert!(stays.0.mean_wait_ms < home.0.mean_wait_ms, "{stays:?}, {home:?}");
 }
