@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_tells_how_each_statement_was_judged() {
+    fn the_table_shows_how_each_statement_was_judged() {
         let expected = "| paper | agree | direction only | differ | fitted | ours |\n\
                         |---|---|---|---|---|---|\n\
                         | ours | 1 | 0 | 1 | 0 | 0 |\n\n\
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_with_which_choices_it_is_judged_otherwise() {
+    fn a_row_names_the_choices_that_change_its_verdict() {
         let mut figures = figures();
         let rows = [
             ("wasteless is faster", Vec::new()),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_what_a_figure_found_with_other_numbers() {
+    fn a_row_shows_what_a_figure_found_with_other_numbers() {
         let mut figures = figures();
         let claim = &mut figures[0].results.claims[0];
         *claim =

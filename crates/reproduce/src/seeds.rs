@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_cell_tells_the_least_and_the_largest_of_each_number() {
+    fn a_long_cell_gives_the_range_of_each_number() {
         assert_eq!(together(&["3 of 4", "4 of 4"]), "3 of 4; 4 of 4");
         let long = |kept: &str, ms: &str| {
             format!(

@@ -63,7 +63,7 @@ pub struct SimArguments {
     /// Go on with further seeds for so long; fractions are fine
     #[arg(long, value_name = "HOURS", conflicts_with = "rounds")]
     hours: Option<f64>,
-    /// Small worlds exhaustively; then all scripts of up to so many letters of the alphabet, each
+    /// Small worlds exhaustively; then all scripts of up to this many letters of the alphabet, each
     /// once in every mode, instead of random ones
     #[arg(long, value_name = "LETTERS", conflicts_with_all = ["rounds", "seed", "script", "cut", "fault"])]
     enumerated: Option<usize>,
@@ -234,7 +234,7 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
                 };
                 let case = on_disks(case, &arguments, &liar);
                 let report = sim::run(&case, &fresh, arguments.cut)
-                    .map_err(|failure| told(failure, &arguments))?;
+                    .map_err(|failure| error_of(failure, &arguments))?;
                 reports.entry(mode.name()).or_default().add(report);
             }
         }
@@ -255,7 +255,7 @@ fn make(setup: Setup) -> Result<Disks, CliError> {
     })
 }
 
-fn told(failure: Box<Failure>, arguments: &SimArguments) -> CliError {
+fn error_of(failure: Box<Failure>, arguments: &SimArguments) -> CliError {
     if !arguments.shrink {
         return CliError::new(failure.to_string());
     }
@@ -421,5 +421,5 @@ fn run_on<'a>(
     let (_, fresh) = volumes.iter().find(|(setup, _)| *setup == case.setup).expect("just made");
     sim::run(case, fresh, None)
         .map(|report| (case, report))
-        .map_err(|failure| told(failure, arguments))
+        .map_err(|failure| error_of(failure, arguments))
 }

@@ -128,7 +128,7 @@ fn statement(choices: &[Choice], all: &[Vec<(&str, Claim)>], at: usize) -> Optio
         let (_, claim) = claims.get(at)?;
         (claim.ours != own.ours || claim.verdict != own.verdict).then_some((choice, claim))
     });
-    let told = |(choice, claim): (&Choice, &Claim)| match claim.verdict == own.verdict {
+    let in_words = |(choice, claim): (&Choice, &Claim)| match claim.verdict == own.verdict {
         true => format!("{}: {}", choice.name, claim.ours),
         false => {
             format!("{}: {} ({})", choice.name, claim.ours, claim.verdict.name().to_uppercase())
@@ -136,10 +136,10 @@ fn statement(choices: &[Choice], all: &[Vec<(&str, Claim)>], at: usize) -> Optio
     };
     let found: Vec<(&Choice, &Claim)> = others.collect();
     let otherwise =
-        found.iter().copied().filter(|(_, claim)| claim.verdict != own.verdict).map(told);
+        found.iter().copied().filter(|(_, claim)| claim.verdict != own.verdict).map(in_words);
     let otherwise: Vec<String> = otherwise.collect();
-    let told: Vec<String> = found.into_iter().map(told).collect();
-    let rest = if told.is_empty() { "the same with all".into() } else { told.join("; ") };
+    let all: Vec<String> = found.into_iter().map(in_words).collect();
+    let rest = if all.is_empty() { "the same with all".into() } else { all.join("; ") };
     let claim = Claim {
         says: row_of(figure, &own.says),
         ours: format!("{} ({}); {rest}", own.ours, own.verdict.name()),

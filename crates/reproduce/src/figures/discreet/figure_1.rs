@@ -50,7 +50,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         unreachable!("four lines")
     };
 
-    let dear = |name: &str, off: &[f64], on: &[f64]| {
+    let slowdown = |name: &str, off: &[f64], on: &[f64]| {
         let least = off.iter().zip(on).map(|(off, on)| off / on).fold(f64::INFINITY, f64::min);
         ratio(
             &format!("{name} writes with the cache off over those with it on, at the size where it is least"),
@@ -61,8 +61,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         .fitted("how much may wait for the medium, from Table IV's times")
     };
     let claims = vec![
-        dear("sequential", sequential_off, sequential_on),
-        dear("random", random_off, random_on),
+        slowdown("sequential", sequential_off, sequential_on),
+        slowdown("random", random_off, random_on),
     ];
     let line = |name: &str, times: &[f64]| {
         ours(name, kibibytes.iter().map(|size| *size as f64).zip(times.iter().copied()).collect())

@@ -221,7 +221,7 @@ fn figure_8(context: &Context) -> Result<Results, FigureError> {
 fn notes(cells: &[Cell], played: &[Played]) -> Vec<String> {
     let evictions = cells.iter().zip(played).map(|(cell, played)| (&cell.variant, played.coercion));
     vec![
-        "Each append has as much as is told (the paper's captions; Filebench's own varmail appends half of it on average).".into(),
+        "Each append has the stated size (the paper's captions; Filebench's own varmail appends half of it on average).".into(),
         costs(evictions),
         PLACE.into(),
         PLANS.into(),

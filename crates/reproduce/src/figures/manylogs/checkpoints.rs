@@ -15,7 +15,7 @@ pub const FIGURE_7: Figure = Figure {
     title: "The checkpoint after an hour, with scattered logs",
     source: "Manylogs (MSST 2016), Figure 7",
     about: "The hour of each block trace that has the most writes (--block-traces DIR; made ones otherwise), with scattered logs for writes of up to 256 KiB, and then \
-            everything brought home: how long that takes, and which shares of writes and of blocks it is spared.",
+            everything written back: how long that takes, and which shares of writes and of blocks it is spared.",
     minutes: 1,
     by_chance: true,
     real_time: false,

@@ -2,7 +2,7 @@
 //! of small synced updates.
 
 use super::scene::{
-    ADAPTIVE, Bar, Bars, Cell, LINES, Line, MANYLOGS, ORDERED, Setting, line, notes, play, told,
+    ADAPTIVE, Bar, Bars, Cell, LINES, Line, MANYLOGS, ORDERED, Setting, line, notes, play, stated,
 };
 use crate::figures::shared::{claim, ratio};
 use crate::statement::Expected;
@@ -89,7 +89,7 @@ fn run_2a(context: &Context) -> Result<Results, FigureError> {
     let bars = play(context, Setting::new(context, Large::reader), all)?;
     let x = "updates a second";
     let papers = |numbers: [(&str, [f64; 2]); 3]| {
-        numbers.map(|(name, ends)| told(name, (40.0, 320.0), ends)).to_vec()
+        numbers.map(|(name, ends)| stated(name, (40.0, 320.0), ends)).to_vec()
     };
     let mut pictures = bars.pictures(
         0,
@@ -127,7 +127,8 @@ const PAPER_WAITS: [(&str, [f64; 2]); 3] =
 
 const KEPT: fn(&Bar) -> f64 = |bar| bar.kept;
 const WAIT: fn(&Bar) -> f64 = |bar| bar.wait_ms;
-pub const CHOSEN: &str = "ordered's data goes home file by file, and its metadata with the sync";
+pub const CHOSEN: &str =
+    "ordered's data is written home file by file, and its metadata with the sync";
 
 /// Compares each mode with the paper's numbers, at 40 and at 320 updates a second.
 fn of_paper_2a(bars: &Bars) -> Vec<Claim> {
@@ -146,10 +147,10 @@ fn of_paper_2a(bars: &Bars) -> Vec<Claim> {
                 "bandwidth kept by {} over that kept by ordered, at {} updates a second",
                 line.name, rates[at]
             );
-            let told = format!("{expected:.1} ({} / {} %)", paper[at], ordered[at]);
+            let stated = format!("{expected:.1} ({} / {} %)", paper[at], ordered[at]);
             let other = format!("{:.2} where metadata stays in the log", stays[at].0 / stays[at].1);
             claims.push(
-                ratio(&says, &told, Expected::Number(expected), pairs[at]).chosen(CHOSEN, &other),
+                ratio(&says, &stated, Expected::Number(expected), pairs[at]).chosen(CHOSEN, &other),
             );
         }
     }
@@ -162,8 +163,8 @@ fn of_paper_2a(bars: &Bars) -> Vec<Claim> {
                 "the sync of {} over that of manylogs, at {} updates a second",
                 line.name, rates[at]
             );
-            let told = format!("{expected:.1} ({} / {} ms)", paper[at], manylogs[at]);
-            let judged = ratio(&says, &told, Expected::Number(expected), pairs[at]);
+            let stated = format!("{expected:.1} ({} / {} ms)", paper[at], manylogs[at]);
+            let judged = ratio(&says, &stated, Expected::Number(expected), pairs[at]);
             let other = format!("{:.2} where metadata stays in the log", stays[at].0 / stays[at].1);
             claims.push(if line == ORDERED { judged.chosen(CHOSEN, &other) } else { judged });
         }
@@ -235,7 +236,7 @@ fn run_2b(context: &Context) -> Result<Results, FigureError> {
     ));
     let mut notes = notes(bars.alone);
     notes.push(
-        "What is written waits in memory, of which half may be dirty (128 MiB), and goes home from there or with the commit that a sync asks for. The \
+        "What is written waits in memory, of which half may be dirty (128 MiB), and is written home from there or with the commit that a sync asks for. The \
          writer's bytes count when they are durable. The paper has 8 GB of memory, and does not say how much of it may be dirty."
             .into(),
     );

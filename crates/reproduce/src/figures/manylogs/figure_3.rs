@@ -1,7 +1,7 @@
 //! Figure 3: figure 2a on a RAID-0.
 
 use super::figure_2::{BY_FILE, CHOSEN, cells, rates};
-use super::scene::{Bars, LINES, MANYLOGS, ORDERED, Setting, notes, play, told};
+use super::scene::{Bars, LINES, MANYLOGS, ORDERED, Setting, notes, play, stated};
 use crate::figures::shared::{claim, ratio};
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Results};
@@ -38,7 +38,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         play(context, Setting::new(context, Large::reader), cells(0, &lines, &[40], (4096, 1)))?;
     let stays = play(context, setting(context), cells(0, &[BY_FILE], &[40], (4096, DRIVES)))?;
     let papers = [("ordered", 30.0), ("manylogs", 92.0)]
-        .map(|(name, kept)| told(name, (40.0, 40.0), [kept, kept]))
+        .map(|(name, kept)| stated(name, (40.0, 40.0), [kept, kept]))
         .to_vec();
     let pictures =
         bars.pictures(0, &LINES, ("four disks", "updates a second and disk"), [papers, vec![]]);

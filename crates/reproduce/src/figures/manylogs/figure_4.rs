@@ -55,8 +55,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let mut notes = notes(bars.alone);
     notes.push(
         "The paper limits \"I/Os\" to 20 a second; here these are operations as Filebench counts them, opening and closing too, of all threads of an instance together. \
-         Fileserver calls no fsync; since the paper tells how long its writes take on the disk, they are O_SYNC here. Ordered's \
-         data goes home sorted by place, because each fsync has little of it."
+         Fileserver calls no fsync; since the paper states how long its writes take on the disk, they are O_SYNC here. Ordered's \
+         data is written home sorted by place, because each fsync has little of it."
             .into(),
     );
     notes.push("Of fileserver's 10,000 files and varmail's 1,000 an instance has 100: emulated disks keep what is written in memory.".into());

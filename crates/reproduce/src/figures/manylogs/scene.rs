@@ -210,7 +210,7 @@ impl Bars {
 }
 
 /// Returns the two points that the paper's text states.
-pub fn told(name: &str, (low, high): (f64, f64), [first, last]: [f64; 2]) -> Series {
+pub fn stated(name: &str, (low, high): (f64, f64), [first, last]: [f64; 2]) -> Series {
     of_paper(name, vec![(low, first), (high, last)])
 }
 
@@ -219,7 +219,7 @@ pub fn notes(alone: f64) -> Vec<String> {
     vec![
         format!("The large file's process alone moves {:.1} MB/s; the shares are of that.", alone / 1e6),
         "Extents in ext3's place (scattered logs need them), a journal of 512 MiB in 5 GB's, which no run fills but data journaling's of a \
-         writer. Nothing goes home from the log within a run unless the log or memory is full. The drive's write cache is off."
+         writer. Nothing is written back from the log within a run unless the log or memory is full. The drive's write cache is off."
             .into(),
         "The paper's basic elevator is taken for Linux's noop: the drive has one request at a time, of at most 512 KiB, in the order in \
          which they came. Neighbours that wait are not merged here. A drive with 32 requests to choose from by shortest positioning \

@@ -12,7 +12,7 @@ mod postgresql;
 mod servers;
 
 use crate::real_time::contender::Contender;
-use crate::real_time::disk::{Disks, Ground};
+use crate::real_time::disk::{Disks, Environment};
 use crate::real_time::rig::{self, RigError, Workspace};
 use crate::real_time::volume::Volume;
 use kept::Kept;
@@ -88,7 +88,7 @@ pub struct ProgramsOptions {
     pub scale: f64,
     /// Bytes of the image.
     pub image_size: u64,
-    pub ground: Ground,
+    pub environment: Environment,
 }
 
 /// One number of one contender, over all runs.
@@ -118,10 +118,10 @@ pub fn programs(
         })
         .collect::<Result<Vec<_>, RigError>>()?;
     rig::hide_mounts()?;
-    let place = Workspace::new(&options.ground.directory)?;
+    let place = Workspace::new(&options.environment.directory)?;
     progress("making what the programs work on");
     let kept = Kept::new(Scale(options.scale))?;
-    let disks = Disks::new(&place, options.ground.model.as_deref(), 1, options.image_size)?;
+    let disks = Disks::new(&place, options.environment.model.as_deref(), 1, options.image_size)?;
     let mut table = Table::default();
     for turn in 0..options.turns as usize {
         for (name, run) in &works {
@@ -129,10 +129,10 @@ pub fn programs(
                 // The first contender changes from run to run.
                 let contender = &options.contenders[(turn + step) % options.contenders.len()];
                 progress(&format!("turn {} of {}: {name} on {contender}", turn + 1, options.turns));
-                let disk = disks.fresh(0, &options.ground.programs)?;
+                let disk = disks.fresh(0, &options.environment.programs)?;
                 let mut volume = Volume::new(
                     contender,
-                    &options.ground.programs.okeanos,
+                    &options.environment.programs.okeanos,
                     disk,
                     place.mount_point(),
                 )?;
