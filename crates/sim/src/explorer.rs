@@ -95,11 +95,11 @@ impl Explorer {
                 cases.push(Case { hostile: true, ..random });
             }
             for index in 0..FAULTS_A_ROUND {
-                let (operation, how) = KINDS[index % KINDS.len()];
+                let (operation, kind) = KINDS[index % KINDS.len()];
                 let place = rng.next() % FAULT_PLACES;
                 let setup = self.setups[rng.next() as usize % self.setups.len()];
                 let random = Case::random(setup, *mode, seed, 3, 30);
-                cases.push(random.with_fault(FaultPlan { operation, how, place }));
+                cases.push(random.with_fault(FaultPlan { operation, kind, place }));
             }
         }
         cases

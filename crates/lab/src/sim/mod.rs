@@ -10,7 +10,7 @@ use disks::LineReplacement;
 use engine::{BarrierKind, DataMode};
 use report::{Evictions, Reports, print};
 use sim::faults::{FaultPlan, KINDS};
-use sim::liar::{Liar, TRIALS};
+use sim::lying_disk::{LyingDisk, TRIALS};
 use sim::proof::Proof;
 use sim::script::{Mix, Script};
 use sim::setup::{self, Disks, SETUPS, Setup};
@@ -138,7 +138,7 @@ fn setups_help() -> String {
 }
 
 fn faults_help() -> String {
-    let kinds = KINDS.map(|(operation, how)| FaultPlan { operation, how, place: 0 }.to_string());
+    let kinds = KINDS.map(|(operation, kind)| FaultPlan { operation, kind, place: 0 }.to_string());
     let kinds = kinds.map(|kind| kind.replace("@0", "@N"));
     format!(
         "Let the disk fail instead of cutting the power: {}; needs --mode and --setup",
@@ -168,7 +168,7 @@ enum Lying {
 }
 
 /// Returns the disks that the arguments request.
-fn liar(arguments: &SimArguments) -> Result<Option<Liar>, CliError> {
+fn lying_disk(arguments: &SimArguments) -> Result<Option<LyingDisk>, CliError> {
     let replacement = match arguments.lying {
         Some(Lying::Lru) => LineReplacement::LeastRecentlyUsed,
         Some(Lying::Random) => LineReplacement::Random,
@@ -179,18 +179,18 @@ fn liar(arguments: &SimArguments) -> Result<Option<Liar>, CliError> {
         None => return Ok(None),
     };
     Ok(Some(match arguments.barrier {
-        SimulatedBarrier::Coerce => Liar::coerced(replacement, arguments.trials),
-        SimulatedBarrier::Flush | SimulatedBarrier::None => Liar::trusted(replacement),
+        SimulatedBarrier::Coerce => LyingDisk::coerced(replacement, arguments.trials),
+        SimulatedBarrier::Flush | SimulatedBarrier::None => LyingDisk::trusted(replacement),
     }))
 }
 
 /// Returns the case on the disks that the arguments request.
-fn on_disks(case: Case, arguments: &SimArguments, liar: &Option<Liar>) -> Case {
+fn on_disks(case: Case, arguments: &SimArguments, lying_disk: &Option<LyingDisk>) -> Case {
     let barrier = match arguments.barrier {
         SimulatedBarrier::None => BarrierKind::None,
         SimulatedBarrier::Flush | SimulatedBarrier::Coerce => BarrierKind::Flush,
     };
-    Case { barrier, liar: liar.clone(), ..case }
+    Case { barrier, lying_disk: lying_disk.clone(), ..case }
 }
 
 /// Letters of a script. One more has ten times as many scripts.
@@ -207,7 +207,7 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
         return crate::text::output::print(&format_args!("nothing lost\n"));
     }
     let mut reports = Reports::new();
-    let liar = liar(&arguments)?;
+    let lying_disk = lying_disk(&arguments)?;
     match (arguments.mode, arguments.setup) {
         (Some(mode), Some(setup))
             if arguments.script.is_some()
@@ -232,15 +232,15 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
                     cache_bytes: arguments.cache,
                     ..Case::random(setup, mode, seed, 0, 0)
                 };
-                let case = on_disks(case, &arguments, &liar);
+                let case = on_disks(case, &arguments, &lying_disk);
                 let report = sim::run(&case, &fresh, arguments.cut)
                     .map_err(|failure| error_of(failure, &arguments))?;
                 reports.entry(mode.name()).or_default().add(report);
             }
         }
-        _ => explore(&arguments, &liar, &mut reports)?,
+        _ => explore(&arguments, &lying_disk, &mut reports)?,
     }
-    print(&reports, liar.and_then(Evictions::of).as_ref(), arguments.json)?;
+    print(&reports, lying_disk.and_then(Evictions::of).as_ref(), arguments.json)?;
     // A state file includes them already.
     let stalls = sim::stalls::take();
     match arguments.json || stalls.is_empty() {
@@ -267,7 +267,7 @@ fn error_of(failure: Box<Failure>, arguments: &SimArguments) -> CliError {
 
 fn explore(
     arguments: &SimArguments,
-    liar: &Option<Liar>,
+    lying_disk: &Option<LyingDisk>,
     reports: &mut Reports,
 ) -> Result<(), CliError> {
     let modes = arguments.mode.map_or(DataMode::ALL.to_vec(), |mode| vec![mode]);
@@ -295,8 +295,8 @@ fn explore(
         }
         let possible = cases
             .into_iter()
-            .filter(|case| liar.is_none() || case.fault.is_none() && !case.hostile);
-        let cases: Vec<Case> = possible.map(|case| on_disks(case, arguments, liar)).collect();
+            .filter(|case| lying_disk.is_none() || case.fault.is_none() && !case.hostile);
+        let cases: Vec<Case> = possible.map(|case| on_disks(case, arguments, lying_disk)).collect();
         run_all(&cases, arguments, reports, &mut proof, &progress)?;
         seed += 1;
         state::write(arguments, seed, &mut proof)?;

@@ -5,7 +5,7 @@ use crate::text::table::Table;
 use device::LongSteps;
 use eviction::Profile;
 use sim::CaseReport;
-use sim::liar::Liar;
+use sim::lying_disk::LyingDisk;
 use sim::small_world::SmallReport;
 use std::collections::BTreeMap;
 
@@ -27,9 +27,9 @@ pub struct Evictions {
 const TARGETS: u64 = 10_000;
 
 impl Evictions {
-    pub fn of(liar: Liar) -> Option<Evictions> {
-        let profile = liar.profile?;
-        let targets_lost = sim::liar::lost_targets(liar.replacement, &profile, TARGETS);
+    pub fn of(lying_disk: LyingDisk) -> Option<Evictions> {
+        let profile = lying_disk.profile?;
+        let targets_lost = sim::lying_disk::lost_targets(lying_disk.replacement, &profile, TARGETS);
         Some(Evictions {
             loss_bound: profile.loss_bound(),
             profile,
