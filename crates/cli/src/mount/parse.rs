@@ -4,7 +4,7 @@
 use super::options::{Barrier, MountSettings};
 use super::words::{self, Meaning};
 use crate::error::CliError;
-use crate::text::moment;
+use crate::text::local_time;
 use crate::text::quantity::{parse_duration, parse_size};
 use engine::{CheckpointTimes, LogKind};
 use ext4::{Atime, DurableOnly, OnError};
@@ -303,7 +303,7 @@ fn known(values: &str) -> Refusal {
 fn checkpoint(value: &str) -> Result<CheckpointTimes, Refusal> {
     Ok(match value.parse()? {
         CheckpointTimes::OffHours(hours) => {
-            CheckpointTimes::OffHours(hours.of_clock(moment::seconds_east()))
+            CheckpointTimes::OffHours(hours.of_clock(local_time::seconds_east()))
         }
         times => times,
     })
