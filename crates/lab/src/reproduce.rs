@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
 use crate::text::table::Table;
-use ::reproduce::{Context, Figure, Finished, Jobs, Outcome, RunOptions, Tally};
+use ::reproduce::{Context, Figure, FigureRecord, Jobs, Outcome, RunOptions, Tally};
 use clap::{Args, Subcommand};
 use cli::daemon::reporter::complain;
 use serde::Serialize;
@@ -246,7 +246,7 @@ impl UnderWay {
     }
 }
 
-fn row(table: &mut Table, finished: &Finished, took: &str) {
+fn row(table: &mut Table, finished: &FigureRecord, took: &str) {
     let tally = Tally::of(&finished.results.claims);
     table.row([finished.figure.clone(), tally.in_words(), took.into()]);
 }

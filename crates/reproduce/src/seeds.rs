@@ -140,12 +140,12 @@ fn range(mut found: Vec<&str>) -> String {
 mod tests {
     use super::*;
     use crate::Verdict;
-    use crate::made_up;
+    use crate::test_figure;
 
     #[test]
     fn several_seeds_give_means_with_their_interval() {
         let with = |y: f64, ours: &str, verdict| {
-            let mut results = made_up::results();
+            let mut results = test_figure::results();
             results.pictures[0].series[0].points[0].1 = y;
             results.claims[0].ours = ours.into();
             results.claims[0].verdict = verdict;

@@ -6,18 +6,18 @@ use crate::text::progress::Progress;
 use std::path::PathBuf;
 use testbeds::{Environment, Programs, RigError};
 
-/// Disk under the volumes that are compared, beside [`RunArguments`].
+/// Disk under the volumes that are compared, beside [`OutputArguments`].
 #[derive(clap::Args)]
 pub struct EnvironmentArguments {
     #[arg(help = disk::models_help("Lay the volumes on this disk, emulated in real time, instead of on images"), long)]
     model: Option<String>,
     #[command(flatten)]
-    run: RunArguments,
+    output: OutputArguments,
 }
 
 /// Where images are made, and how the result is printed.
 #[derive(clap::Args)]
-pub struct RunArguments {
+pub struct OutputArguments {
     /// Where the images are made; they are removed at the end, or by the next run if this one is
     /// killed
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
@@ -41,21 +41,21 @@ impl EnvironmentArguments {
         if let Some(model) = &self.model {
             disk::find(model)?;
         }
-        let (directory, model) = (self.run.directory.clone(), self.model.clone());
+        let (directory, model) = (self.output.directory.clone(), self.model.clone());
         Ok(Environment { directory, model, programs: Programs::find().map_err(rig_error)? })
     }
 
-    /// Runs as [`RunArguments::run`].
+    /// Runs as [`OutputArguments::run`].
     pub fn run<Row: serde::Serialize>(
         &self,
         compare: impl FnOnce(&dyn Fn(&str)) -> Result<Vec<Row>, RigError>,
         tables: impl FnOnce(&[Row]) -> Tables,
     ) -> Result<(), CliError> {
-        self.run.run(compare, |rows| Ok(tables(rows)))
+        self.output.run(compare, |rows| Ok(tables(rows)))
     }
 }
 
-impl RunArguments {
+impl OutputArguments {
     /// Runs `compare`, shows its progress, and prints its rows.
     pub fn run<Row: serde::Serialize>(
         &self,

@@ -95,7 +95,8 @@ struct Played {
 
 /// Plays cells, some of which Table I and its curve share.
 fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<Played>, FigureError> {
-    static ALL: super::remembered::Remembered<Cell, Played> = super::remembered::Remembered::new();
+    static ALL: super::result_cache::ResultCache<Cell, Played> =
+        super::result_cache::ResultCache::new();
     ALL.all(context, cells, play)
 }
 

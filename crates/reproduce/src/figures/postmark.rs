@@ -66,7 +66,8 @@ struct Cell {
 
 /// Returns transactions per second, by cell. Figure 14 has some of 10a's.
 fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<f64>, FigureError> {
-    static ALL: super::remembered::Remembered<Cell, f64> = super::remembered::Remembered::new();
+    static ALL: super::result_cache::ResultCache<Cell, f64> =
+        super::result_cache::ResultCache::new();
     ALL.all(context, cells, play)
 }
 

@@ -2,7 +2,7 @@
 //! choice half and double.
 
 use super::shared::{axis, ours};
-use crate::finished::Finished;
+use crate::figure_record::FigureRecord;
 use crate::{
     Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Varied, Verdict,
 };
@@ -111,7 +111,11 @@ pub fn row_of(figure: &str, says: &str) -> String {
 
 /// Returns the choices with which a figure's statement is judged otherwise, if it was played with
 /// all.
-pub fn otherwise<'a>(finished: &'a [Finished], figure: &str, says: &str) -> Option<&'a [String]> {
+pub fn otherwise<'a>(
+    finished: &'a [FigureRecord],
+    figure: &str,
+    says: &str,
+) -> Option<&'a [String]> {
     let sensitivity = finished.iter().find(|finished| finished.figure == NAME)?;
     let row = row_of(figure, says);
     let claim = sensitivity.results.claims.iter().find(|claim| claim.says == row)?;

@@ -8,7 +8,7 @@ use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use emulated::Shingles;
 use emulated::replay::Recorded;
 use std::sync::Arc;
-use testbeds::{BlockLayer, BlockRun, BlocksServed, BroughtHome};
+use testbeds::{BlockLayer, BlockRun, BlocksServed, WritebackCost};
 
 pub const FIGURE_7: Figure = Figure {
     name: "manylogs-7",
@@ -52,16 +52,16 @@ fn play(
     Ok((tenants, served))
 }
 
-fn home(served: &BlocksServed) -> BroughtHome {
+fn home(served: &BlocksServed) -> WritebackCost {
     served.checkpoint.unwrap_or_default()
 }
 fn seconds(served: &BlocksServed) -> f64 {
-    let BroughtHome { reading, writing, .. } = home(served);
+    let WritebackCost { reading, writing, .. } = home(served);
     (reading + writing).as_secs_f64()
 }
 
 fn times(names: &Scale, served: &[BlocksServed]) -> Picture {
-    let points = |of: fn(&BroughtHome) -> f64| {
+    let points = |of: fn(&WritebackCost) -> f64| {
         served.iter().enumerate().map(|(at, served)| (at as f64, of(&home(served)))).collect()
     };
     let series = vec![

@@ -2,7 +2,7 @@
 
 use super::scene::{Bars, Cell, LINES, Setting, notes, play};
 use crate::{Context, Figure, FigureError, Results};
-use testbeds::{FilebenchBeside, Large, Small};
+use testbeds::{FilebenchWriters, SequentialFile, SmallWriters};
 use workloads::Personality;
 
 pub const FIGURE_4: Figure = Figure {
@@ -32,17 +32,22 @@ pub fn bars(context: &Context, instances: &[u32]) -> Result<Bars, FigureError> {
     for (part, (personality, _)) in KINDS.iter().enumerate() {
         for line in LINES {
             cells.extend(instances.iter().map(|&instances| {
-                let beside = FilebenchBeside {
+                let writers = FilebenchWriters {
                     personality: *personality,
                     instances,
                     per_second: 20,
                     files: FILES,
                 };
-                Cell { part, line, x: f64::from(instances), small: Small::Filebench(beside) }
+                Cell {
+                    part,
+                    line,
+                    x: f64::from(instances),
+                    small: SmallWriters::Filebench(writers),
+                }
             }));
         }
     }
-    play(context, Setting::new(context, Large::reader), cells)
+    play(context, Setting::new(context, SequentialFile::reader), cells)
 }
 
 fn run(context: &Context) -> Result<Results, FigureError> {

@@ -6,7 +6,7 @@ use crate::statement::{Expected, SAME};
 use crate::{Claim, Context, Figure, FigureError, Results};
 use std::sync::Arc;
 use std::time::Duration;
-use testbeds::{Large, LogsBeside, Small};
+use testbeds::{LogReplayWriters, SequentialFile, SmallWriters};
 use workloads::{LogRecord, LogTrace};
 
 pub const FIGURE_5: Figure = Figure {
@@ -40,14 +40,15 @@ pub fn bars(context: &Context, databases: &[u32]) -> Result<Bars, FigureError> {
         let flushed = Arc::new(flushed_every(&trace, Duration::from_millis(period)));
         for line in lines() {
             cells.extend(databases.iter().map(|&instances| {
-                let small = Small::Logs(LogsBeside { trace: flushed.clone(), instances });
+                let small =
+                    SmallWriters::Logs(LogReplayWriters { trace: flushed.clone(), instances });
                 Cell { part, line, x: f64::from(instances), small }
             }));
         }
     }
-    let one = Setting::new(context, Large::reader);
+    let one = Setting::new(context, SequentialFile::reader);
     let span = if context.quick { one.large.span } else { 3 << 30 };
-    play(context, Setting { large: Large::reader(span), ..one }, cells)
+    play(context, Setting { large: SequentialFile::reader(span), ..one }, cells)
 }
 
 fn run(context: &Context) -> Result<Results, FigureError> {

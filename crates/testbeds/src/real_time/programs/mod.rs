@@ -6,20 +6,20 @@
 //! 1 is faster.
 
 mod files;
-mod kept;
 mod maildir;
 mod postgresql;
 mod servers;
+mod sources;
 
 use crate::real_time::contender::Contender;
 use crate::real_time::disk::{Disks, Environment};
 use crate::real_time::rig::{self, RigError, Workspace};
 use crate::real_time::volume::Volume;
-use kept::Kept;
+use sources::Sources;
 use std::collections::BTreeMap;
 
 /// A group of measurements that share what they prepare.
-type Run = fn(&mut Volume<'_>, &Kept, Scale) -> Result<Vec<Measured>, RigError>;
+type Run = fn(&mut Volume<'_>, &Sources, Scale) -> Result<Vec<Measured>, RigError>;
 
 /// Names of works, and the Debian packages that each needs.
 pub const WORKS: [(&str, &str); 9] = [
@@ -120,7 +120,7 @@ pub fn programs(
     rig::hide_mounts()?;
     let place = Workspace::new(&options.environment.directory)?;
     progress("making what the programs work on");
-    let kept = Kept::new(Scale(options.scale))?;
+    let sources = Sources::new(Scale(options.scale))?;
     let disks = Disks::new(&place, options.environment.model.as_deref(), 1, options.image_size)?;
     let mut table = Table::default();
     for turn in 0..options.turns as usize {
@@ -136,7 +136,7 @@ pub fn programs(
                     disk,
                     place.mount_point(),
                 )?;
-                let measured = run(&mut volume, &kept, Scale(options.scale))
+                let measured = run(&mut volume, &sources, Scale(options.scale))
                     .map_err(|error| RigError::new(format!("{name} on {contender}: {error}")))?;
                 volume.take_down()?;
                 for one in measured {

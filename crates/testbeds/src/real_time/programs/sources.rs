@@ -18,17 +18,19 @@ const SEED: u64 = 1;
 /// The string that `grep` searches for; in every hundredth file.
 pub(super) const NEEDLE: &str = "needle_in_the_hay";
 
-pub(super) struct Kept {
+pub(super) struct Sources {
     directory: tempfile::TempDir,
 }
 
-impl Kept {
-    pub fn new(scale: Scale) -> Result<Kept, RigError> {
+impl Sources {
+    pub fn new(scale: Scale) -> Result<Sources, RigError> {
         let directory = tempfile::tempdir().map_err(RigError::at("a directory for sources"))?;
-        let kept = Kept { directory };
-        let tree = kept.path("tree");
+        let sources = Sources { directory };
+        let tree = sources.path("tree");
         write_tree(&tree, scale.of(FILES)).map_err(RigError::at(tree.display()))?;
-        rig::run(Command::new("tar").arg("-C").arg(&tree).arg("-cf").arg(kept.archive()).arg("."))?;
+        rig::run(
+            Command::new("tar").arg("-C").arg(&tree).arg("-cf").arg(sources.archive()).arg("."),
+        )?;
         let git = |arguments: &[&str]| {
             rig::run(
                 Command::new("git")
@@ -53,7 +55,7 @@ impl Kept {
                 "tree",
             ])?;
         }
-        Ok(kept)
+        Ok(sources)
     }
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)

@@ -1,6 +1,6 @@
 //! A writer that changes a block of each of several files and syncs.
 
-use super::large::mapped_file;
+use super::sequential_file::mapped_file;
 use super::{Scene, Waits, tenant};
 use device::World;
 use ext4::{Caller, Error, Inode, SyncWhat, Volume, WriteFlags};
