@@ -286,7 +286,7 @@ impl CachedBlock {
     }
 
     /// Whether something of it may be written home: the latest committed image, or its current one.
-    pub fn may_go_home(&self) -> bool {
+    pub fn may_be_written_home(&self) -> bool {
         self.images.is_committed() || self.current_may_go_home()
     }
     fn current_may_go_home(&self) -> bool {
@@ -300,7 +300,7 @@ impl CachedBlock {
         (state.unordered().is_some() || state.ordered().is_some()) && !self.images.is_in_flight()
     }
     /// Whether all that is to be written home of it is its current image.
-    pub fn goes_home_as_it_is(&self) -> bool {
+    pub fn is_only_current_image(&self) -> bool {
         !self.images.is_committed() && self.current_may_go_home() && self.images.is_whole()
     }
     /// The log holds what of it is not home.
@@ -391,7 +391,7 @@ mod tests {
         }
         write(&block, 8, 3);
         assert_eq!([FIRST, SECOND].map(|by| block.frozen(by).unwrap()[8]), [1, 2]);
-        assert!(!block.may_go_home());
+        assert!(!block.may_be_written_home());
         for (by, value) in [(FIRST, 1), (SECOND, 2)] {
             block.commit(by, None);
             let sent = block.to_send().map(|(bytes, as_of)| (bytes[8], as_of));
@@ -405,9 +405,9 @@ mod tests {
         let block = block();
         block.replace(Buffer::zeroed(1024));
         block.join(Contents::Metadata);
-        assert!(!block.may_go_home() && !block.is_home());
+        assert!(!block.may_be_written_home() && !block.is_home());
         block.freeze(FIRST);
-        assert!(!block.may_go_home());
+        assert!(!block.may_be_written_home());
         write(&block, 8, 1);
         block.commit(FIRST, None);
         assert_eq!(sent(&block), (vec![0; 8], AsOf::Committed(FIRST)));
@@ -422,7 +422,7 @@ mod tests {
         block.freeze(FIRST);
         write(&block, 8, 1);
         block.order(FILE);
-        assert!(!block.may_go_home());
+        assert!(!block.may_be_written_home());
         assert!(!block.commit_home(FIRST), "a newer image is still to come");
         let (bytes, _) = block.to_send().unwrap();
         assert_eq!(block.ordered_arrived(&bytes), Some(FILE));
@@ -457,7 +457,7 @@ mod tests {
         block.commit(FIRST, None);
         block.mark_unordered(FILE);
         assert_eq!(block.free(), Some(FILE));
-        assert!(block.may_go_home() && !block.is_home());
+        assert!(block.may_be_written_home() && !block.is_home());
         block.drop_committed();
         assert!(block.is_home());
     }

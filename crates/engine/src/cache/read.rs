@@ -85,7 +85,8 @@ impl Reader<'_> {
             }
             if from < known {
                 buffers.extend(self.read_data(from, (known.get() - from.get()) as u32).await?);
-                // Blocks of the run may have come into the cache during the read: it is looked up again.
+                // Blocks of the run may have come into the cache during the read: it is looked up
+                // again.
                 from = known;
             } else {
                 from = run.end;
@@ -168,8 +169,8 @@ impl Reader<'_> {
                 // If that read fails, its reader has the error, and this one tries for itself;
                 // another who waited for it may have begun to already.
                 Some(event) => {
-                    let is_over = || !block.reading().is_some_and(|now| Rc::ptr_eq(&now, &event));
-                    event.until(|| is_over().then_some(())).await;
+                    let has_ended = || !block.reading().is_some_and(|now| Rc::ptr_eq(&now, &event));
+                    event.until(|| has_ended().then_some(())).await;
                 }
                 None => Box::pin(self.read_run(std::slice::from_ref(block))).await?,
             }

@@ -24,13 +24,13 @@ impl CommitClock {
     }
     /// `before`: when the commit ahead of it was done. What passes until then is that one's: two
     /// were under way, and each counts for the time in which it was the oldest.
-    pub fn log_is_done(self, now: Instant, before: Instant) -> CommitTook {
+    pub fn log_is_done(self, now: Instant, before: Instant) -> CommitTimes {
         let idle = self.since.since(before.min(self.since));
-        CommitTook { home: self.home, idle, log: now.since(self.since.max(before)) }
+        CommitTimes { home: self.home, idle, log: now.since(self.since.max(before)) }
     }
 }
 
-pub(crate) struct CommitTook {
+pub(crate) struct CommitTimes {
     pub home: TimedWrites,
     /// From the commit ahead of it to the first write of its log.
     pub idle: Duration,

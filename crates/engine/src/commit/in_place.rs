@@ -25,7 +25,7 @@ impl InPlaceSync<'_> {
     /// it logged.
     pub fn note_sync_of_data(&self) {
         if let Some(auto) = self.policy.learns() {
-            auto.asked_for_data_alone(self.syncs.admission.world.now());
+            auto.data_sync_requested(self.syncs.admission.world.now());
         }
     }
 
@@ -65,7 +65,7 @@ impl InPlaceSync<'_> {
         }
         self.syncs.admission.pipeline.check()?;
         if let Some(auto) = self.policy.learns() {
-            auto.needed_no_commit(asked, self.syncs.admission.world.now());
+            auto.data_sync_answered(asked, self.syncs.admission.world.now());
         }
         self.syncs.admission.pipeline.note_return();
         let latency = self.syncs.admission.world.now().since(asked);
@@ -86,7 +86,8 @@ impl InPlaceSync<'_> {
         blocks.sort_unstable();
         blocks.dedup();
         let cache = self.syncs.admission.cache.borrow();
-        let goes = |at: &HomeBlock| cache.peek(*at).is_some_and(|block| block.goes_home_as_it_is());
+        let goes =
+            |at: &HomeBlock| cache.peek(*at).is_some_and(|block| block.is_only_current_image());
         blocks.iter().all(goes).then_some(blocks)
     }
 }

@@ -253,8 +253,8 @@ pub struct EngineOptions {
     /// Scattered logs: where the table of their runs lies (`mtl=`).
     pub run_table: Option<DurableMemory>,
     /// Scattered logs: a snapshot of the mapping table is written when a restart would have to read
-    /// more than this many bytes of them besides. A seek counts as what could be read in its time. `None`:
-    /// never.
+    /// more than this many bytes of them besides. A seek counts as what could be read in its time.
+    /// `None`: never.
     pub snapshot_after: Option<u64>,
     /// Most items of a piece of that, unless one transaction has more.
     pub snapshot_items: usize,

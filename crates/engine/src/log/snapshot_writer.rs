@@ -56,7 +56,7 @@ impl SnapshotWriter<'_> {
     /// Writes pieces while a restart would have to read more than it should. The caller holds the
     /// write-back lock.
     pub(crate) async fn write_snapshot_if_due(&self) -> Result<(), EngineError> {
-        while self.snapshot_is_due() && !self.pipeline.is_over() {
+        while self.snapshot_is_due() && !self.pipeline.has_ended() {
             if self.write_piece(None).await? == Outcome::NoRoom {
                 break;
             }

@@ -64,7 +64,7 @@ impl LogSwapper<'_> {
     fn is_idle_since(&self, activity: u64) -> bool {
         let is_quiet =
             self.tail.pipeline.is_unused() && self.tail.pipeline.last_in_flight().is_none();
-        is_quiet && !self.tail.pipeline.is_over() && self.activity() == activity
+        is_quiet && !self.tail.pipeline.has_ended() && self.activity() == activity
     }
 
     /// Swaps logs one after the other, if nothing was done since the last round. The caller holds

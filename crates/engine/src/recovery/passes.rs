@@ -37,8 +37,8 @@ pub(crate) const IMAGES_MAX: usize = 8192;
 /// clean log is left as it is.
 pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryReport, EngineError> {
     match Recovery::begin(parts, dry_run).await? {
-        Begun::Clean(report) => Ok(*report),
-        Begun::Live(mut recovery) => {
+        RecoveryStart::Clean(report) => Ok(*report),
+        RecoveryStart::Live(mut recovery) => {
             let read = recovery.read_log().await?;
             recovery.replay_home(&read).await?;
             Ok(recovery.end())
@@ -46,7 +46,7 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
     }
 }
 
-pub(crate) enum Begun<'a> {
+pub(crate) enum RecoveryStart<'a> {
     /// There is nothing to do.
     Clean(Box<RecoveryReport>),
     Live(Box<Recovery<'a>>),
@@ -71,12 +71,15 @@ pub(crate) struct ReadLog {
 }
 
 impl<'a> Recovery<'a> {
-    pub async fn begin(parts: &'a EngineParts, dry_run: bool) -> Result<Begun<'a>, EngineError> {
+    pub async fn begin(
+        parts: &'a EngineParts,
+        dry_run: bool,
+    ) -> Result<RecoveryStart<'a>, EngineError> {
         let begun = parts.world.now();
         let mut report = RecoveryReport { dry_run, ..RecoveryReport::default() };
         let Some(area) = &parts.log else {
             report.clean = true;
-            return Ok(Begun::Clean(report.into()));
+            return Ok(RecoveryStart::Clean(report.into()));
         };
         area.check_apart()?;
         // What earlier runs left in the disk's cache is unknown, so home is flushed in any case.
@@ -95,7 +98,7 @@ impl<'a> Recovery<'a> {
             superblock = superblock.remembered().ok_or(EngineError::LogNotFound)?;
         } else if superblock.is_clean() {
             report.clean = true;
-            return Ok(Begun::Clean(report.into()));
+            return Ok(RecoveryStart::Clean(report.into()));
         } else if let Some(copy) = superblock.disputed() {
             if !parts.options.find_log {
                 return Err(EngineError::LogDisputed {
@@ -107,7 +110,7 @@ impl<'a> Recovery<'a> {
         }
         let reader = LogReader::new(parts, area, &superblock);
         runner.count_log_in(superblock.log_block_bytes());
-        Ok(Begun::Live(Box::new(Recovery {
+        Ok(RecoveryStart::Live(Box::new(Recovery {
             parts,
             area,
             superblock,

@@ -55,10 +55,10 @@ impl DirtyQueue {
         self.requests.set(self.requests.get() + 1);
         self.work.notify();
     }
-    /// Waits until [`DirtyQueue::request`] was called more often than `seen`, or `is_over` when
+    /// Waits until [`DirtyQueue::request`] was called more often than `seen`, or `has_ended` when
     /// [`DirtyQueue::wake`] was called.
-    pub async fn until_requested(&self, seen: u64, is_over: impl Fn() -> bool) {
-        self.work.until(|| (is_over() || self.requests() != seen).then_some(())).await
+    pub async fn until_requested(&self, seen: u64, has_ended: impl Fn() -> bool) {
+        self.work.until(|| (has_ended() || self.requests() != seen).then_some(())).await
     }
     /// Wakes tasks that wait for a request, so that they look whether the engine has ended.
     pub fn wake(&self) {
@@ -146,7 +146,7 @@ impl DirtyQueue {
             let Some(block) = find(cache, entry) else { continue };
             block.mark_dirty(now);
             entries.push_back((now, block.number()));
-            if block.may_go_home() {
+            if block.may_be_written_home() {
                 found.push(block.number());
                 if found.len() == max {
                     break;
@@ -173,15 +173,15 @@ impl DirtyQueue {
         else {
             return false;
         };
-        let may_go_home = |entry: &(Instant, HomeBlock)| {
-            find(cache, *entry).is_some_and(|block| block.may_go_home())
+        let may_be_written_home = |entry: &(Instant, HomeBlock)| {
+            find(cache, *entry).is_some_and(|block| block.may_be_written_home())
         };
         debug_assert!(
-            !entries.range(..stuck.entries).any(may_go_home),
+            !entries.range(..stuck.entries).any(may_be_written_home),
             "one was released, and nobody noted it"
         );
         let newest = entries.back().map_or(stuck.since, |(since, _)| stuck.since.max(*since));
-        is_due(newest) && !entries.range(stuck.entries..).any(may_go_home)
+        is_due(newest) && !entries.range(stuck.entries..).any(may_be_written_home)
     }
 
     /// Since when those that were stuck are dirty.

@@ -199,8 +199,8 @@ fn a_sync_flushes_overwrites_that_write_back_sent_home() {
     }
 }
 
-/// The block is zeroed in part, or appended to: its older overwrite is written home with it, before the
-/// commit.
+/// The block is zeroed in part, or appended to: its older overwrite is written home with it, before
+/// the commit.
 #[test]
 fn an_ordered_change_takes_the_overwrite_below_it_along() {
     let rig = still(DataMode::Ordered);

@@ -123,8 +123,8 @@ fn a_mount_that_writes_nothing_leaves_the_table_as_it_is() {
     finds(&setup, &[without[0].clone(), images[1].clone()], 1, is_read_from_table);
 }
 
-/// The power cut has torn its header. What is written home of it, and what comes behind it, must not
-/// depend on the table.
+/// The power cut has torn its header. What is written home of it, and what comes behind it, must
+/// not depend on the table.
 #[test]
 fn a_run_that_only_the_table_recorded_is_found_without_it() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);

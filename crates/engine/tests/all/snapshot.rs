@@ -61,8 +61,8 @@ fn journal_at(setup: &Setup) -> u64 {
 const RELIEVED_LOGS: u64 = 8;
 const RELIEVED_BLOCKS: u32 = 2048;
 const FAR: u64 = 70_000;
-/// Blocks of a transaction, no two of them neighbours. So they take much longer to write back than to
-/// log.
+/// Blocks of a transaction, no two of them neighbours. So they take much longer to write back than
+/// to log.
 const AT_ONCE: u64 = 128;
 
 fn relieved_rig(setup: &Setup, images: Vec<Image>) -> Rig {
@@ -84,7 +84,8 @@ async fn put_apart(engine: &Rc<Engine>, number: u64) {
 }
 
 /// As long as logs fill as fast as they are relieved, one relief goes on. What is
-/// committed during it is recorded all the same, or a restart would read nearly all that the logs hold.
+/// committed during it is recorded all the same, or a restart would read nearly all that the logs
+/// hold.
 #[test]
 fn what_comes_while_full_logs_are_relieved_is_recorded() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
@@ -192,8 +193,8 @@ fn parts_of_blocks_are_put_over_what_a_snapshot_records() {
     }
 }
 
-/// A restart left a part in memory, and its transaction was recorded before it was written back. The whole
-/// block of an earlier one counts no more.
+/// A restart left a part in memory, and its transaction was recorded before it was written back.
+/// The whole block of an earlier one counts no more.
 #[test]
 fn a_part_written_back_is_not_undone_by_an_older_record() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {

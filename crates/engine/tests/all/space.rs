@@ -95,7 +95,8 @@ fn the_cache_stays_within_its_bound_however_much_is_written_and_read() {
     }
 }
 
-/// Its data is written home before the commit in any case. The commit then waits for what went before it.
+/// Its data is written home before the commit in any case. The commit then waits for what went
+/// before it.
 #[test]
 fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
     const BLOCKS: u64 = 3000;
@@ -267,8 +268,8 @@ fn handles_that_write_little_do_not_keep_one_another_out() {
     }
 }
 
-/// Ten seconds of old data are written back, 2048 blocks at a time, while one writer needs the whole log
-/// several times.
+/// Ten seconds of old data are written back, 2048 blocks at a time, while one writer needs the
+/// whole log several times.
 #[test]
 fn who_needs_log_space_does_not_wait_until_everything_old_is_home() {
     const OLD: u64 = 8000;

@@ -14,7 +14,7 @@
 //! 4. Numbers rise within a log: runs move to an empty one, or behind others that are all older and
 //!    leave space for them.
 
-use super::rooms::Used;
+use super::free_space::UsedSpace;
 use super::scattered::{Filling, HEADER, ScatteredLog};
 use device::Buffer;
 use format::scattered::RunHeader;
@@ -28,7 +28,7 @@ pub struct LogSwap {
     to: u32,
     /// Blocks of the log that were in use, and of the one that is filled.
     used: u32,
-    filled: Used,
+    filled: UsedSpace,
     runs: Vec<SwappedRun>,
 }
 
@@ -76,18 +76,18 @@ impl ScatteredLog {
         let newest = self.newest_of_each();
         let takes = |to: &u32| {
             let are_older = newest[*to as usize].is_none_or(|newest| oldest.is_after(newest));
-            distance(*to) > distance(from) && are_older && self.rooms.fits(*to, blocks)
+            distance(*to) > distance(from) && are_older && self.free_space.fits(*to, blocks)
         };
         let cold = (0..self.logs.count()).filter(takes);
-        let to = cold.max_by_key(|log| (self.rooms.used(*log).blocks == 0, distance(*log)))?;
-        let filled = self.rooms.used(to);
+        let to = cold.max_by_key(|log| (self.free_space.used(*log).blocks == 0, distance(*log)))?;
+        let filled = self.free_space.used(to);
         let (mut runs, mut at) = (Vec::new(), self.logs.start(to).plus(filled.blocks));
         for (transaction, first, blocks) in moving {
             let from = self.logs.start(from).plus(first);
             runs.push(SwappedRun { transaction, from, to: at, blocks: blocks - HEADER });
             at = at.plus(blocks);
         }
-        Some(LogSwap { from, to, used: self.rooms.used(from).blocks, filled, runs })
+        Some(LogSwap { from, to, used: self.free_space.used(from).blocks, filled, runs })
     }
 
     /// Returns transaction, first block and blocks of each run that is held in `log`, in order.
@@ -108,7 +108,7 @@ impl ScatteredLog {
         newest
     }
     fn may_move(&self, log: u32, percent: u32) -> bool {
-        let (used, length) = (self.rooms.used(log), u64::from(self.logs.length()));
+        let (used, length) = (self.free_space.used(log), u64::from(self.logs.length()));
         let full = length * u64::from(percent) / 100;
         u64::from(used.blocks) > full
             && u64::from(used.fresh) >= full.min(length / u64::from(FRESH_PART)).max(1)
@@ -117,11 +117,11 @@ impl ScatteredLog {
     pub(super) fn close_for(&mut self, swap: &LogSwap) {
         let at = self.logs.start(swap.to).plus(swap.filled.blocks);
         self.swapping = Some(Filling { log: swap.to, at, counts: false });
-        self.rooms.close(swap.from);
-        self.rooms.close(swap.to);
+        self.free_space.close(swap.from);
+        self.free_space.close(swap.to);
         // The runs that come count as one, so that the log is not begun again if all its own are
         // released during the swap.
-        self.rooms.hold(swap.to);
+        self.free_space.hold(swap.to);
     }
 
     /// Moves the runs that are still held to the addresses of their copies.
@@ -137,10 +137,10 @@ impl ScatteredLog {
             Some(last) => {
                 let blocks =
                     last.to.plus(HEADER + last.blocks).get() - self.logs.start(swap.to).get();
-                let live = self.rooms.used(swap.to).live + moved.len() as u32;
-                self.rooms.set(swap.to, Used { blocks, live, fresh: 0 });
-                self.rooms.release(swap.to);
-                self.rooms.set(swap.from, Used::default());
+                let live = self.free_space.used(swap.to).live + moved.len() as u32;
+                self.free_space.set(swap.to, UsedSpace { blocks, live, fresh: 0 });
+                self.free_space.release(swap.to);
+                self.free_space.set(swap.from, UsedSpace::default());
             }
             None => self.open_filled(swap),
         }
@@ -152,18 +152,18 @@ impl ScatteredLog {
     pub(super) fn open_again(&mut self, swap: &LogSwap, again: bool) {
         self.open_filled(swap);
         if !self.remaining(swap).is_empty() {
-            let Used { live, fresh, .. } = self.rooms.used(swap.from);
+            let UsedSpace { live, fresh, .. } = self.free_space.used(swap.from);
             let fresh = if again { fresh } else { 0 };
-            self.rooms.set(swap.from, Used { blocks: swap.used, live, fresh });
+            self.free_space.set(swap.from, UsedSpace { blocks: swap.used, live, fresh });
         }
         self.swapping = None;
     }
 
     /// Reopens the log that was to be filled, to which nothing came.
     fn open_filled(&mut self, swap: &LogSwap) {
-        let live = self.rooms.used(swap.to).live;
-        self.rooms.set(swap.to, Used { live, ..swap.filled });
-        self.rooms.release(swap.to);
+        let live = self.free_space.used(swap.to).live;
+        self.free_space.set(swap.to, UsedSpace { live, ..swap.filled });
+        self.free_space.release(swap.to);
     }
 
     /// Returns the runs of which no transaction was released during the swap. While there are any,
@@ -461,7 +461,7 @@ mod tests {
                 places.windows(2).all(|pair| pair[0].end <= pair[1].start),
                 "seed {seed}: {places:?}"
             );
-            let free: u32 = (0..6).map(|number| 16 - log.rooms.used(number).blocks).sum();
+            let free: u32 = (0..6).map(|number| 16 - log.free_space.used(number).blocks).sum();
             assert_eq!(log.free(), free, "seed {seed}");
         }
         assert!(next > 500 && swaps > 50, "seed {seed}: {next} runs, {swaps} moved");

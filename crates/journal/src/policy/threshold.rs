@@ -105,7 +105,8 @@ struct Learnt {
 
 impl Learnt {
     fn class_costs(&self) -> [ClassCost; CLASSES] {
-        let (byte, busy, waited) = (self.costs.byte(), self.costs.busy(), self.costs.waited());
+        let (byte, busy, waited) =
+            (self.costs.byte(), self.costs.utilization(), self.costs.waited());
         // No logged data has been written back yet, so nobody was delayed by that either.
         let (later, of_bytes) = self.costs.later().map_or((0.0, 0.0), |each| (each, 1.0));
         // While the cost is unknown, no request that a caller waits for is sent home.
@@ -202,7 +203,7 @@ impl AutoThreshold {
     /// Records a sync, which came at `asked`, of data that was overwritten in place: at home it
     /// takes no commit. In the log it shares one with those that come while the previous commit is
     /// in progress.
-    pub fn asked_for_data_alone(&self, asked: Instant) {
+    pub fn data_sync_requested(&self, asked: Instant) {
         let learnt = &mut *self.learnt.borrow_mut();
         let (shortest, had_small) = (self.shortest.take(), self.had_small.take());
         let Some(class) = shortest.filter(|_| asked > learnt.spared) else { return };
@@ -211,7 +212,7 @@ impl AutoThreshold {
         learnt.classes[class].commits += f64::from(u8::from(!had_small));
     }
     /// Records that the sync was answered without a commit.
-    pub fn needed_no_commit(&self, asked: Instant, now: Instant) {
+    pub fn data_sync_answered(&self, asked: Instant, now: Instant) {
         self.conclude(&mut self.learnt.borrow_mut(), now, now.since(asked.min(now)));
     }
 
@@ -502,7 +503,7 @@ mod tests {
             let is_small = disk.auto.is_small(request, false);
             disk.trials += u64::from(is_small != usual);
             disk.auto.updated(request, request, true);
-            disk.auto.asked_for_data_alone(began);
+            disk.auto.data_sync_requested(began);
             if is_small {
                 logged.bytes += request;
                 logged.writes += 1;
@@ -513,7 +514,7 @@ mod tests {
                     true,
                 );
                 disk.works(took);
-                disk.auto.needed_no_commit(began, disk.now);
+                disk.auto.data_sync_answered(began, disk.now);
             }
         }
         if logged.bytes > 0 {
@@ -602,8 +603,8 @@ mod tests {
                 Duration::from_nanos(any()),
                 &CommitCost { home: took(), log: took(), waited: true, durable: rng.below(2) == 0 },
             );
-            auto.asked_for_data_alone(Instant(any()));
-            auto.needed_no_commit(Instant(any()), Instant(any()));
+            auto.data_sync_requested(Instant(any()));
+            auto.data_sync_answered(Instant(any()), Instant(any()));
             assert!((SMALL..=LARGE).contains(&auto.present()), "step {step}: {auto:?}");
         }
     }

@@ -20,7 +20,7 @@ use units::{LogBlock, TransactionId};
 
 /// Bytes behind the last run of a log that are searched for another, and more where the superblock
 /// knows of longer runs, so that a rotted header is noticed.
-const LOOK_AHEAD: usize = crate::log_space::LENGTH_UNSAID;
+const LOOK_AHEAD: usize = crate::log_space::ANNOUNCED_LENGTH_MIN;
 
 /// Returns how many log blocks behind the last run of a log are searched for another.
 pub fn look_ahead(superblock: &JournalSuperblock) -> u32 {

@@ -26,8 +26,8 @@ pub fn format(unit: u32, nonce: u64) -> Rc<dyn Records> {
     };
     records::begin(&mut superblock, wanted, || nonce)
 }
-fn moment(durable: u32) -> CommitMoment {
-    CommitMoment {
+fn stamp(durable: u32) -> CommitStamp {
+    CommitStamp {
         time: Timestamp { seconds: 1_700_000_000, nanoseconds: 3 },
         durable: TransactionId(durable),
     }
@@ -48,7 +48,7 @@ fn bytes_of(
     let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&now[&home.get()]));
     let mut wholes = Vec::new();
     let LogContent::Sealed(units) =
-        records.write(&running.lock(), &images, &moment(durable), &mut wholes)
+        records.write(&running.lock(), &images, &stamp(durable), &mut wholes)
     else {
         panic!("a run has one checksum")
     };
@@ -347,7 +347,7 @@ fn a_block_that_changes_all_the_time_does_not_hold_up_the_tail() {
         let mut locked = running.lock();
         checkpoint.log_hot_blocks_whole(&mut locked, capacity);
         let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&now[&home.get()]));
-        let mut plan = plan_commit(&locked, &images, &mut log, &*records, &moment(id - 1)).unwrap();
+        let mut plan = plan_commit(&locked, &images, &mut log, &*records, &stamp(id - 1)).unwrap();
         plan.issue(&mut log);
         checkpoint.committed(&plan.carried_out(locked.start_commit()));
         // Write-back under pressure: all but the hot block.
@@ -391,7 +391,7 @@ fn a_sync_of_128_bytes_takes_a_sector_or_250_bytes_in_a_group() {
         }
         let image = Rc::new(Buffer::copy_of(&[7; 1024]));
         let written =
-            records.write(&running.lock(), &|_| image.clone(), &moment(0), &mut Vec::new());
+            records.write(&running.lock(), &|_| image.clone(), &stamp(0), &mut Vec::new());
         written.count(records.block_bytes()) as usize * records.block_bytes()
     };
     let packed = format(512, 1);

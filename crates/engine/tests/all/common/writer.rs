@@ -41,8 +41,8 @@ pub struct History {
     /// By writer; version `k` is the state after its handle number `k`, version 0 that before any.
     versions: Vec<Vec<Version>>,
     acknowledged: Vec<usize>,
-    /// By writer: each write of data and the version that it was for. It may be written home before its
-    /// handle ends, also if that writes or frees the block once more.
+    /// By writer: each write of data and the version that it was for. It may be written home before
+    /// its handle ends, also if that writes or frees the block once more.
     written: Vec<Vec<(usize, Slot)>>,
     pub failed: Vec<EngineError>,
 }

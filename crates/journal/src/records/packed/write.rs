@@ -4,7 +4,7 @@
 use super::{PackedRecords, parts};
 use crate::plan::BlockKind;
 use crate::ranges::RangeSet;
-use crate::records::{CommitMoment, Images, LogContent, Wholes};
+use crate::records::{CommitStamp, Images, LogContent, Wholes};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
 use format::packed::RunWriter;
@@ -25,7 +25,7 @@ pub(super) fn write(
     records: &PackedRecords,
     transaction: &LockedTransaction,
     images: Images,
-    moment: &CommitMoment,
+    stamp: &CommitStamp,
     wholes: &mut Wholes,
 ) -> LogContent {
     let revoked = transaction.revoked().map(|home| (home, Said::Revoked));
@@ -61,7 +61,7 @@ pub(super) fn write(
         }
     }
     let pieces =
-        run.finish(transaction.id, moment.durable, moment.time, (records.sums, records.seed));
+        run.finish(transaction.id, stamp.durable, stamp.time, (records.sums, records.seed));
     // Each is freed before the next is copied.
     let piece = |bytes: Vec<u8>| (BlockKind::Packed, Rc::new(Buffer::copy_of(&bytes)));
     LogContent::Sealed(pieces.into_iter().map(piece).collect())
