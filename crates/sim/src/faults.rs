@@ -96,7 +96,7 @@ impl FromStr for FaultPlan {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Behaviour of the volume on the failing disk.
-struct Suffered {
+struct FaultedRun {
     progress: Vec<Progress>,
     outcomes: Vec<Vec<Outcome>>,
     /// Whether the fault came before the scripts ended.
@@ -115,7 +115,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
     let disks = MemoryDisks::of(&world, fresh, case);
     let outcome = world.run({
         let (world, disks, case) = (world.clone(), disks.clone(), case.clone());
-        async move { suffer(&world, &disks, &case, plan).await }
+        async move { run_with_fault(&world, &disks, &case, plan).await }
     });
     disks.all().for_each(|disk| disk.heal());
     let random = CrashPolicy::Random { seed: plan.place, atomicity: Atomicity::Unit(512) };
@@ -146,12 +146,12 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
     Ok(report)
 }
 
-async fn suffer(
+async fn run_with_fault(
     world: &VirtualWorld,
     disks: &MemoryDisks,
     case: &Case,
     plan: FaultPlan,
-) -> Result<Suffered, String> {
+) -> Result<FaultedRun, String> {
     let volume =
         disks.open(world, case).await.map_err(|error| format!("before any fault: {error}"))?;
     let writers = Writers::prepare(&volume, world, case)
@@ -205,7 +205,7 @@ async fn suffer(
     }
     let seen =
         if plan.operation == Operation::Read { reads() - reads_before } else { changes.get() };
-    Ok(Suffered { progress, outcomes, met: seen > plan.place, failed })
+    Ok(FaultedRun { progress, outcomes, met: seen > plan.place, failed })
 }
 
 /// Checks that syncs keep failing: an error is not forgotten once reported.

@@ -5,7 +5,7 @@
 //! 1. Of a block that the log holds, only the image of the latest committed transaction may be
 //!    written home.
 //! 2. The current image may be written home only if no commit waits for it, or if the running
-//!    transaction sends it home in any case. It may not while an older image is on its way with a
+//!    transaction sends it home in any case. It may not while an older image is in flight with a
 //!    transaction in flight, which would overwrite it.
 
 use crate::cache::images::{Images, Usage};
@@ -72,7 +72,7 @@ pub(crate) struct CachedBlock {
     clock: Cell<ClockState>,
     /// When it became newer than home: its entry in the queue of dirty blocks.
     dirty_since: Cell<Option<Instant>>,
-    /// A read of the base is under way; readers that need it wait here.
+    /// A read of the base is in flight; readers that need it wait here.
     reading: RefCell<Option<Rc<Event>>>,
 }
 
@@ -133,7 +133,7 @@ impl CachedBlock {
     pub fn end_reading(&self) {
         *self.reading.borrow_mut() = None;
     }
-    /// The read of its base that is under way.
+    /// The read of its base that is in flight.
     pub fn reading(&self) -> Option<Rc<Event>> {
         self.reading.borrow().clone()
     }
@@ -287,9 +287,9 @@ impl CachedBlock {
 
     /// Whether something of it may be written home: the latest committed image, or its current one.
     pub fn may_be_written_home(&self) -> bool {
-        self.images.is_committed() || self.current_may_go_home()
+        self.images.is_committed() || self.current_may_be_written_home()
     }
-    fn current_may_go_home(&self) -> bool {
+    fn current_may_be_written_home(&self) -> bool {
         let state = self.state.get();
         if state.unordered().is_some() && units::fault!("older-over-newer") {
             return true;
@@ -301,7 +301,7 @@ impl CachedBlock {
     }
     /// Whether all that is to be written home of it is its current image.
     pub fn is_only_current_image(&self) -> bool {
-        !self.images.is_committed() && self.current_may_go_home() && self.images.is_whole()
+        !self.images.is_committed() && self.current_may_be_written_home() && self.images.is_whole()
     }
     /// The log holds what of it is not home.
     pub fn is_held_by_log(&self) -> bool {
@@ -317,7 +317,7 @@ impl CachedBlock {
                 assert!(image.is_whole(), "the base of {} was read before", self.number);
                 Some((image.bytes().clone(), AsOf::Committed(as_of)))
             }
-            None if !self.current_may_go_home() => None,
+            None if !self.current_may_be_written_home() => None,
             None => {
                 let as_of = if self.state.get().unordered().is_some() {
                     AsOf::Unordered
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_transactions_froze_goes_home_one_after_the_other() {
+    fn images_frozen_by_two_transactions_are_written_home_in_order() {
         let block = block();
         block.replace(Buffer::zeroed(1024));
         for (by, value) in [(FIRST, 1), (SECOND, 2)] {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_goes_home_only_as_of_its_commit() {
+    fn what_is_logged_is_written_home_only_as_of_its_commit() {
         let block = block();
         block.replace(Buffer::zeroed(1024));
         block.join(Contents::Metadata);

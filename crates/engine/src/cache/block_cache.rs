@@ -36,13 +36,13 @@ pub(crate) struct Cache {
     limit: usize,
     nothing: Rc<Buffer>,
     usage: Rc<Usage>,
-    /// Blocks made for the log by commits under way.
+    /// Blocks made for the log by commits in flight.
     made: usize,
-    /// Reads under way that go past the cache.
+    /// Reads in flight that go past the cache.
     passing: Vec<Rc<Passing>>,
-    /// Blocks on their way from the log to home, or to another log.
+    /// Blocks in flight from the log to home, or to another log.
     fetched: usize,
-    /// Blocks on their way home past the cache.
+    /// Blocks in flight to home past the cache.
     passed: usize,
     /// Bytes that tables take of memory: of the mapping, of update sequences.
     tables: Vec<Rc<Cell<usize>>>,

@@ -1,4 +1,4 @@
-//! Reads from home, or from the log, into the cache. At most one read of a block is under way;
+//! Reads from home, or from the log, into the cache. At most one read of a block is in flight;
 //! others wait for it.
 
 use crate::cache::block::{Block, CachedBlock};
@@ -98,7 +98,7 @@ impl Reader<'_> {
 
     /// Blocks that are neither in the cache nor in the mapping table: home has their latest
     /// version. A caller that changes one has it in the cache first, and nothing of it is written
-    /// home before. So if none came into the cache while the read was under way, none was changed,
+    /// home before. So if none came into the cache while the read was in flight, none was changed,
     /// and what was read is neither old nor torn. Otherwise the cache is asked.
     async fn read_missing(&self, run: Range<HomeBlock>) -> Result<Vec<Rc<Buffer>>, EngineError> {
         let (at, count) = (run.start, (run.end.get() - run.start.get()) as usize);

@@ -23,7 +23,7 @@ impl CommitClock {
         self.since = now;
     }
     /// `before`: when the commit ahead of it was done. What passes until then is that one's: two
-    /// were under way, and each counts for the time in which it was the oldest.
+    /// were in flight, and each counts for the time in which it was the oldest.
     pub fn log_is_done(self, now: Instant, before: Instant) -> CommitTimes {
         let idle = self.since.since(before.min(self.since));
         CommitTimes { home: self.home, idle, log: now.since(self.since.max(before)) }

@@ -1,5 +1,5 @@
 //! Group commit: one transaction runs, one commits, or two ([`crate::transaction::overlap`]). All
-//! who ask while a commit is under way share the next.
+//! who ask while a commit is in flight share the next.
 //!
 //! The order: wait until open handles have stopped, take the images, plan, carry out. Then, and
 //! only then, the transaction counts as committed and its waiters are woken, in the order they
@@ -40,7 +40,7 @@ type Images = (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>);
 /// Blocks, and runs of them, that leave the cache before other tasks run.
 const FREED_LOOKS: usize = 1024;
 
-/// A transaction on its way to the disk, and the blocks that wait for the outcome.
+/// A transaction in flight to the disk, and the blocks that wait for the outcome.
 pub(crate) struct Commit {
     transaction: CommittingTransaction,
     freed: Vec<Freed>,
@@ -339,8 +339,8 @@ impl Committer<'_> {
         }
         if let Some(log) = self.admission.log {
             log.borrow_mut().committed(&committed);
-            let goes_home = commit.logged.iter().filter(|block| !block.stays());
-            self.checkpoints.logged(goes_home.map(|block| block.number()));
+            let written_back = commit.logged.iter().filter(|block| !block.stays());
+            self.checkpoints.logged(written_back.map(|block| block.number()));
         }
         // Before anyone learns that they may be used again.
         if !commit.freed.is_empty() {
@@ -368,7 +368,7 @@ impl Committer<'_> {
             let numbers: Vec<_> = {
                 let cache = self.cache.borrow();
                 // On a damaged volume another owner of the block may use it again before this
-                // commit, or in the next that is under way.
+                // commit, or in the next that is in flight.
                 let unused = cache
                     .within(*at, *count)
                     .filter(|block| !block.is_running() && !block.is_in_flight());

@@ -5,7 +5,7 @@
 //! 1. A home write has a number, in the order of completion: a [`HomeWrites`] says "the first so
 //!    many".
 //! 2. A flush covers the writes that had completed before it began, and no others, whatever else is
-//!    under way.
+//!    in flight.
 //! 3. After the first failure nothing becomes durable any more, and nothing is to be written: a
 //!    later flush proves nothing.
 //! 4. Only write-back counts here. The writes of a plan are made durable by the plan's own
@@ -65,7 +65,7 @@ impl Disks {
     }
 }
 
-/// A flush under way.
+/// A flush in flight.
 pub(crate) struct Flush {
     place: DiskRole,
     covers: HomeWrites,
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(wants, [true, false], "after a flush they are kept apart again");
     }
 
-    /// A stream of overwrites has a write under way at any time, also while a commit flushes.
+    /// A stream of overwrites has a write in flight at any time, also while a commit flushes.
     #[test]
     fn unordered_data_is_not_due_before_its_second_although_writes_never_pause() {
         let durability = Durability::new(ONE, true);

@@ -23,7 +23,7 @@ use units::{BlockSize, HomeBlock, LogBlock};
 
 /// Most buffers of one disk write (Linux takes at most 1024 parts, IOV_MAX).
 const BLOCKS_PER_WRITE_MAX: usize = 1024;
-/// Most writes under way at once.
+/// Most writes in flight at once.
 const WRITES_IN_FLIGHT_MAX: usize = 32;
 
 /// One write to one disk.
@@ -378,7 +378,7 @@ impl Runner {
                 Ok(())
             });
         };
-        // The same block may be on its way home for write-back: the two writes must not pass each
+        // The same block may be in flight to home for write-back: the two writes must not pass each
         // other.
         let (home, claims) = (self.home.clone(), self.claims.clone());
         Box::pin(async move {

@@ -8,7 +8,7 @@ use journal::Policy;
 use journal::plan_home_durable;
 use units::{HomeBlock, Owner};
 
-/// With more blocks than this on their way home with the running transaction, a commit takes an
+/// With more blocks than this in flight to home with the running transaction, a commit takes an
 /// owner's along.
 const LOOKED_THROUGH_MAX: usize = 4096;
 
@@ -37,7 +37,7 @@ impl InPlaceSync<'_> {
         self.syncs.admission.pipeline.check()?;
         let on = !units::fault!("long-write-not-synced-in-place");
         self.syncs.direct_writes.until_arrived(|write| on && write.owner == owner).await;
-        // A commit under way may have taken some along.
+        // A commit in flight may have taken some along.
         self.syncs.wait_for_commits_in_flight().await?;
         // The next may have begun at the same moment, and taken the rest.
         if self.syncs.admission.pipeline.in_flight() > 0 {

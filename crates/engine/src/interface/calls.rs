@@ -111,7 +111,7 @@ impl Engine {
         self.syncer().commit(transaction).await
     }
 
-    /// Waits until all that is on its way to the disk now is durable; asks for nothing.
+    /// Waits until all that is in flight to the disk now is durable; asks for nothing.
     pub async fn wait_for_commits_in_flight(&self) -> Result<(), EngineError> {
         self.syncer().wait_for_commits_in_flight().await
     }

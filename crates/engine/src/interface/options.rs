@@ -258,7 +258,7 @@ pub struct EngineOptions {
     pub snapshot_after: Option<u64>,
     /// Most items of a piece of that, unless one transaction has more.
     pub snapshot_items: usize,
-    /// Most bytes of memory for blocks: the current image, those of transactions under way, and
+    /// Most bytes of memory for blocks: the current image, those of transactions in flight, and
     /// what goes with them.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
@@ -270,7 +270,7 @@ pub struct EngineOptions {
     /// `None`: as [`EngineOptions::record_format`] says.
     pub records: Option<RecordFormat>,
     pub log: LogKind,
-    /// Most transactions on their way to the log at once: 1 or 2. Two only where
+    /// Most transactions in flight to the log at once: 1 or 2. Two only where
     /// [`EngineOptions::overlaps`] says so.
     pub commits_in_flight: usize,
     /// The bytes of a log block, of a format that has short ones; `None`: what the log's disk
@@ -355,7 +355,7 @@ impl EngineOptions {
         if has_gaps { self.log_gap.most() } else { 0 }
     }
 
-    /// Whether a transaction may set out while another is on its way.
+    /// Whether a transaction may be issued while another is in flight.
     pub(crate) fn overlaps(&self) -> bool {
         self.commits_in_flight > 1
             && self.record_format().may_overlap()

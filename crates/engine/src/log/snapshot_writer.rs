@@ -149,7 +149,7 @@ impl SnapshotWriter<'_> {
                     log.borrow_mut().named(*naming, piece, self.pipeline.committed());
                     return Ok(());
                 }
-                // A commit has it on its way with something else.
+                // A commit has it in flight with something else.
                 Naming::Waits(arrived) => {
                     let over = || self.pipeline.has_failed() || !log.borrow().is_moving();
                     arrived.until(|| over().then_some(())).await;

@@ -90,7 +90,7 @@ impl LogSwapper<'_> {
     /// Whether the runs have moved.
     async fn carry_out_swap(&self, swap: &LogSwap, activity: u64) -> Result<bool, EngineError> {
         let Some(log) = self.tail.log else { return Ok(false) };
-        // Nothing is on its way yet. A sync that comes before the swap has ended waits for no flush
+        // Nothing is in flight yet. A sync that comes before the swap has ended waits for no flush
         // of this one, but for its own.
         let pages = log.borrow_mut().forget_table();
         self.tail.runner.run(plan_table_forgotten(pages)).await?;

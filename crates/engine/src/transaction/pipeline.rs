@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, Instant, TransactionId};
 
-/// A transaction that no handle can join any more, on its way to the disk.
+/// A transaction that no handle can join any more, in flight to the disk.
 struct InFlight {
     id: TransactionId,
     completion: Rc<Completion>,
@@ -315,7 +315,7 @@ impl Pipeline {
         self.gate.wake_first();
         self.work.notify();
     }
-    /// How many transactions are on their way.
+    /// How many transactions are in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.borrow().len()
     }

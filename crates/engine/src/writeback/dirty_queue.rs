@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_home_first_and_a_block_changed_twice_is_due_once() {
+    fn the_oldest_come_first_and_a_block_changed_twice_is_due_once() {
         let rig = Rig::new();
         for (at, now) in [(9, 1), (3, 2), (9, 3), (5, 4)] {
             rig.mark_dirty(at, now);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_goes_home_again_and_again_does_not_fill_the_queue() {
+    fn a_block_written_back_repeatedly_does_not_fill_the_queue() {
         let rig = Rig::new();
         for now in 0..3 * STALE_MAX as u64 {
             let block = rig.mark_dirty(9, now);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_go_home_yet_is_asked_again_later() {
+    fn what_may_not_be_written_home_yet_is_asked_again_later() {
         let rig = Rig::new();
         let block = rig.mark_dirty(9, 1);
         block.order_unordered(Owner(1));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_behind_thousands_that_are_stuck_goes_home_at_once() {
+    fn what_is_released_behind_thousands_that_are_stuck_is_due_at_once() {
         let rig = Rig::new();
         let stuck = |at, now| {
             let block = rig.mark_dirty(at, now);

@@ -255,7 +255,7 @@ fn a_dry_run_reports_what_recovery_would_do_and_writes_nothing() {
 }
 
 #[test]
-fn blocks_brought_home_are_there_and_durable() {
+fn a_range_written_back_is_home_and_durable() {
     for mode in [DataMode::Wasteless, DataMode::Journal, DataMode::Ordered, DataMode::Writeback] {
         let (rig, ()) = on_fresh(mode, |engine| async move {
             for block in [10, 11, 12, 30] {
@@ -284,7 +284,7 @@ fn blocks_brought_home_are_there_and_durable() {
 }
 
 #[test]
-fn what_others_wrote_to_a_block_brought_home_survives_recovery() {
+fn what_others_wrote_to_a_block_written_back_survives_recovery() {
     const FOREIGN: u8 = 0x77;
     for mut setup in Setup::all() {
         // Write-back must not move the log's tail past what replay could do.

@@ -34,7 +34,7 @@ async fn write(engine: &Rc<Engine>, block: u64, byte: u8, durable_only: bool) {
 }
 
 #[test]
-fn durable_only_files_go_home_at_unmount_alone() {
+fn durable_only_files_are_written_back_at_unmount_alone() {
     for mode in DataMode::ALL {
         let rig = Rig::new(&setup(mode), 1, setup(mode).images());
         rig.play(async move |engine| {
@@ -77,7 +77,7 @@ async fn rest(engine: &Engine) {
 }
 
 #[test]
-fn durable_only_files_go_home_early_only_when_no_log_has_room() {
+fn durable_only_files_are_written_back_early_only_for_want_of_log() {
     for (kind, records) in [
         (LogKind::Circular, RecordFormat::Blocks),
         (LogKind::Scattered, RecordFormat::Blocks),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{HomeBlock, Owner};
 
-/// A sync under way has an older image of a block that memory wants home. That one must not come
+/// A sync in flight has an older image of a block that memory wants home. That one must not come
 /// later, nor may the newer one count as home because the older one is.
 #[test]
 fn synced_data_is_not_overwritten_by_an_older_image_of_itself() {
@@ -150,7 +150,7 @@ fn a_sync_of_everything_brings_all_overwrites_home() {
     }
 }
 
-/// The other sync has it on its way, and this one finds nothing more to do.
+/// The other sync has it in flight, and this one finds nothing more to do.
 #[test]
 fn a_sync_whose_overwrite_another_sync_took_along_waits_for_that_commit() {
     for mode in BYPASSING {
@@ -213,7 +213,7 @@ fn an_ordered_change_takes_the_overwrite_below_it_along() {
     assert_eq!(durable(&rig, [50]), [2]);
 }
 
-/// It is on its way home as its file goes, and the next owner's data comes behind it.
+/// It is in flight to home as its file goes, and the next owner's data comes behind it.
 #[test]
 fn an_overwrite_of_a_freed_block_never_lands_on_its_next_owner() {
     for mode in BYPASSING {
@@ -236,7 +236,7 @@ fn an_overwrite_of_a_freed_block_never_lands_on_its_next_owner() {
 }
 
 #[test]
-fn an_overwrite_that_cannot_go_home_fails_the_sync() {
+fn an_overwrite_that_cannot_be_written_home_fails_the_sync() {
     for mode in BYPASSING {
         let rig = still(mode);
         let disk = rig.disks[0].clone();

@@ -69,7 +69,7 @@ async fn log_all(engine: &Rc<Engine>, blocks: impl Iterator<Item = u64>, version
             engine.commit(transaction).await.unwrap();
         }
         let cache = engine.statistics().cache;
-        // What one handle and one batch take on their way.
+        // What one handle and one batch take in flight.
         assert!(cache.bytes <= cache.limit_bytes + (64 << 10), "{block}: {cache:?}");
     }
 }
@@ -79,7 +79,7 @@ async fn read(engine: &Engine, block: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_has_left_memory_is_read_from_the_log_and_goes_home_from_there() {
+fn evicted_blocks_are_read_and_written_back_from_the_log() {
     for setup in all() {
         let rig = rig(&setup);
         let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
@@ -270,7 +270,7 @@ fn a_mapping_table_that_became_empty_takes_no_memory() {
 }
 
 #[test]
-fn what_is_freed_after_it_has_left_memory_never_goes_home() {
+fn an_evicted_block_that_is_freed_is_never_written_back() {
     let rig = rig(&setup(DataMode::Journal, RecordFormat::Blocks));
     rig.play(async move |engine| {
         log_all(&engine, 0..LOGGED, 1).await;
@@ -321,7 +321,7 @@ fn a_copy_in_the_log_that_has_rotted_is_noticed() {
 }
 
 #[test]
-fn what_has_left_memory_goes_home_when_it_is_old() {
+fn an_evicted_block_is_written_back_when_it_is_old() {
     let mut setup = setup(DataMode::Journal, RecordFormat::Packed);
     setup.options.checkpoint = CheckpointTimes::ByAge;
     setup.options.expire = Duration::from_secs(20);

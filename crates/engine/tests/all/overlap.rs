@@ -1,4 +1,4 @@
-//! Two commits on their way at once: the later never counts before the earlier.
+//! Two commits in flight at once: the later never counts before the earlier.
 
 use crate::common::{Layout, Rig, Setup, recovered, write_byte};
 use device::Operation;
@@ -63,8 +63,8 @@ impl Bench {
             self.pause(50).await;
         }
     }
-    /// Two commits, of which the later is quick; both are under way, and the later has arrived if
-    /// it may set out.
+    /// Two commits, of which the later is quick; both are in flight, and the later has arrived if
+    /// it may be issued.
     async fn two(&self) -> [TransactionId; 2] {
         let earlier = write_byte(&self.engine, 1, EARLIER, 5).await;
         self.commit(earlier);
@@ -211,7 +211,7 @@ fn a_commit_that_brings_data_home_waits_and_nothing_passes_it() {
         bench.pause(500).await;
         let writes =
             || (bench.home.statistics().writes - at_home, bench.log.statistics().writes - in_log);
-        assert_eq!(writes(), (0, 1), "it set out beside the one before");
+        assert_eq!(writes(), (0, 1), "it was issued beside the one before");
         // Others may join it as long as it waits.
         bench.commit(block(7).await);
         bench.until_answered(1).await;

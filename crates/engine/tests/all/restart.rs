@@ -321,7 +321,7 @@ fn no_tail_passes_parts_of_blocks_that_a_restart_left_in_memory() {
 
 /// With `cache=` so small that parts would fill half of it.
 #[test]
-fn parts_of_blocks_that_memory_has_no_room_for_go_home_at_a_restart() {
+fn parts_of_blocks_beyond_memory_are_written_back_at_a_restart() {
     for (records, index) in [
         (RecordFormat::Blocks, Index::Nobody),
         (RecordFormat::Packed, Index::Nobody),

@@ -204,10 +204,10 @@ fn a_host_that_separates_barriers_flushes_what_a_full_log_sends_home() {
     assert_eq!(statistics.flushes, 1 + 2 * statistics.commits + statistics.tail_updates);
 }
 
-/// A commit under way has an older image of a block that memory wants home: that one must not come
+/// A commit in flight has an older image of a block that memory wants home: that one must not come
 /// later.
 #[test]
-fn data_does_not_go_home_past_an_older_image_of_itself() {
+fn data_is_not_written_home_past_an_older_image_of_itself() {
     let mut setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);
     setup.home_blocks = 4096;
     setup.options.cache_bytes = 512 << 12;

@@ -224,7 +224,7 @@ fn a_swap_is_given_up_when_a_request_comes() {
 }
 
 /// A commit that goes to a log of which recovery knows nothing waits for the announcement that is
-/// on its way, and no longer.
+/// in flight, and no longer.
 #[test]
 fn a_commit_gets_by_while_a_swap_is_announced() {
     let setup = setup(RecordFormat::Blocks, true);

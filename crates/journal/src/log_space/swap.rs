@@ -427,7 +427,7 @@ mod tests {
             match random.below(4) {
                 0 if under_way.is_none() => under_way = log.begin_swap(30, head),
                 0 => {
-                    let swap = under_way.take().expect("one that is under way");
+                    let swap = under_way.take().expect("one that is in flight");
                     match random.below(3) {
                         0 => log.give_up_swap(&swap, true),
                         _ => swaps += log.end_swap(&swap).len(),

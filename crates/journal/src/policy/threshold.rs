@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_home_together_later_is_logged() {
+    fn what_would_be_written_back_together_later_is_logged() {
         // One by one it costs as much to write back later as at once, and the log in addition.
         let mut disk = World::new((2_000_000, 2_000_000), 10);
         disk.commits(200, 16 << 10, 32, 0);

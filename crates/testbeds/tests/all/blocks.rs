@@ -30,7 +30,7 @@ fn mean(served: &BlocksServed) -> f64 {
 }
 
 #[test]
-fn scattered_logs_answer_sooner_and_all_can_be_brought_home() {
+fn scattered_logs_answer_sooner_and_all_can_be_written_back() {
     let plain = play(BlockLayer::Nothing);
     let logged = play(BlockLayer::Scattered { logged: 32 << 10 });
     assert_eq!((plain.latency_ms.len(), logged.latency_ms.len()), (500, 500));

@@ -92,7 +92,7 @@ fn reading_what_fits_into_memory_ends_too() {
 }
 
 #[test]
-fn data_that_goes_home_file_by_file_takes_longer_than_sorted() {
+fn data_written_home_file_by_file_takes_longer_than_sorted() {
     let of = |order| {
         play(
             DataMode::Ordered,

@@ -15,7 +15,7 @@ use units::HomeBlock;
 const BYTES_OF_A_BLOCK: usize = 256;
 
 /// Record of one block in a transaction.
-enum Said<'a> {
+enum BlockRecord<'a> {
     Revoked,
     Metadata(&'a RangeSet),
     Data(&'a Record),
@@ -28,27 +28,28 @@ pub(super) fn write(
     stamp: &CommitStamp,
     wholes: &mut Wholes,
 ) -> LogContent {
-    let revoked = transaction.revoked().map(|home| (home, Said::Revoked));
+    let revoked = transaction.revoked().map(|home| (home, BlockRecord::Revoked));
     let metadata =
-        transaction.metadata_ranges().map(|(home, ranges)| (home, Said::Metadata(ranges)));
-    let data = transaction.data().map(|(home, record)| (home, Said::Data(record)));
-    let mut said: Vec<(HomeBlock, Said)> = revoked.chain(metadata).chain(data).collect();
+        transaction.metadata_ranges().map(|(home, ranges)| (home, BlockRecord::Metadata(ranges)));
+    let data = transaction.data().map(|(home, record)| (home, BlockRecord::Data(record)));
+    let mut records_of_blocks: Vec<(HomeBlock, BlockRecord)> =
+        revoked.chain(metadata).chain(data).collect();
     // No block is in two of them. Near addresses take fewer bytes.
-    said.sort_by_key(|(home, _)| *home);
+    records_of_blocks.sort_by_key(|(home, _)| *home);
 
-    let mut run = RunWriter::new(records.unit, said.len() * BYTES_OF_A_BLOCK);
-    for (home, said) in said {
-        match said {
-            Said::Revoked if units::fault!("packed-revoke") => {}
-            Said::Revoked => run.revoke(home),
-            Said::Metadata(ranges) => {
+    let mut run = RunWriter::new(records.unit, records_of_blocks.len() * BYTES_OF_A_BLOCK);
+    for (home, record) in records_of_blocks {
+        match record {
+            BlockRecord::Revoked if units::fault!("packed-revoke") => {}
+            BlockRecord::Revoked => run.revoke(home),
+            BlockRecord::Metadata(ranges) => {
                 let whole = metadata_block(records, home, ranges, &images(home), &mut run);
                 wholes.extend(whole.map(|at| (home, at)));
             }
-            Said::Data(Record::Whole) => {
+            BlockRecord::Data(Record::Whole) => {
                 wholes.push((home, run.whole(home, &images(home), transaction.stays(home))))
             }
-            Said::Data(Record::Bytes { ranges, base_zero }) => {
+            BlockRecord::Data(Record::Bytes { ranges, base_zero }) => {
                 let joined = parts::of_metadata(ranges, records.block_size);
                 let joined = joined.filter(|_| units::fault!("packed-data-joined"));
                 run.parts(

@@ -103,7 +103,7 @@ fn run_7(context: &Context) -> Result<Results, FigureError> {
         (most, 1.0),
     );
     claims.push(
-        longest.chosen("16 requests of a checkpoint under way", "239 s on made traces with one"),
+        longest.chosen("16 requests of a checkpoint in flight", "239 s on made traces with one"),
     );
     let (least, most) =
         range(&|served| home(served).reduced.map_or(0.0, |(_, blocks)| blocks * 100.0));

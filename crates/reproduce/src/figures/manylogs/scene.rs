@@ -228,6 +228,6 @@ pub fn notes(alone: f64) -> Vec<String> {
          which they came. Neighbours that wait are not merged here. A drive with 32 requests to choose from by shortest positioning \
          would prefer the reader, whose next read is always the nearest."
             .into(),
-        "Two windows of a reader are under way, of 128 KiB each, as Linux 3.4 reads ahead. Where files lie is the allocator's choice.".into(),
+        "Two windows of a reader are in flight, of 128 KiB each, as Linux 3.4 reads ahead. Where files lie is the allocator's choice.".into(),
     ]
 }
