@@ -1,4 +1,4 @@
-//! Blocks that open handles write: whoever discards some of them waits, and holds no handle.
+//! Blocks that open handles write: a discard of some of them waits, and holds no handle.
 
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};

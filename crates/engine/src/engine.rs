@@ -99,7 +99,7 @@ impl Engine {
         self.pipeline.committed()
     }
     /// The transaction that changes join now. Those between the last durable one and this one are
-    /// on their way to the disk.
+    /// in flight to the disk.
     pub fn running(&self) -> TransactionId {
         self.pipeline.running_id()
     }

@@ -22,7 +22,7 @@ use device::{Buffer, Disk, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::{self, RecordFormat, Records, RecordsWanted};
 use journal::{
-    CircularLog, CommitMoment, Holdings, LogSpace, RunningTransaction, SuperblockImage, begin_log,
+    CircularLog, CommitStamp, Holdings, LogSpace, RunningTransaction, SuperblockImage, begin_log,
     plan_commit, plan_empty_log, plan_tail_update,
 };
 use runtime::race;
@@ -535,11 +535,11 @@ impl HostLog {
                 taken.images.into_iter().map(|(at, image)| (at, Rc::new(image))).collect();
             let image =
                 |at: HomeBlock| images.get(&at).expect("an image of all that is logged").clone();
-            let moment =
-                CommitMoment { time: self.world.wall_clock(), durable: self.committed.get() };
+            let stamp =
+                CommitStamp { time: self.world.wall_clock(), durable: self.committed.get() };
             let locked = taken.transaction.lock();
             let mut planned =
-                plan_commit(&locked, &image, &mut state.space, &*state.records, &moment)
+                plan_commit(&locked, &image, &mut state.space, &*state.records, &stamp)
                     .map_err(|error| HostError::Aborted(error.to_string()))?;
             state.live.push_back((id, taken.records.len()));
             let runs = planned.issue(&mut state.space);

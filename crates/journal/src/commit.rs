@@ -7,7 +7,7 @@
 
 use crate::log_space::{LogFull, LogRuns, LogSlot, LogSpace};
 use crate::plan::{Address, Barrier, BlockKind, Plan, Step, blocks_in};
-use crate::records::{CommitMoment, Images, LogContent, Records, WholePlace, Wholes};
+use crate::records::{CommitStamp, Images, LogContent, Records, WholePlace, Wholes};
 use crate::transaction::{
     CommittedTransaction, CommittingTransaction, Coverage, LockedTransaction,
 };
@@ -149,14 +149,14 @@ pub fn plan_commit(
     images: Images,
     log: &mut dyn LogSpace,
     records: &dyn Records,
-    moment: &CommitMoment,
+    stamp: &CommitStamp,
 ) -> Result<CommitPlan, LogFull> {
     let (id, log_block_bytes) = (transaction.id, records.block_bytes());
     if transaction.is_empty() {
-        return Ok(CommitPlan::of(transaction, Plan::default(), moment.durable, log_block_bytes));
+        return Ok(CommitPlan::of(transaction, Plan::default(), stamp.durable, log_block_bytes));
     }
     let (mut plan, mut wholes) = (Plan::default(), Vec::new());
-    let written = records.write(transaction, images, moment, &mut wholes);
+    let written = records.write(transaction, images, stamp, &mut wholes);
     let count = written.count(log_block_bytes);
     log.reserve(id, count)?;
     let gap = log.gap_before(id);
@@ -193,7 +193,7 @@ pub fn plan_commit(
     }
     plan.steps.append(&mut late.steps);
     let records = coverage(transaction, records);
-    let planned = CommitPlan::of(transaction, plan, moment.durable, log_block_bytes);
+    let planned = CommitPlan::of(transaction, plan, stamp.durable, log_block_bytes);
     Ok(CommitPlan { log_blocks, gap, records, wholes, ..planned })
 }
 

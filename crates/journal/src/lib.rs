@@ -31,7 +31,7 @@ pub use policy::{
     UnknownMode, Update, UpdateSequence, Variations, WriteThreshold, varied,
 };
 pub use ranges::RangeSet;
-pub use records::{CommitMoment, Records, WholePlace};
+pub use records::{CommitStamp, Records, WholePlace};
 pub use recover::{
     Bounds, FindCopies, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass,
     ReadSnapshot, ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord,

@@ -83,7 +83,7 @@ pub struct SnapshotRing {
 /// A piece that is to count.
 #[derive(Clone, Debug)]
 pub struct NewPiece {
-    told: SnapshotPiece,
+    piece: SnapshotPiece,
     /// Position, in log blocks.
     at: LogBlock,
     bytes: Rc<Buffer>,
@@ -128,16 +128,16 @@ impl SnapshotRing {
     pub fn has_passed_pieces(&self, tail: TransactionId) -> bool {
         self.pieces.len() > 1 && self.pieces.front().is_some_and(|piece| !piece.end.is_after(tail))
     }
-    /// Makes a piece that records the transactions in `told`, which begin with
+    /// Makes a piece that records the transactions in `covered`, which begin with
     /// [`SnapshotRing::end`]. All up to `committed` are committed, and the piece records the
     /// present addresses of the runs. `None` if the ring has no space for it.
     pub fn begin_piece(
         &self,
-        told: Range<TransactionId>,
+        covered: Range<TransactionId>,
         committed: TransactionId,
         items: &[SnapshotItem],
     ) -> Option<NewPiece> {
-        let Range { start: from, end } = told;
+        let Range { start: from, end } = covered;
         assert!(items.len() <= self.items_max(), "a piece of {} items", items.len());
         let blocks = self.places.blocks_of(items.len());
         let start = self.places.blocks.start;
@@ -154,11 +154,11 @@ impl SnapshotRing {
         let mut bytes = Buffer::zeroed(blocks as usize * self.places.block_bytes);
         let piece = header.serialize(items, self.places.seed);
         bytes[..piece.len()].copy_from_slice(&piece);
-        let told = SnapshotPiece { number, at, blocks, end };
+        let piece = SnapshotPiece { number, at, blocks, end };
         let at = LogBlock(at.get() * self.places.each);
-        Some(NewPiece { told, at, bytes: Rc::new(bytes) })
+        Some(NewPiece { piece, at, bytes: Rc::new(bytes) })
     }
-    /// Returns what the superblock, whose tail is `tail`, is to name: with `piece`, or without an
+    /// Returns what the superblock, whose tail is `tail`, is to name: with `piece`, or without a
     /// piece that is given up. `None` if nothing is left.
     pub fn name(
         &self,
@@ -166,7 +166,7 @@ impl SnapshotRing {
         piece: Option<&NewPiece>,
         read_from: TransactionId,
     ) -> Option<NamedSnapshot> {
-        let last = piece.map(|piece| &piece.told).or(self.pieces.back())?;
+        let last = piece.map(|new| &new.piece).or(self.pieces.back())?;
         let first = self.live(tail).next().unwrap_or(last);
         let (first, first_at) = (first.number, first.at);
         let read_from = if read_from.is_after(last.end) { last.end } else { read_from };
@@ -177,9 +177,9 @@ impl SnapshotRing {
     }
     /// Records that the superblock on disk names `named`.
     pub fn counts(&mut self, named: &NamedSnapshot, piece: Option<NewPiece>) {
-        if let Some(NewPiece { told, .. }) = piece {
-            self.next = told.number.wrapping_add(1);
-            self.pieces.push_back(told);
+        if let Some(NewPiece { piece, .. }) = piece {
+            self.next = piece.number.wrapping_add(1);
+            self.pieces.push_back(piece);
         }
         while self.pieces.front().is_some_and(|piece| piece.number != named.first) {
             self.pieces.pop_front();
@@ -222,7 +222,7 @@ mod tests {
         TransactionId((u32::MAX - 1).wrapping_add(number))
     }
     /// Records one more transaction in a piece of `items` items.
-    fn tell(ring: &mut SnapshotRing, tail: u32, items: usize) -> Option<NamedSnapshot> {
+    fn record(ring: &mut SnapshotRing, tail: u32, items: usize) -> Option<NamedSnapshot> {
         let items = vec![SnapshotItem::Other { home: HomeBlock(1) }; items];
         let end = ring.end(id(tail)).next();
         let piece = ring.begin_piece(ring.end(id(tail))..end, end.previous(), &items)?;
@@ -237,28 +237,28 @@ mod tests {
         let mut ring = ring(65);
         assert_eq!(ring.items_max(), 8 * 64 - 2);
         for number in 0..7 {
-            let named = tell(&mut ring, 0, 510).unwrap();
+            let named = record(&mut ring, 0, 510).unwrap();
             assert_eq!((named.first, named.first_at, named.last), (1, LogBlock(1), number + 1));
             assert_eq!(named.end, id(number + 1));
         }
-        assert!(tell(&mut ring, 0, 510).is_some(), "the eighth fits");
-        assert_eq!(tell(&mut ring, 0, 510), None, "the first still counts");
+        assert!(record(&mut ring, 0, 510).is_some(), "the eighth fits");
+        assert_eq!(record(&mut ring, 0, 510), None, "the first still counts");
         // The tail has passed three: they are given up, which frees their blocks.
-        assert_eq!(tell(&mut ring, 3, 510), None);
+        assert_eq!(record(&mut ring, 3, 510), None);
         let named = ring.name(id(3), None, id(8)).unwrap();
         assert_eq!((named.first, named.last, named.end), (4, 8, id(8)));
         ring.counts(&named, None);
-        let named = tell(&mut ring, 3, 510).unwrap();
+        let named = record(&mut ring, 3, 510).unwrap();
         assert_eq!((named.first, named.last), (4, 9));
         assert_eq!(ring.pieces.back().unwrap().at, LogBlock(1));
     }
 
     #[test]
-    fn a_tail_beyond_all_that_was_told_begins_anew() {
+    fn a_tail_beyond_all_pieces_starts_afresh() {
         let mut ring = ring(65);
-        tell(&mut ring, 0, 3).unwrap();
+        record(&mut ring, 0, 3).unwrap();
         assert_eq!((ring.end(id(0)), ring.end(id(5))), (id(1), id(5)));
-        let named = tell(&mut ring, 5, 3).unwrap();
+        let named = record(&mut ring, 5, 3).unwrap();
         assert_eq!((named.first, named.last, ring.pieces.len()), (2, 2, 1));
     }
 }

@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
 use crate::text::table::Table;
-use ::reproduce::{Context, Figure, Finished, Jobs, Outcome, RunOptions, Tally};
+use ::reproduce::{Context, Figure, FigureRecord, Jobs, Outcome, RunOptions, Tally};
 use clap::{Args, Subcommand};
 use cli::daemon::reporter::complain;
 use serde::Serialize;
@@ -30,7 +30,7 @@ NAME.json (everything, with the paper's statements and how each was judged).
 index.html shows all figures of the directory and needs no network.
 
 Figures are played side by side, no more parts of them at once than --jobs.
-Ctrl-C ends the run when the parts under way are done, a second one at once.
+Ctrl-C ends the run when the parts in progress are done, a second one at once.
 The same command goes on from there: figures that are finished with the same
 seed are not run again, unless --again is given. The same seed gives the same
 bytes; figures that begin with kernel- are measured by the clock on the wall
@@ -246,7 +246,7 @@ impl UnderWay {
     }
 }
 
-fn row(table: &mut Table, finished: &Finished, took: &str) {
+fn row(table: &mut Table, finished: &FigureRecord, took: &str) {
     let tally = Tally::of(&finished.results.claims);
     table.row([finished.figure.clone(), tally.in_words(), took.into()]);
 }
@@ -316,7 +316,7 @@ fn distance(a: &str, b: &str) -> usize {
 fn listen_for_interrupts() {
     extern "C" fn note(_signal: libc::c_int) {
         INTERRUPTED.store(true, Ordering::Relaxed);
-        let text = b"\nending when the parts under way are done; Ctrl-C again: at once\n";
+        let text = b"\nending when the parts in progress are done; Ctrl-C again: at once\n";
         // SAFETY: write(2) may be called in a signal handler; the text lives for ever.
         unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
     }

@@ -109,16 +109,16 @@ mod tests {
     #[test]
     fn a_place_is_lent_while_its_owner_waits() {
         let jobs = Jobs::new(1);
-        let (told, hears) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let jobs = &jobs;
-        let waits = move |hears: std::sync::mpsc::Receiver<u32>| {
+        let waits = move |receiver: std::sync::mpsc::Receiver<u32>| {
             let _job = jobs.begin();
-            jobs.lend(|| hears.recv().unwrap())
+            jobs.lend(|| receiver.recv().unwrap())
         };
         let heard = std::thread::scope(|scope| {
-            let waits = scope.spawn(move || waits(hears));
+            let waits = scope.spawn(move || waits(receiver));
             let job = jobs.begin();
-            told.send(7).unwrap();
+            sender.send(7).unwrap();
             drop(job);
             waits.join().unwrap()
         });

@@ -10,23 +10,23 @@ mod context;
 mod csv;
 mod error;
 mod figure;
+mod figure_record;
 mod figures;
-mod finished;
 mod jobs;
-#[cfg(test)]
-mod made_up;
 mod number;
 mod page;
 mod run;
 mod seeds;
 mod statement;
+#[cfg(test)]
+mod test_figure;
 
 pub use chart::{Form, sheet};
 pub use context::{Context, Varied};
 pub use error::FigureError;
 pub use figure::{Axis, Figure, Picture, Results, Scale, Series};
+pub use figure_record::FigureRecord;
 pub use figures::{all, find};
-pub use finished::Finished;
 pub use jobs::Jobs;
 pub use page::markdown;
 pub use run::{Outcome, RunError, RunOptions, finished_in, run, run_all, write_page};

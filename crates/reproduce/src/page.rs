@@ -1,13 +1,13 @@
 //! Page of all finished figures in one HTML file that needs no network and no other file.
 
 use crate::chart::{Form, escaped, svg};
+use crate::figure_record::FigureRecord;
 use crate::figures::otherwise;
-use crate::finished::Finished;
 use crate::number::short;
 use crate::statement::{WEAK_BASELINE, WORDS};
 use crate::{Claim, Origin, Tally, Verdict};
 
-pub(crate) fn html(figures: &[Finished]) -> String {
+pub(crate) fn html(figures: &[FigureRecord]) -> String {
     let rows: String = figures.iter().map(row).collect();
     let papers: String = papers(figures)
         .map(|(paper, tally)| format!("<li>{}: {}.</li>\n", escaped(paper), tally.in_words()))
@@ -31,7 +31,7 @@ pub(crate) fn html(figures: &[Finished]) -> String {
 const DEPENDS: &str = "chosen numbers half and double";
 
 /// Returns each paper and the tally of its statements, in the order of the figures.
-fn papers(figures: &[Finished]) -> impl Iterator<Item = (&str, Tally)> {
+fn papers(figures: &[FigureRecord]) -> impl Iterator<Item = (&str, Tally)> {
     let mut papers: Vec<(&str, Vec<&Claim>)> = Vec::new();
     for figure in figures {
         let paper = figure.source.split(',').next().unwrap_or(&figure.source);
@@ -61,7 +61,7 @@ fn how_judged() -> String {
 }
 
 /// Formats the counts by paper and the statements of all figures, as tables in Markdown.
-pub fn markdown(figures: &[Finished]) -> String {
+pub fn markdown(figures: &[FigureRecord]) -> String {
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
     let mut text = String::from(
         "| paper | agree | direction only | differ | fitted | ours |\n|---|---|---|---|---|---|\n",
@@ -101,7 +101,7 @@ pub fn markdown(figures: &[Finished]) -> String {
     if notes.is_empty() { text } else { format!("{text}\n{notes}") }
 }
 
-fn row(figure: &Finished) -> String {
+fn row(figure: &FigureRecord) -> String {
     let tally = Tally::of(&figure.results.claims);
     let name = escaped(&figure.figure);
     let class = if tally.differ == 0 { "yes" } else { "no" };
@@ -112,7 +112,7 @@ fn row(figure: &Finished) -> String {
     )
 }
 
-fn section(figure: &Finished, all: &[Finished]) -> String {
+fn section(figure: &FigureRecord, all: &[FigureRecord]) -> String {
     let name = escaped(&figure.figure);
     let pictures: String = figure
         .results
@@ -141,7 +141,7 @@ fn section(figure: &Finished, all: &[Finished]) -> String {
 }
 
 /// Returns how a statement depends on the rig's chosen numbers, half and double.
-fn dependence(figure: &Finished, claim: &Claim, all: &[Finished]) -> String {
+fn dependence(figure: &FigureRecord, claim: &Claim, all: &[FigureRecord]) -> String {
     match otherwise(all, &figure.figure, &claim.says) {
         None => claim.otherwise.join("; "),
         Some([]) => "alike".into(),
@@ -149,7 +149,7 @@ fn dependence(figure: &Finished, claim: &Claim, all: &[Finished]) -> String {
     }
 }
 
-fn claims(figure: &Finished, all: &[Finished]) -> String {
+fn claims(figure: &FigureRecord, all: &[FigureRecord]) -> String {
     let claims = &figure.results.claims;
     if claims.is_empty() {
         return String::new();
@@ -181,7 +181,7 @@ fn claims(figure: &Finished, all: &[Finished]) -> String {
 }
 
 /// Describes a rerun, and where the numbers are.
-fn rerun(figure: &Finished) -> String {
+fn rerun(figure: &FigureRecord) -> String {
     let name = escaped(&figure.figure);
     let quick = if figure.quick { " --quick" } else { "" };
     let same = match figure.real_time {
@@ -224,11 +224,11 @@ figure,th,td{border-color:#444}.source{color:#a8a8a8}.yes{color:#2fc795}.no{colo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Figure, made_up};
+    use crate::{Figure, test_figure};
 
-    fn figures() -> Vec<Finished> {
-        let context = crate::Context { quick: true, ..made_up::context(7) };
-        vec![Finished::new(&made_up::FIGURE, &context, 1, made_up::results())]
+    fn figures() -> Vec<FigureRecord> {
+        let context = crate::Context { quick: true, ..test_figure::context(7) };
+        vec![FigureRecord::new(&test_figure::FIGURE, &context, 1, test_figure::results())]
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_tells_how_each_statement_was_judged() {
+    fn the_table_shows_how_each_statement_was_judged() {
         let expected = "| paper | agree | direction only | differ | fitted | ours |\n\
                         |---|---|---|---|---|---|\n\
                         | ours | 1 | 0 | 1 | 0 | 0 |\n\n\
@@ -259,19 +259,19 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_with_which_choices_it_is_judged_otherwise() {
+    fn a_row_names_the_choices_that_change_its_verdict() {
         let mut figures = figures();
         let rows = [
             ("wasteless is faster", Vec::new()),
             ("ordered is slower", vec!["tick x 2: 3x (AGREES)".into()]),
         ];
-        let mut results = made_up::results();
+        let mut results = test_figure::results();
         for (claim, (says, otherwise)) in results.claims.iter_mut().zip(rows) {
             claim.says = crate::figures::row_of("made-up", says);
             claim.otherwise = otherwise;
         }
-        let sensitivity = Figure { name: "sensitivity", ..made_up::FIGURE };
-        figures.push(Finished::new(&sensitivity, &made_up::context(7), 1, results));
+        let sensitivity = Figure { name: "sensitivity", ..test_figure::FIGURE };
+        figures.push(FigureRecord::new(&sensitivity, &test_figure::context(7), 1, results));
         let text = markdown(&figures);
         assert!(text.contains("| agrees |  | alike |\n"), "{text}");
         assert!(text.contains("| a tenth; otherwise 1.1x | tick x 2: 3x (AGREES) |\n"), "{text}");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_what_a_figure_found_with_other_numbers() {
+    fn a_row_shows_what_a_figure_found_with_other_numbers() {
         let mut figures = figures();
         let claim = &mut figures[0].results.claims[0];
         *claim =

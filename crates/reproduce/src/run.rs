@@ -1,7 +1,7 @@
 //! Runs of figures into a directory, several at once. A finished figure is not run again, so that
 //! an interrupted run continues.
 
-use crate::finished::Finished;
+use crate::figure_record::FigureRecord;
 use crate::jobs::side_by_side;
 use crate::{Context, Figure, FigureError, Jobs, page, seeds};
 use std::io;
@@ -19,9 +19,9 @@ pub struct RunOptions {
 
 #[derive(Debug)]
 pub enum Outcome {
-    Ran(Box<Finished>),
+    Ran(Box<FigureRecord>),
     /// Finished before with the same seed and length.
-    WasThere(Box<Finished>),
+    WasThere(Box<FigureRecord>),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -66,17 +66,17 @@ pub fn run(figure: &Figure, options: &RunOptions, context: &Context) -> Result<O
         std::fs::create_dir_all(directory).map_err(at(directory))?;
     }
     let seeds = if figure.by_chance && !context.quick { options.seeds.max(1) } else { 1 };
-    let same = |found: &Finished| {
+    let same = |found: &FigureRecord| {
         (found.seed, found.seeds, found.quick) == (context.seed, seeds, context.quick)
             && found.block_traces == context.names_of_block_traces()
     };
     if let Some(found) =
-        Finished::read(out, figure.name).filter(|found| !options.again && same(found))
+        FigureRecord::read(out, figure.name).filter(|found| !options.again && same(found))
     {
         return Ok(Outcome::WasThere(Box::new(found)));
     }
     let results = seeds::combined(context.each_seed(seeds, figure.run)?);
-    let finished = Finished::new(figure, context, seeds, results);
+    let finished = FigureRecord::new(figure, context, seeds, results);
     finished.write(out).and_then(|()| write_page(out)).map_err(at(out))?;
     Ok(Outcome::Ran(Box::new(finished)))
 }
@@ -86,18 +86,18 @@ pub fn write_page(out: &Path) -> io::Result<()> {
     // Figures that end together write one after the other, so that the last page has them all.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    crate::finished::replace(&out.join("index.html"), &page::html(&finished_in(out)))
+    crate::figure_record::replace(&out.join("index.html"), &page::html(&finished_in(out)))
 }
 
 /// Returns the figures that are finished in a directory, in the order of the papers.
-pub fn finished_in(out: &Path) -> Vec<Finished> {
-    crate::all().iter().filter_map(|figure| Finished::read(out, figure.name)).collect()
+pub fn finished_in(out: &Path) -> Vec<FigureRecord> {
+    crate::all().iter().filter_map(|figure| FigureRecord::read(out, figure.name)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::{self, FIGURE};
+    use crate::test_figure::{self, FIGURE};
 
     fn options(out: &Path) -> RunOptions {
         RunOptions { out: out.join("figures"), again: false, seeds: 2 }
@@ -110,10 +110,10 @@ mod tests {
     fn the_same_seed_gives_the_same_bytes() {
         let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         for directory in [&first, &second] {
-            run(&FIGURE, &options(directory.path()), &made_up::context(5)).unwrap();
+            run(&FIGURE, &options(directory.path()), &test_figure::context(5)).unwrap();
         }
         assert_eq!(csv(first.path()), csv(second.path()));
-        run(&FIGURE, &options(second.path()), &made_up::context(6)).unwrap();
+        run(&FIGURE, &options(second.path()), &test_figure::context(6)).unwrap();
         assert_ne!(csv(first.path()), csv(second.path()));
     }
 
@@ -121,11 +121,14 @@ mod tests {
     fn a_finished_figure_is_run_again_only_when_asked() {
         let directory = tempfile::tempdir().unwrap();
         let mut options = options(directory.path());
-        let once = || run(&FIGURE, &options, &made_up::context(5)).unwrap();
+        let once = || run(&FIGURE, &options, &test_figure::context(5)).unwrap();
         assert!(matches!(once(), Outcome::Ran(_)));
         assert!(matches!(once(), Outcome::WasThere(_)));
         options.again = true;
-        assert!(matches!(run(&FIGURE, &options, &made_up::context(5)).unwrap(), Outcome::Ran(_)));
+        assert!(matches!(
+            run(&FIGURE, &options, &test_figure::context(5)).unwrap(),
+            Outcome::Ran(_)
+        ));
     }
 
     #[test]
@@ -155,7 +158,7 @@ mod tests {
     fn an_interrupted_figure_leaves_nothing() {
         static STOP: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(true);
         let directory = tempfile::tempdir().unwrap();
-        let context = Context { interrupted: &STOP, ..made_up::context(5) };
+        let context = Context { interrupted: &STOP, ..test_figure::context(5) };
         let error = run(&FIGURE, &options(directory.path()), &context).unwrap_err();
         assert!(error.is_interrupted());
         assert_eq!(std::fs::read_dir(directory.path().join("figures")).unwrap().count(), 0);

@@ -140,12 +140,12 @@ fn range(mut found: Vec<&str>) -> String {
 mod tests {
     use super::*;
     use crate::Verdict;
-    use crate::made_up;
+    use crate::test_figure;
 
     #[test]
     fn several_seeds_give_means_with_their_interval() {
         let with = |y: f64, ours: &str, verdict| {
-            let mut results = made_up::results();
+            let mut results = test_figure::results();
             results.pictures[0].series[0].points[0].1 = y;
             results.claims[0].ours = ours.into();
             results.claims[0].verdict = verdict;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_cell_tells_the_least_and_the_largest_of_each_number() {
+    fn a_long_cell_gives_the_range_of_each_number() {
         assert_eq!(together(&["3 of 4", "4 of 4"]), "3 of 4; 4 of 4");
         let long = |kept: &str, ms: &str| {
             format!(

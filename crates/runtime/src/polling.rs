@@ -42,7 +42,7 @@ pub(crate) enum Ended {
     /// The next timer expired, or a signal came.
     Timer,
     /// Polling ended because others needed the processor. The wait goes on asleep.
-    Crowded,
+    Contended,
 }
 
 /// Event that is waited for.
@@ -134,7 +134,7 @@ impl Polling {
                     self.pause.set((pause - pause / PAID_FOR).max(PAUSE_MIN));
                 }
             }
-            Ended::Crowded => {
+            Ended::Contended => {
                 self.pause_until.set(now.plus(self.pause.get()));
                 self.pause.set((self.pause.get() * 2).min(PAUSE_MAX));
             }
@@ -164,12 +164,12 @@ mod tests {
         fn new(processors: usize) -> Machine {
             Machine { polling: Polling::new(processors), now: Instant(1), polled: 0 }
         }
-        fn wait(&mut self, expected: Expected, takes: Duration, crowded: bool) {
+        fn wait(&mut self, expected: Expected, takes: Duration, contended: bool) {
             let window = self.polling.window(expected, self.now);
             self.polled += u32::from(!window.is_zero());
             self.now = self.now.plus(takes);
             let ended =
-                if crowded && !window.is_zero() { Ended::Crowded } else { Ended::Completion };
+                if contended && !window.is_zero() { Ended::Contended } else { Ended::Completion };
             self.polling.learn(expected, ended, takes, window, self.now);
         }
         fn waits(&mut self, count: u32, takes: Duration) -> u32 {
@@ -227,31 +227,31 @@ mod tests {
     fn who_needs_the_processor_gets_it() {
         let mut machine = Machine::new(2);
         machine.waits(100, SHORT);
-        let mut crowded = 0;
+        let mut contended = 0;
         let end = machine.now.plus(Duration::from_secs(60));
         while machine.now < end {
             let before = machine.polled;
             machine.wait(Request, SHORT, true);
-            crowded += machine.polled - before;
+            contended += machine.polled - before;
         }
-        assert!(crowded < 20, "polled {crowded} times within a minute");
+        assert!(contended < 20, "polled {contended} times within a minute");
         machine.now = machine.now.plus(PAUSE_MAX);
         assert_eq!(machine.waits(10, SHORT), 10, "the others are gone");
     }
 
     #[test]
-    fn polling_is_rare_on_a_machine_that_is_often_crowded() {
+    fn polling_is_rare_on_a_machine_that_is_often_contended() {
         let mut machine = Machine::new(2);
         machine.waits(100, SHORT);
-        let mut crowded = 0;
+        let mut contended = 0;
         let end = machine.now.plus(Duration::from_secs(60));
         while machine.now < end {
             let polls = !machine.polling.window(Request, machine.now).is_zero();
-            let is_crowded = polls && machine.polled.is_multiple_of(10);
-            crowded += u32::from(is_crowded);
-            machine.wait(Request, SHORT, is_crowded);
+            let is_contended = polls && machine.polled.is_multiple_of(10);
+            contended += u32::from(is_contended);
+            machine.wait(Request, SHORT, is_contended);
         }
-        assert!(crowded < 60, "lost the processor {crowded} times within a minute");
+        assert!(contended < 60, "lost the processor {contended} times within a minute");
     }
 
     #[test]

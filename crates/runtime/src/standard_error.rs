@@ -11,14 +11,14 @@ use std::time::Duration;
 const TEXT_MAX: usize = 4096;
 
 /// Writes a line to standard error, if it is accepted within `patience`.
-pub fn tell(text: &str, patience: Duration) -> io::Result<()> {
+pub fn print_line(text: &str, patience: Duration) -> io::Result<()> {
     write_if_ready(libc::STDERR_FILENO, &line_of(text), patience)
 }
 
 /// Makes panic messages lines, too, for which nobody waits.
-pub fn tell_panics_without_waiting() {
+pub fn print_panics_without_waiting() {
     std::panic::set_hook(Box::new(|panic| {
-        let _ = tell(&panic.to_string(), Duration::ZERO);
+        let _ = print_line(&panic.to_string(), Duration::ZERO);
     }));
 }
 
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn long_texts_are_cut_between_characters() {
         assert_eq!(line_of(""), "\n");
-        assert_eq!(line_of("told"), "told\n");
+        assert_eq!(line_of("text"), "text\n");
         let line = line_of(&"é".repeat(TEXT_MAX));
         assert!(line.len() <= TEXT_MAX && line.len() > TEXT_MAX - 4, "{}", line.len());
     }

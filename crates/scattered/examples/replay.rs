@@ -11,7 +11,7 @@
 
 use device::{Disk, World};
 use disks::{MemoryDisk, TraceFile as Requests, Watched};
-use emulated::replay::{self, Pace, Recorded, Trace};
+use emulated::replay::{self, Recorded, Timing, Trace};
 use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, shipped};
 use runtime::VirtualWorld;
 use scattered::{CheckpointPolicy, ScatteredDisk, Settings, Sizes};
@@ -91,7 +91,7 @@ fn run(requests: &[Recorded], logged: Option<u64>, trace: Option<PathBuf>) {
         })
     });
     let disk = logs.clone().map_or(beneath, |logs| Rc::new(logs) as Rc<dyn Disk>);
-    let trace = Rc::new(Trace { pace: Pace::Timestamps, requests: requests.to_vec() });
+    let trace = Rc::new(Trace { timing: Timing::Timestamps, requests: requests.to_vec() });
     let times = replay::run(&world, &disk, trace).expect("a replay");
     for (what, writes) in [("reads", false), ("writes", true)] {
         let of =

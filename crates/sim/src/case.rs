@@ -3,13 +3,13 @@
 
 use crate::crash::{Recording, Snapshot, State, record};
 use crate::faults::FaultPlan;
-use crate::judge::{Looks, Wrong, judge};
-use crate::liar::Liar;
+use crate::judge::{ExtraChecks, Violation, judge};
+use crate::lying_disk::LyingDisk;
 use crate::model::{History, Outcome, WriteBounds};
 use crate::script::{Mix, Script, ScriptSize, add_requests, add_rests, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
-use crate::written::WrittenLog;
+use crate::written_log::WrittenLog;
 use device::Operation;
 use engine::{
     BarrierKind, CheckpointTimes, DataMode, EngineOptions, LogGap, RecordFormat, WriteThreshold,
@@ -42,7 +42,7 @@ pub struct Case {
     /// Injected fault, instead of a power cut.
     pub fault: Option<FaultPlan>,
     /// The disks ignore flushes. Not with a fault.
-    pub liar: Option<Liar>,
+    pub lying_disk: Option<LyingDisk>,
     /// Half way through, the bitmaps begin to lie. Instead of all other faults.
     pub hostile: bool,
     /// 0 in the first life of the disks; otherwise it chooses scripts, paces and the like of a
@@ -62,27 +62,27 @@ pub enum Scripts {
 /// How long the engine waits before commits and write-back. Faults of write-back between two
 /// commits are never seen where it is rare.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct Intervals {
     pub commit: Duration,
     pub writeback: Duration,
     pub expire: Duration,
 }
 
-impl Pace {
-    const fn of(commit: u64, writeback: u64, expire: u64) -> Pace {
+impl Intervals {
+    const fn of(commit: u64, writeback: u64, expire: u64) -> Intervals {
         let time = Duration::from_micros;
-        Pace { commit: time(commit), writeback: time(writeback), expire: time(expire) }
+        Intervals { commit: time(commit), writeback: time(writeback), expire: time(expire) }
     }
     /// All intervals within the milliseconds that a script takes.
-    const EVEN: Pace = Pace::of(3000, 2000, 5000);
+    const EVEN: Intervals = Intervals::of(3000, 2000, 5000);
     /// Write-back all the time, commits only where a writer waits for them.
-    const EAGER: Pace = Pace::of(20_000, 100, 50);
+    const EAGER: Intervals = Intervals::of(20_000, 100, 50);
     /// Blocks of one transaction are written back in several rounds.
-    const PATCHY: Pace = Pace::of(20_000, 300, 900);
+    const PATCHY: Intervals = Intervals::of(20_000, 300, 900);
     /// Write-back meets blocks of commits that are in flight to home.
-    const RESTLESS: Pace = Pace::of(20_000, 200, 100);
+    const RESTLESS: Intervals = Intervals::of(20_000, 200, 100);
     /// Nothing is written back before the log, or memory, is full.
-    const LAZY: Pace = Pace::of(3000, 400_000, 1_000_000);
+    const LAZY: Intervals = Intervals::of(3000, 400_000, 1_000_000);
 }
 
 pub const CACHE_BYTES: u64 = 256 << 20;
@@ -125,7 +125,7 @@ impl Case {
             cache_bytes: CACHE_BYTES,
             sample: 24,
             fault: None,
-            liar: None,
+            lying_disk: None,
             hostile: false,
             life: 0,
         }
@@ -162,7 +162,7 @@ impl Case {
                     add_requests(&mut scripts, &SplitMix::new(!seed), size.files);
                 }
                 if self.has_rests() {
-                    add_rests(&mut scripts, &SplitMix::new(seed), self.pace().writeback);
+                    add_rests(&mut scripts, &SplitMix::new(seed), self.intervals().writeback);
                 }
                 scripts
             }
@@ -274,14 +274,14 @@ impl Case {
     /// Scattered logs: whether they hold what an earlier life has left, which a power cut ended, in
     /// every other case.
     pub(crate) fn had_earlier_life(&self) -> bool {
-        let is_plain = self.liar.is_none() && self.fault.is_none() && !self.hostile;
+        let is_plain = self.lying_disk.is_none() && self.fault.is_none() && !self.hostile;
         self.setup.logs.is_some() && is_plain && self.seed % 4 < 2
     }
 
     /// Scattered logs: whether memory that survives the cuts has a table of their runs, in two of
     /// three cases.
     pub(crate) fn has_run_table(&self) -> bool {
-        self.setup.logs.is_some() && self.liar.is_none() && self.seed % 3 != 1
+        self.setup.logs.is_some() && self.lying_disk.is_none() && self.seed % 3 != 1
     }
 
     /// Scattered logs: whether the disk is idle from time to time, so that logs are swapped, in
@@ -338,14 +338,14 @@ impl Case {
     /// Returns the life that follows the recovery of an image, if any. Disks that lie, and volumes
     /// that are full, have one life. `always`: regardless of the random number generator.
     fn lives_on(&self, image: u64, always: bool) -> Option<u64> {
-        let is_plain = self.liar.is_none() && !self.setup.is_tight();
+        let is_plain = self.lying_disk.is_none() && !self.setup.is_tight();
         let is_drawn = always || (image + self.seed).is_multiple_of(IMAGES_A_LIFE);
         (is_plain && is_drawn).then_some(1 + image)
     }
 
     /// Whether an image is not judged, for the sake of later lives.
     fn leaves_out(&self, image: u64) -> bool {
-        self.liar.is_none()
+        self.lying_disk.is_none()
             && !self.setup.is_tight()
             && (image + self.seed) % IMAGES_A_LEFT_OUT == 1
     }
@@ -381,14 +381,14 @@ impl Case {
     pub(crate) fn changes_a_cut(&self) -> u64 {
         if self.is_scattered() { SCATTERED_CHANGES_A_CUT } else { 1 }
     }
-    pub fn pace(&self) -> Pace {
+    pub fn intervals(&self) -> Intervals {
         match (self.turn() + self.life) % 4 {
-            _ if self.is_scattered() => Pace::RESTLESS,
-            0 => Pace::EAGER,
-            1 => Pace::PATCHY,
+            _ if self.is_scattered() => Intervals::RESTLESS,
+            0 => Intervals::EAGER,
+            1 => Intervals::PATCHY,
             // A short log is to move its tail because it is full, not because time passes.
-            _ if self.has_short_log() => Pace::LAZY,
-            _ => Pace::EVEN,
+            _ if self.has_short_log() => Intervals::LAZY,
+            _ => Intervals::EVEN,
         }
     }
 
@@ -449,8 +449,8 @@ pub struct CaseReport {
     /// Mounts that went on with what the logs held.
     pub kept: u64,
     /// Mounts that accepted a table of runs, and those that refused one.
-    pub told: u64,
-    pub untold: u64,
+    pub by_table: u64,
+    pub not_by_table: u64,
     /// Mounts that accepted a snapshot of the mapping table, and those that refused one that was
     /// named.
     pub by_snapshot: u64,
@@ -479,8 +479,8 @@ impl CaseReport {
         self.redirected += other.redirected;
         self.swaps += other.swaps;
         self.kept += other.kept;
-        self.told += other.told;
-        self.untold += other.untold;
+        self.by_table += other.by_table;
+        self.not_by_table += other.not_by_table;
         self.by_snapshot += other.by_snapshot;
         self.not_by_snapshot += other.not_by_snapshot;
         self.lost += other.lost;
@@ -506,7 +506,7 @@ impl std::fmt::Display for Failure {
             cache_bytes,
             fault,
             barrier,
-            liar,
+            lying_disk,
             hostile,
             ..
         } = &self.case;
@@ -537,8 +537,8 @@ impl std::fmt::Display for Failure {
         if *barrier == BarrierKind::None {
             write!(f, " --barrier none")?;
         }
-        if let Some(liar) = liar {
-            write!(f, " {liar}")?;
+        if let Some(lying_disk) = lying_disk {
+            write!(f, " {lying_disk}")?;
         }
         match fault {
             _ if *hostile => write!(f, " --hostile"),
@@ -556,19 +556,19 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
     if let Some(fault) = case.fault {
         return crate::faults::run(case, fresh, fault);
     }
-    let Recording { snapshots, moments, outcomes, redirected, swaps } =
+    let Recording { snapshots, at_cuts, outcomes, redirected, swaps } =
         record(case, fresh, only_cut)?;
     let histories = case.histories(&outcomes);
     let mut report = CaseReport {
         scripts: 1,
-        cuts: moments.len() as u64,
+        cuts: at_cuts.len() as u64,
         refused: refused(&outcomes),
         redirected,
         swaps,
         ..CaseReport::default()
     };
     let (mut last_lost, mut first_torn) = (None, None);
-    let (mut log, mut last_cut) = (WrittenLog::new(case, &moments), None);
+    let (mut log, mut last_cut) = (WrittenLog::new(case, &at_cuts), None);
     let mut turn = 0;
     for (index, snapshot) in snapshots.into_iter().enumerate() {
         let sampled = only_cut.is_some() || (index as u64).is_multiple_of(case.sample);
@@ -585,17 +585,17 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
             _ => judge_stale(case, &mut log, &snapshot, &histories, &mut report),
         };
         let judged = judged.and_then(|()| {
-            if let (State::Cut(disks), None) = (&snapshot.state, &case.liar) {
+            if let (State::Cut(disks), None) = (&snapshot.state, &case.lying_disk) {
                 log.check(cut, disks)?;
             }
             if only_cut.is_none() && life.is_none() && case.leaves_out(cut + turn) {
                 return Ok(());
             }
-            judge(case, snapshot, &histories, Looks { sampled, life }, &mut report)
+            judge(case, snapshot, &histories, ExtraChecks { sampled, life }, &mut report)
         });
         if let Err(wrong) = judged {
             let failure = |why| Box::new(Failure { case: case.clone(), cut, left, why });
-            if case.liar.as_ref().is_some_and(Liar::may_lose) {
+            if case.lying_disk.as_ref().is_some_and(LyingDisk::may_lose) {
                 report.lost += 1;
                 last_lost = Some(cut);
             } else if wrong.torn {
@@ -624,15 +624,15 @@ fn judge_stale(
     snapshot: &Snapshot,
     histories: &[History],
     report: &mut CaseReport,
-) -> Result<(), Wrong> {
-    let stale = if case.liar.is_none() { log.stale(snapshot)? } else { None };
+) -> Result<(), Violation> {
+    let stale = if case.lying_disk.is_none() { log.stale(snapshot)? } else { None };
     let Some(stale) = stale else { return Ok(()) };
     let left = stale.left.clone();
-    let in_image = |Wrong { why, torn }| Wrong { why: format!("{why} ({left})"), torn };
+    let in_image = |Violation { why, torn }| Violation { why: format!("{why} ({left})"), torn };
     if let State::Cut(disks) = &stale.state {
         log.check(stale.cut, disks).map_err(|why| in_image(why.into()))?;
     }
-    judge(case, stale, histories, Looks::default(), report).map_err(in_image)
+    judge(case, stale, histories, ExtraChecks::default(), report).map_err(in_image)
 }
 
 pub(crate) fn refused(outcomes: &[Vec<Outcome>]) -> u64 {

@@ -3,8 +3,8 @@
 //! at single sectors.
 
 use crate::case::{Case, Failure};
-use crate::earlier;
-use crate::liar::{Liar, with_zones};
+use crate::earlier_life;
+use crate::lying_disk::{LyingDisk, with_zones};
 use crate::memory_disks::MemoryDisks;
 use crate::model::Outcome;
 use crate::run_table::{self, spoiled};
@@ -47,7 +47,7 @@ const CUTS_A_KILL: u64 = 3;
 const TURNS_A_CUT: u64 = 3;
 
 /// Content of the disks at a cut.
-pub struct Moment {
+pub struct CutContent {
     /// Only what is durable.
     pub durable: Disks,
     /// All that was written, in flight included.
@@ -58,7 +58,7 @@ pub struct Moment {
 pub struct Recording {
     pub snapshots: Vec<Snapshot>,
     /// Moments of the cuts.
-    pub moments: Vec<Moment>,
+    pub at_cuts: Vec<CutContent>,
     /// Outcomes of each writer's actions.
     pub outcomes: Vec<Vec<Outcome>>,
     /// Reads that found in the log blocks that were not home yet.
@@ -76,7 +76,7 @@ pub fn record(
         Box::new(Failure { case, cut, left: "everything".into(), why })
     };
     let lived = match case.had_earlier_life() {
-        true => Some(earlier::live(case, fresh).map_err(|error| unexpected(error, 0))?),
+        true => Some(earlier_life::live(case, fresh).map_err(|error| unexpected(error, 0))?),
         false => None,
     };
     // Only scattered logs have snapshots, in the journal's own blocks.
@@ -88,10 +88,10 @@ pub fn record(
     let begun = run_table::with_memory(case, lived.as_ref().unwrap_or(fresh));
     let disks = MemoryDisks::of(&world, &with_zones(case, &begun), case);
     let snapshots = Rc::new(RefCell::new(Vec::new()));
-    let moments = Rc::new(RefCell::new(Vec::new()));
+    let at_cuts = Rc::new(RefCell::new(Vec::new()));
     let outcome = world.run({
         let (world, disks) = (world.clone(), disks.clone());
-        let (snapshots, moments) = (snapshots.clone(), moments.clone());
+        let (snapshots, at_cuts) = (snapshots.clone(), at_cuts.clone());
         let case = case.clone();
         async move {
             let volume = disks.open(&world, &case).await?;
@@ -107,7 +107,7 @@ pub fn record(
                     only_cut,
                     snapshots,
                     progress,
-                    moments,
+                    at_cuts,
                 },
             );
             let outcomes = writers.outcomes.clone();
@@ -124,10 +124,10 @@ pub fn record(
     disks.stop_watching();
     match outcome {
         Ok((outcomes, redirected, swaps)) => {
-            let (snapshots, moments) = (snapshots.take(), moments.take());
-            Ok(Recording { snapshots, moments, outcomes, redirected, swaps })
+            let (snapshots, at_cuts) = (snapshots.take(), at_cuts.take());
+            Ok(Recording { snapshots, at_cuts, outcomes, redirected, swaps })
         }
-        Err(error) => Err(unexpected(error, moments.borrow().len() as u64)),
+        Err(error) => Err(unexpected(error, at_cuts.borrow().len() as u64)),
     }
 }
 
@@ -141,15 +141,15 @@ struct Watched {
     only_cut: Option<u64>,
     snapshots: Rc<RefCell<Vec<Snapshot>>>,
     progress: Rc<RefCell<Vec<Progress>>>,
-    moments: Rc<RefCell<Vec<Moment>>>,
+    at_cuts: Rc<RefCell<Vec<CutContent>>>,
 }
 
 /// From now on takes crash images whenever something starts on either disk, but only at some of the
 /// writes of evictions. Also checks the memory that is held then.
 fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched) {
-    let Watched { older_table, journal, only_cut, snapshots, progress, moments } = watched;
+    let Watched { older_table, journal, only_cut, snapshots, progress, at_cuts } = watched;
     let (all, volume, seed, setup) = (disks.clone(), volume.clone(), case.seed, case.setup);
-    let zone = case.liar.as_ref().map_or(0, Liar::zone_size);
+    let zone = case.lying_disk.as_ref().map_or(0, LyingDisk::zone_size);
     let (evicting, changes, changes_a_cut) =
         (Cell::new(0u64), Cell::new(0u64), case.changes_a_cut());
     disks.on_change(move |disk, logged| {
@@ -163,10 +163,10 @@ fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched
         if !changes.replace(changes.get() + 1).is_multiple_of(changes_a_cut) {
             return;
         }
-        let cut = moments.borrow().len() as u64;
+        let cut = at_cuts.borrow().len() as u64;
         let [durable, written] =
             [CrashPolicy::LoseAll, CrashPolicy::KeepAll].map(|policy| all.crash(policy));
-        moments.borrow_mut().push(Moment { durable, written });
+        at_cuts.borrow_mut().push(CutContent { durable, written });
         if only_cut.is_some_and(|only| only != cut) {
             return;
         }
@@ -216,11 +216,11 @@ fn images(disks: &MemoryDisks, seed: u64) -> Vec<(String, Disks)> {
         add("only what is durable".into(), disks.crash(CrashPolicy::LoseAll));
         add("everything".into(), disks.crash(CrashPolicy::KeepAll));
         let seed = seed ^ 0x5eed;
-        let dice = SplitMix::new(seed);
+        let rng = SplitMix::new(seed);
         let policy = |disk: &disks::MemoryDisk| {
-            disk.crash_by(Atomicity::Write, &mut |limit| (dice.next() % limit as u64) as usize)
+            disk.crash_by(Atomicity::Write, &mut |limit| (rng.next() % limit as u64) as usize)
         };
-        add(format!("whole writes by the dice {seed}"), disks.crash_by(policy));
+        add(format!("whole writes chosen by seed {seed}"), disks.crash_by(policy));
     }
     let torn = CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) };
     add(format!("{torn:?}"), disks.crash(torn));

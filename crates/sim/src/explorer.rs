@@ -66,12 +66,12 @@ impl Explorer {
 
     /// Returns the cases of one seed; they do not depend on each other.
     pub fn round(&self, seed: u64) -> Vec<Case> {
-        let dice = SplitMix::new(seed);
+        let rng = SplitMix::new(seed);
         let mut cases = Vec::new();
         for mode in &self.modes {
             for setup in &self.setups {
                 let mut case = Case::random(*setup, *mode, seed, self.writers, self.steps);
-                if dice.next().is_multiple_of(4) {
+                if rng.next().is_multiple_of(4) {
                     // Scattered logs know the addresses of blocks that leave memory before they are
                     // home.
                     let leaves = setup.logs.is_some();
@@ -95,11 +95,11 @@ impl Explorer {
                 cases.push(Case { hostile: true, ..random });
             }
             for index in 0..FAULTS_A_ROUND {
-                let (operation, how) = KINDS[index % KINDS.len()];
-                let place = dice.next() % FAULT_PLACES;
-                let setup = self.setups[dice.next() as usize % self.setups.len()];
+                let (operation, kind) = KINDS[index % KINDS.len()];
+                let place = rng.next() % FAULT_PLACES;
+                let setup = self.setups[rng.next() as usize % self.setups.len()];
                 let random = Case::random(setup, *mode, seed, 3, 30);
-                cases.push(random.with_fault(FaultPlan { operation, how, place }));
+                cases.push(random.with_fault(FaultPlan { operation, kind, place }));
             }
         }
         cases

@@ -4,9 +4,9 @@
 
 use crate::case::{Case, CaseReport, Failure, refused};
 use crate::crash::{Snapshot, State};
-use crate::judge::{Looks, judge, read_back};
+use crate::judge::{ExtraChecks, judge, read_back};
 use crate::memory_disks::MemoryDisks;
-use crate::model::{History, Outcome, Promise};
+use crate::model::{CrashGuarantee, History, Outcome};
 use crate::setup::Disks;
 use crate::stalls;
 use crate::writer::{Progress, Writers};
@@ -25,12 +25,12 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultPlan {
     pub operation: Operation,
-    pub how: How,
+    pub kind: FaultKind,
     pub place: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum FaultKind {
     Once,
     Forever,
     /// Never completes; nor does any later one.
@@ -38,29 +38,29 @@ pub enum How {
 }
 
 /// All kinds of faults.
-pub const KINDS: [(Operation, How); 7] = [
-    (Operation::Read, How::Once),
-    (Operation::Read, How::Forever),
-    (Operation::Write, How::Once),
-    (Operation::Write, How::Forever),
-    (Operation::Flush, How::Once),
-    (Operation::Flush, How::Forever),
-    (Operation::Flush, How::Hang),
+pub const KINDS: [(Operation, FaultKind); 7] = [
+    (Operation::Read, FaultKind::Once),
+    (Operation::Read, FaultKind::Forever),
+    (Operation::Write, FaultKind::Once),
+    (Operation::Write, FaultKind::Forever),
+    (Operation::Flush, FaultKind::Once),
+    (Operation::Flush, FaultKind::Forever),
+    (Operation::Flush, FaultKind::Hang),
 ];
 
 impl FaultPlan {
     fn fault(&self) -> Fault {
-        let (times, effect) = match self.how {
-            How::Once => (FaultTimes::Once, Effect::Fail(errno::EIO)),
-            How::Forever => (FaultTimes::Forever, Effect::Fail(errno::EIO)),
-            How::Hang => (FaultTimes::Forever, Effect::Hang),
+        let (times, effect) = match self.kind {
+            FaultKind::Once => (FaultTimes::Once, Effect::Fail(errno::EIO)),
+            FaultKind::Forever => (FaultTimes::Forever, Effect::Fail(errno::EIO)),
+            FaultKind::Hang => (FaultTimes::Forever, Effect::Hang),
         };
         let after = if self.operation == Operation::Read { self.place } else { 0 };
         Fault { times, effect, after, ..Fault::forever(self.operation) }
     }
     /// Whether the engine can no longer know what is durable.
     fn ends_writing(&self) -> bool {
-        self.operation != Operation::Read && self.how != How::Hang
+        self.operation != Operation::Read && self.kind != FaultKind::Hang
     }
 }
 
@@ -72,12 +72,12 @@ impl fmt::Display for FaultPlan {
             Operation::Flush => "flush",
             Operation::Discard => "discard",
         };
-        let how = match self.how {
-            How::Once => "once",
-            How::Forever => "forever",
-            How::Hang => "hang",
+        let kind = match self.kind {
+            FaultKind::Once => "once",
+            FaultKind::Forever => "forever",
+            FaultKind::Hang => "hang",
         };
-        write!(f, "{operation}-{how}@{}", self.place)
+        write!(f, "{operation}-{kind}@{}", self.place)
     }
 }
 impl FromStr for FaultPlan {
@@ -85,7 +85,7 @@ impl FromStr for FaultPlan {
     fn from_str(text: &str) -> Result<FaultPlan, String> {
         let place = text.split_once('@').and_then(|(_, place)| place.parse().ok());
         let plan = place.and_then(|place| {
-            let all = KINDS.map(|(operation, how)| FaultPlan { operation, how, place });
+            let all = KINDS.map(|(operation, kind)| FaultPlan { operation, kind, place });
             all.into_iter().find(|plan| plan.to_string() == text)
         });
         plan.ok_or_else(|| "such as write-once@3, read-forever@0 or flush-hang@17".to_owned())
@@ -96,7 +96,7 @@ impl FromStr for FaultPlan {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Behaviour of the volume on the failing disk.
-struct Suffered {
+struct FaultedRun {
     progress: Vec<Progress>,
     outcomes: Vec<Vec<Outcome>>,
     /// Whether the fault came before the scripts ended.
@@ -115,7 +115,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
     let disks = MemoryDisks::of(&world, fresh, case);
     let outcome = world.run({
         let (world, disks, case) = (world.clone(), disks.clone(), case.clone());
-        async move { suffer(&world, &disks, &case, plan).await }
+        async move { run_with_fault(&world, &disks, &case, plan).await }
     });
     disks.all().for_each(|disk| disk.heal());
     let random = CrashPolicy::Random { seed: plan.place, atomicity: Atomicity::Unit(512) };
@@ -140,18 +140,18 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
             progress,
         };
         let sampled = outcome.failed && policy == random && plan.place.is_multiple_of(case.sample);
-        judge(case, snapshot, &histories, Looks { sampled, life: None }, &mut report)
+        judge(case, snapshot, &histories, ExtraChecks { sampled, life: None }, &mut report)
             .map_err(|wrong| failure(left, wrong.why))?;
     }
     Ok(report)
 }
 
-async fn suffer(
+async fn run_with_fault(
     world: &VirtualWorld,
     disks: &MemoryDisks,
     case: &Case,
     plan: FaultPlan,
-) -> Result<Suffered, String> {
+) -> Result<FaultedRun, String> {
     let volume =
         disks.open(world, case).await.map_err(|error| format!("before any fault: {error}"))?;
     let writers = Writers::prepare(&volume, world, case)
@@ -175,7 +175,7 @@ async fn suffer(
     let ended = race(writers.run(world), patience(PATIENCE)).await;
     let errors: Vec<Error> = match ended {
         Either::Left(ends) => ends.into_iter().filter_map(Result::err).collect(),
-        Either::Right(()) if plan.how == How::Hang => Vec::new(),
+        Either::Right(()) if plan.kind == FaultKind::Hang => Vec::new(),
         Either::Right(()) => {
             return Err("the writers hang, although no operation of the disk does".into());
         }
@@ -196,7 +196,7 @@ async fn suffer(
             still_readable(&volume, &case.histories(&outcomes), &progress).await?;
         }
     }
-    if plan.how == How::Hang {
+    if plan.kind == FaultKind::Hang {
         // The disk reads; callers that do not wait for the flush continue.
         let root = race(volume.statfs(), patience(PATIENCE)).await;
         if !matches!(root, Either::Left(Ok(_))) {
@@ -205,7 +205,7 @@ async fn suffer(
     }
     let seen =
         if plan.operation == Operation::Read { reads() - reads_before } else { changes.get() };
-    Ok(Suffered { progress, outcomes, met: seen > plan.place, failed })
+    Ok(FaultedRun { progress, outcomes, met: seen > plan.place, failed })
 }
 
 /// Checks that syncs keep failing: an error is not forgotten once reported.
@@ -233,7 +233,7 @@ async fn still_readable(
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
         let Progress { started, done, .. } = progress[writer];
         history
-            .judge(found, done, done, started, Promise::Version)
+            .judge(found, done, done, started, CrashGuarantee::Version)
             .map_err(|verdict| format!("read after the failure, writer {writer}: {verdict}"))?;
     }
     Ok(())

@@ -5,7 +5,7 @@
 
 use crate::case::{Case, CaseReport, Failure, refused};
 use crate::memory_disks::MemoryDisks;
-use crate::model::Promise;
+use crate::model::CrashGuarantee;
 use crate::setup::Disks;
 use crate::stalls;
 use crate::writer::{Progress, Writers};
@@ -70,7 +70,7 @@ async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<Case
     if let Ok(found) = crate::judge::read_back(&volume, 0..count).await {
         for (writer, (found, history)) in found.iter().zip(&histories).enumerate() {
             let Progress { started, done, .. } = progress[writer];
-            let judged = history.judge(found, done, done, started, Promise::Version);
+            let judged = history.judge(found, done, done, started, CrashGuarantee::Version);
             judged.map_err(|verdict| format!("writer {writer}: {verdict}"))?;
         }
     }

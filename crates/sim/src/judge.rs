@@ -3,11 +3,11 @@
 
 use crate::case::{Case, CaseReport};
 use crate::crash::{Snapshot, State};
-use crate::earlier;
-use crate::liar::Liar;
+use crate::earlier_life;
 use crate::lives;
+use crate::lying_disk::LyingDisk;
 use crate::memory_disks::MemoryDisks;
-use crate::model::{Found, FoundEntry, History, Promise};
+use crate::model::{CrashGuarantee, Found, FoundEntry, History};
 use crate::run_table::spoiled;
 use crate::setup::{Disks, check};
 use crate::stalls;
@@ -21,20 +21,20 @@ use std::rc::Rc;
 use units::InodeNumber;
 
 /// Fault of an image.
-pub struct Wrong {
+pub struct Violation {
     pub why: String,
     /// Whether a partially applied write is the only fault.
     pub torn: bool,
 }
-impl From<String> for Wrong {
-    fn from(why: String) -> Wrong {
-        Wrong { why, torn: false }
+impl From<String> for Violation {
+    fn from(why: String) -> Violation {
+        Violation { why, torn: false }
     }
 }
 
 /// Additional work on an image.
 #[derive(Clone, Copy, Default)]
-pub struct Looks {
+pub struct ExtraChecks {
     pub sampled: bool,
     /// The life that follows its recovery.
     pub life: Option<u64>,
@@ -47,10 +47,10 @@ pub fn judge(
     case: &Case,
     snapshot: Snapshot,
     histories: &[History],
-    looks: Looks,
+    extra: ExtraChecks,
     report: &mut CaseReport,
-) -> Result<(), Wrong> {
-    let Looks { sampled, life } = looks;
+) -> Result<(), Violation> {
+    let ExtraChecks { sampled, life } = extra;
     let Snapshot { state, progress, cut, .. } = snapshot;
     let mut cuts = Vec::new();
     let mut disks = match state {
@@ -61,15 +61,15 @@ pub fn judge(
     };
     let mut judge_now = |disks: &Disks, cuts: &[String], life: Option<u64>| {
         report.recoveries_cut += u64::from(!cuts.is_empty());
-        let looks = Looks { sampled, life };
-        judge_once(case, disks, &progress, histories, looks, report).map_err(
-            |Wrong { why, torn }| {
+        let extra = ExtraChecks { sampled, life };
+        judge_once(case, disks, &progress, histories, extra, report).map_err(
+            |Violation { why, torn }| {
                 let after = if cuts.is_empty() {
                     String::new()
                 } else {
                     format!("after {}: ", cuts.join(", "))
                 };
-                Wrong { why: format!("{after}{why}"), torn }
+                Violation { why: format!("{after}{why}"), torn }
             },
         )
     };
@@ -89,10 +89,10 @@ fn judge_once(
     disks: &Disks,
     progress: &[Progress],
     histories: &[History],
-    looks: Looks,
+    extra: ExtraChecks,
     report: &mut CaseReport,
-) -> Result<(), Wrong> {
-    let later = looks.life.map(|life| case.later_life(life));
+) -> Result<(), Violation> {
+    let later = extra.life.map(|life| case.later_life(life));
     let world = VirtualWorld::new(case.seed ^ progress.len() as u64);
     let memory = MemoryDisks::of(&world, disks, case);
     let (found, recovery, left) = world.run({
@@ -104,7 +104,7 @@ fn judge_once(
                 memory.open(&world, options).await.map_err(|error| format!("recovery: {error}"))?;
             let recovery = volume.open_report().recovery;
             if case.had_earlier_life() {
-                earlier::check(&volume).await?;
+                earlier_life::check(&volume).await?;
             }
             let found = read_back(&volume, 0..writers).await.map_err(read_error)?;
             let mut left = None;
@@ -117,18 +117,18 @@ fn judge_once(
         }
     })?;
     report.kept += u64::from(recovery.blocks_kept > 0);
-    report.untold += u64::from(recovery.table_refused.is_some());
+    report.not_by_table += u64::from(recovery.table_refused.is_some());
     // Also a snapshot that records nothing before the oldest part of a block.
     let is_believed = recovery.snapshot_blocks_read > 0 && recovery.snapshot_refused.is_none();
     report.by_snapshot += u64::from(is_believed);
     report.not_by_snapshot += u64::from(recovery.snapshot_refused.is_some());
-    report.told += u64::from(recovery.table_pages_read > 0 && recovery.table_refused.is_none());
+    report.by_table += u64::from(recovery.table_pages_read > 0 && recovery.table_refused.is_none());
     stalls::note(&world);
     world.end();
     memory.stop_watching();
     for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
         let Progress { started, acknowledged, data_acknowledged, .. } = progress[writer];
-        match history.judge(found, acknowledged, data_acknowledged, started, promise(case)) {
+        match history.judge(found, acknowledged, data_acknowledged, started, guarantee(case)) {
             Ok(judged) => {
                 report.writes += judged.writes;
                 report.split += u64::from(judged.split);
@@ -136,12 +136,12 @@ fn judge_once(
             Err(verdict) => {
                 report.writes += verdict.writes;
                 let torn = verdict.torn.is_some();
-                return Err(Wrong { why: format!("writer {writer}: {verdict}"), torn });
+                return Err(Violation { why: format!("writer {writer}: {verdict}"), torn });
             }
         }
     }
     report.images += 1;
-    if looks.sampled {
+    if extra.sampled {
         report.checked += 1;
         check(&memory.images()).map_err(|said| format!("e2fsck after recovery: {said}"))?;
     }
@@ -159,14 +159,14 @@ pub fn read_error(error: Error) -> String {
     }
 }
 
-pub fn promise(case: &Case) -> Promise {
+pub fn guarantee(case: &Case) -> CrashGuarantee {
     match case.mode {
-        DataMode::Journal | DataMode::Wasteless => Promise::Version,
+        DataMode::Journal | DataMode::Wasteless => CrashGuarantee::Version,
         DataMode::Ordered | DataMode::Selective | DataMode::Adaptive if case.order_overwrites() => {
-            Promise::Data
+            CrashGuarantee::Data
         }
-        DataMode::Ordered | DataMode::Selective | DataMode::Adaptive => Promise::Reachable,
-        DataMode::Writeback => Promise::Synced,
+        DataMode::Ordered | DataMode::Selective | DataMode::Adaptive => CrashGuarantee::Reachable,
+        DataMode::Writeback => CrashGuarantee::Synced,
     }
 }
 
@@ -179,10 +179,12 @@ fn crash_recovery(
     cuts: &mut Vec<String>,
 ) -> Result<Disks, String> {
     let seed = case.seed.wrapping_mul(31).wrapping_add(time);
-    let dice = SplitMix::new(seed);
+    let rng = SplitMix::new(seed);
     let world = VirtualWorld::new(seed);
     let memory = disks(&world);
-    memory.home.cut_at(dice.next() % 12 * case.liar.as_ref().map_or(1, Liar::writes_a_flush));
+    memory
+        .home
+        .cut_at(rng.next() % 12 * case.lying_disk.as_ref().map_or(1, LyingDisk::writes_a_flush));
     let opened = world.run({
         let (world, memory, case) = (world.clone(), memory.clone(), case.clone());
         async move { race(memory.open(&world, &case), memory.home.power_lost()).await }
@@ -193,8 +195,7 @@ fn crash_recovery(
         return Err(format!("recovery before its own crash: {error}"));
     }
     let disks = memory.crash(CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) });
-    let (said, disks) =
-        spoiled("a power cut while recovering".to_owned(), disks, None, dice.next());
+    let (said, disks) = spoiled("a power cut while recovering".to_owned(), disks, None, rng.next());
     cuts.push(said);
     Ok(disks)
 }

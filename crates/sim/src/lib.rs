@@ -4,14 +4,14 @@
 
 mod case;
 mod crash;
-mod earlier;
+mod earlier_life;
 pub mod enumerate;
 mod explorer;
 pub mod faults;
 mod hostile;
 mod judge;
-pub mod liar;
 mod lives;
+pub mod lying_disk;
 mod memory_disks;
 pub mod model;
 pub mod proof;
@@ -24,7 +24,7 @@ mod snapshot;
 pub mod stalls;
 mod tree;
 mod writer;
-mod written;
+mod written_log;
 
 pub use case::{
     CACHE_BYTES, Case, CaseReport, Failure, LEAST_CACHE, SNAPSHOT_EACH_RUN, Scripts, run, shrink,

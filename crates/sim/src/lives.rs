@@ -3,8 +3,8 @@
 //! must everything acknowledged in the later life.
 
 use crate::case::{Case, CaseReport};
-use crate::earlier;
-use crate::judge::{Wrong, promise, read_back, read_error};
+use crate::earlier_life;
+use crate::judge::{Violation, guarantee, read_back, read_error};
 use crate::memory_disks::MemoryDisks;
 use crate::model::{Found, History, Outcome};
 use crate::run_table::spoiled;
@@ -18,7 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// State of the disks at the cut of a life.
-pub struct Left {
+pub struct CutState {
     /// Writers of the life before it.
     before: usize,
     /// The write, flush or discard at which it was cut, counted from its own first.
@@ -41,18 +41,18 @@ pub async fn go_on(
     disks: &MemoryDisks,
     case: &Case,
     before: usize,
-) -> Result<Left, Error> {
+) -> Result<CutState, Error> {
     volume.sync().await?;
     let writers = Writers::prepare_from(before, volume, world, case).await?;
-    let dice = SplitMix::new(case.seed ^ case.life.wrapping_mul(0x9e37_79b9));
+    let rng = SplitMix::new(case.seed ^ case.life.wrapping_mul(0x9e37_79b9));
     let most = if case.setup.logs.is_some() { SCATTERED_CHANGES_MAX } else { CHANGES_MAX };
-    let cut = dice.below(most);
+    let cut = rng.below(most);
     let (progress, outcomes) = (writers.progress.clone(), writers.outcomes.clone());
     let taken = Rc::new(RefCell::new(None));
     let take = {
         let (disks, progress, taken) = (disks.clone(), progress.clone(), taken.clone());
         move || {
-            let images = images(&disks, dice.next() | 1);
+            let images = images(&disks, rng.next() | 1);
             *taken.borrow_mut() = Some((images, progress.borrow().clone()));
         }
     };
@@ -73,7 +73,7 @@ pub async fn go_on(
         take();
     }
     let (images, progress) = taken.take().expect("just taken");
-    Ok(Left { before, cut, images, progress, outcomes: outcomes.take() })
+    Ok(CutState { before, cut, images, progress, outcomes: outcomes.take() })
 }
 
 /// Returns two of the images that a cut may leave: by turns nothing or everything that was
@@ -91,18 +91,18 @@ fn images(disks: &MemoryDisks, seed: u64) -> Vec<(&'static str, Disks)> {
 /// it has shown.
 pub fn judge(
     case: &Case,
-    left: Left,
+    left: CutState,
     found: Vec<Found>,
     report: &mut CaseReport,
-) -> Result<(), Wrong> {
+) -> Result<(), Violation> {
     report.lives += 1;
-    let Left { before, cut, images, progress, outcomes } = left;
+    let CutState { before, cut, images, progress, outcomes } = left;
     let histories = case.histories_from(before, &outcomes);
     for (turn, (name, disks)) in (case.life..).zip(images) {
         let (name, disks) = spoiled(name.to_owned(), disks, None, turn);
         judge_image(case, &disks, &found, &histories, &progress).map_err(|why| {
             let life = case.life;
-            Wrong::from(format!("after life {life}, cut again at {cut} ({name}): {why}"))
+            Violation::from(format!("after life {life}, cut again at {cut} ({name}): {why}"))
         })?;
         report.later_images += 1;
         report.images += 1;
@@ -126,7 +126,7 @@ fn judge_image(
             let volume =
                 memory.open(&world, &case).await.map_err(|error| format!("recovery: {error}"))?;
             if case.had_earlier_life() {
-                earlier::check(&volume).await?;
+                earlier_life::check(&volume).await?;
             }
             let earlier = read_back(&volume, 0..before).await.map_err(read_error)?;
             let this = read_back(&volume, before..before + writers).await.map_err(read_error)?;
@@ -143,7 +143,8 @@ fn judge_image(
     }
     for (writer, (found, history)) in this_life.iter().zip(histories).enumerate() {
         let Progress { started, acknowledged, data_acknowledged, .. } = progress[writer];
-        let judged = history.judge(found, acknowledged, data_acknowledged, started, promise(case));
+        let judged =
+            history.judge(found, acknowledged, data_acknowledged, started, guarantee(case));
         judged.map_err(|verdict| format!("writer {writer} of life {}: {verdict}", case.life))?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! The disks of one run, and the volume on them.
 
-use crate::case::{Case, Pace};
+use crate::case::{Case, Intervals};
 use crate::setup::Disks;
 use disks::{CrashPolicy, Fault, Image, Latency, Logged, MemoryDisk};
 use engine::{DurableMemory, EngineOptions, LogKind};
@@ -29,7 +29,7 @@ impl MemoryDisks {
         let memory = |image: &Image| MemoryDisk::from_image(Rc::new(world.clone()), image.clone());
         let make = |image: &Image| {
             let disk = memory(image);
-            case.liar.iter().for_each(|liar| disk.lie(liar.lying(case.seed)));
+            case.lying_disk.iter().for_each(|lying_disk| disk.lie(lying_disk.lying(case.seed)));
             disk
         };
         let table = disks.table.as_ref().map(memory);
@@ -76,11 +76,11 @@ impl MemoryDisks {
         Volume::open(self.parts(world, case)).await
     }
     pub fn parts(&self, world: &VirtualWorld, case: &Case) -> OpenParts {
-        let trusted = |disk: &MemoryDisk| match &case.liar {
-            Some(liar) => liar.coerce(world, disk),
+        let trusted = |disk: &MemoryDisk| match &case.lying_disk {
+            Some(lying_disk) => lying_disk.coerce(world, disk),
             None => Rc::new(disk.clone()),
         };
-        let Pace { commit, writeback, expire } = case.pace();
+        let Intervals { commit, writeback, expire } = case.intervals();
         let (records, log_unit) = case.records();
         let engine = EngineOptions {
             data: case.mode,

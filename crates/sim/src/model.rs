@@ -57,11 +57,11 @@ impl WriteBounds {
 
 /// Findings about a directory that is as expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Judged {
+pub struct DirectoryFindings {
     /// Writes across a block boundary that were begun and not acknowledged, and are promised to be
     /// whole.
     pub writes: u64,
-    /// Whether a write too long for that promise was found in part.
+    /// Whether a write too long for that guarantee was found in part.
     pub split: bool,
 }
 
@@ -80,7 +80,7 @@ struct Zeros {
 
 /// Data that a crash may leave (metadata is always a prefix of the actions).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Promise {
+pub enum CrashGuarantee {
     /// Content and metadata of the same moment (`journal`, `wasteless`).
     Version,
     /// Only bytes that were written to the file, and every synced one (`ordered`, `selective`).
@@ -168,19 +168,19 @@ impl History {
         acknowledged: usize,
         data: usize,
         started: usize,
-        promise: Promise,
-    ) -> Result<Judged, CrashVerdict> {
+        guarantee: CrashGuarantee,
+    ) -> Result<DirectoryFindings, CrashVerdict> {
         let mut nearest = None;
         let window = Window { acknowledged, data: data.max(acknowledged), started };
         let whole =
             |state: &usize| self.write_after(*state).is_some_and(|write| self.is_judged(&write));
-        let writes = match promise {
-            Promise::Version => (acknowledged..started).filter(whole).count() as u64,
-            Promise::Data | Promise::Reachable | Promise::Synced => 0,
+        let writes = match guarantee {
+            CrashGuarantee::Version => (acknowledged..started).filter(whole).count() as u64,
+            CrashGuarantee::Data | CrashGuarantee::Reachable | CrashGuarantee::Synced => 0,
         };
         for state in (acknowledged..=started).rev() {
-            match self.matches(found, &self.states[state], state, window, promise) {
-                Ok(()) => return Ok(Judged { writes, split: false }),
+            match self.matches(found, &self.states[state], state, window, guarantee) {
+                Ok(()) => return Ok(DirectoryFindings { writes, split: false }),
                 Err(why) => {
                     // The most advanced complaint says most.
                     if nearest.as_ref().is_none_or(|(rank, _)| why.0 > *rank) {
@@ -191,23 +191,23 @@ impl History {
         }
         let half_there = |state: &usize| {
             self.parts_after(*state)
-                .any(|tree| self.matches(found, &tree, *state, window, promise).is_ok())
+                .any(|tree| self.matches(found, &tree, *state, window, guarantee).is_ok())
         };
         let torn = (acknowledged..started).find(half_there);
         let allowed = |state: usize| {
             self.write_after(state).is_some_and(|write| write.len() > self.bounds.whole_max)
         };
         if torn.is_some_and(allowed) {
-            return Ok(Judged { writes, split: true });
+            return Ok(DirectoryFindings { writes, split: true });
         }
         let first_request = |state: &usize| {
             self.write_after(*state)
                 .and_then(|write| self.bounds.first_request(write.start, write.len()))
                 .map(|most| self.part_after(*state, most))
-                .is_some_and(|tree| self.matches(found, &tree, *state, window, promise).is_ok())
+                .is_some_and(|tree| self.matches(found, &tree, *state, window, guarantee).is_ok())
         };
         if (acknowledged..started).any(|state| first_request(&state)) {
-            return Ok(Judged { writes, split: true });
+            return Ok(DirectoryFindings { writes, split: true });
         }
         let nearest = nearest.map(|(_, why)| why).unwrap_or_default();
         Err(CrashVerdict { acknowledged, started, nearest, torn, writes })
@@ -262,7 +262,7 @@ impl History {
         tree: &Tree,
         state: usize,
         window: Window,
-        promise: Promise,
+        guarantee: CrashGuarantee,
     ) -> Result<(), (u8, String)> {
         if !tree.keys().eq(found.keys()) {
             let expected: Vec<_> = tree.keys().collect();
@@ -298,7 +298,7 @@ impl History {
                             format!("{name}, {inode}: {links} links, expected {names} names"),
                         ));
                     }
-                    self.content_matches(name, state, *identity, content, bytes, window, promise)?
+                    self.content_matches(name, state, *identity, content, bytes, window, guarantee)?
                 }
                 (entry, met) => return Err((1, format!("{name} is {met:?}, expected {entry:?}"))),
             }
@@ -326,7 +326,7 @@ impl History {
         expected: &[u8],
         bytes: &[u8],
         window: Window,
-        promise: Promise,
+        guarantee: CrashGuarantee,
     ) -> Result<(), (u8, String)> {
         if bytes.len() != expected.len() {
             return Err((
@@ -346,15 +346,15 @@ impl History {
                 format!("{name} has {bytes} bytes, {then} were synced after step {synced}"),
             ));
         }
-        let stable = match promise {
-            Promise::Version => None,
-            Promise::Data => {
+        let stable = match guarantee {
+            CrashGuarantee::Version => None,
+            CrashGuarantee::Data => {
                 let from =
                     synced.map_or(window.acknowledged, |synced| synced.max(window.acknowledged));
                 Some(self.stable(identity, from..=window.started))
             }
-            Promise::Reachable => Some(self.reachable(identity, synced, window)),
-            Promise::Synced => synced
+            CrashGuarantee::Reachable => Some(self.reachable(identity, synced, window)),
+            CrashGuarantee::Synced => synced
                 .map(|from| self.untouched(identity, from..=window.started))
                 .or(Some(Vec::new())),
         };
@@ -371,7 +371,7 @@ impl History {
                     Some(promised) => *byte == promised,
                     // Zero: the tail of a block that a truncate cleared, home before its commit.
                     None => {
-                        promise == Promise::Synced
+                        guarantee == CrashGuarantee::Synced
                             || *byte == 0
                             || *byte == expected[place]
                             || self.values[&identity][place].contains(*byte)
@@ -570,7 +570,7 @@ pub struct CrashVerdict {
     pub nearest: String,
     /// A partially applied write that is promised to be whole or not at all.
     pub torn: Option<usize>,
-    /// As [`Judged::writes`].
+    /// As [`DirectoryFindings::writes`].
     pub writes: u64,
 }
 impl fmt::Display for CrashVerdict {
@@ -617,29 +617,35 @@ mod tests {
 
     /// Judges a file whose overwritten part is as of step `overwritten`, and whose appended part is
     /// `appended`.
-    fn judge(history: &History, overwritten: usize, appended: u8, promise: Promise) -> bool {
+    fn judge(
+        history: &History,
+        overwritten: usize,
+        appended: u8,
+        guarantee: CrashGuarantee,
+    ) -> bool {
         let tail = if appended == 0 { pattern(0, 3, 100) } else { vec![appended; 100] };
         let content = [pattern(0, overwritten, 100), tail].concat();
         let file = FoundEntry::File { inode: INODE, links: 1, content, attribute: Vec::new() };
         let found = Found::from([(file_name(0), file)]);
-        history.judge(&found, 4, 4, 4, promise).is_ok()
+        history.judge(&found, 4, 4, 4, guarantee).is_ok()
     }
 
     #[test]
     fn what_no_commit_waits_for_may_be_missing_until_its_file_is_synced() {
         let unsynced = history(1);
         assert!(
-            judge(&unsynced, 2, 0, Promise::Reachable)
-                && judge(&unsynced, 1, 0, Promise::Reachable)
+            judge(&unsynced, 2, 0, CrashGuarantee::Reachable)
+                && judge(&unsynced, 1, 0, CrashGuarantee::Reachable)
         );
-        assert!(!judge(&unsynced, 1, 0, Promise::Data), "committed, so it is home");
+        assert!(!judge(&unsynced, 1, 0, CrashGuarantee::Data), "committed, so it is home");
         assert!(
-            !judge(&unsynced, 2, 0xd7, Promise::Reachable),
+            !judge(&unsynced, 2, 0xd7, CrashGuarantee::Reachable),
             "what is appended is home before its commit"
         );
         let synced = history(2);
         assert!(
-            judge(&synced, 2, 0, Promise::Reachable) && !judge(&synced, 1, 0, Promise::Reachable)
+            judge(&synced, 2, 0, CrashGuarantee::Reachable)
+                && !judge(&synced, 1, 0, CrashGuarantee::Reachable)
         );
     }
 }

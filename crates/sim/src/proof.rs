@@ -14,7 +14,7 @@ pub struct Proof {
     /// The programs that explored.
     pub programs: BTreeSet<String>,
     /// Results by mode and volume.
-    pub combinations: BTreeMap<String, Played>,
+    pub combinations: BTreeMap<String, CombinationReport>,
     pub small_worlds: BTreeMap<String, SmallReport>,
     /// Steps longer than 2 ms, by task.
     pub stalls: BTreeMap<String, Stalls>,
@@ -23,7 +23,7 @@ pub struct Proof {
 /// Results of one combination.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Played {
+pub struct CombinationReport {
     pub first_seed: u64,
     pub last_seed: u64,
     pub report: CaseReport,
@@ -41,7 +41,7 @@ impl Proof {
     /// Adds a case in which nothing was lost.
     pub fn add(&mut self, case: &Case, report: CaseReport) {
         let name = format!("{} {}", case.mode.name(), case.setup.name);
-        let none = Played { first_seed: case.seed, ..Played::default() };
+        let none = CombinationReport { first_seed: case.seed, ..CombinationReport::default() };
         let played = self.combinations.entry(name).or_insert(none);
         played.first_seed = played.first_seed.min(case.seed);
         played.last_seed = played.last_seed.max(case.seed);
@@ -64,10 +64,10 @@ impl Proof {
     pub fn merge(&mut self, other: Proof) {
         self.programs.extend(other.programs);
         for (name, other) in other.combinations {
-            let played = self
-                .combinations
-                .entry(name)
-                .or_insert(Played { first_seed: other.first_seed, ..Played::default() });
+            let played = self.combinations.entry(name).or_insert(CombinationReport {
+                first_seed: other.first_seed,
+                ..CombinationReport::default()
+            });
             played.first_seed = played.first_seed.min(other.first_seed);
             played.last_seed = played.last_seed.max(other.last_seed);
             played.report.add(other.report);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_two_files_hold_is_added() {
-        let played = |first_seed, last_seed, images| Played {
+        let played = |first_seed, last_seed, images| CombinationReport {
             first_seed,
             last_seed,
             report: CaseReport { images, ..CaseReport::default() },

@@ -35,14 +35,14 @@ pub fn spoiled(left: String, disks: Disks, older: Option<&Image>, turn: u64) -> 
 }
 
 fn without_sector(table: &Image, seed: u64) -> Image {
-    let (dice, mut table) = (SplitMix::new(seed), table.clone());
+    let (rng, mut table) = (SplitMix::new(seed), table.clone());
     let last = TABLE_BYTES / TABLE_PAGE as u64 - 1;
-    let page = match dice.below(PAGES + 1) {
+    let page = match rng.below(PAGES + 1) {
         PAGES => last,
         page => page,
     };
-    let sector = dice.below(TABLE_PAGE as u64 / SECTOR);
-    let garbage = vec![if dice.below(2) == 0 { 0 } else { 0xa5 }; SECTOR as usize];
+    let sector = rng.below(TABLE_PAGE as u64 / SECTOR);
+    let garbage = vec![if rng.below(2) == 0 { 0 } else { 0xa5 }; SECTOR as usize];
     table.write(page * TABLE_PAGE as u64 + sector * SECTOR, &garbage);
     table
 }

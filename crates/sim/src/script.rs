@@ -192,10 +192,10 @@ const REST_MICROS: u64 = 3000;
 
 /// Makes `writers` scripts from one seed.
 pub fn make_scripts(seed: u64, writers: usize, size: ScriptSize) -> Vec<Script> {
-    let dice = SplitMix::new(seed);
+    let rng = SplitMix::new(seed);
     let script = |writer| match size.mix {
-        Mix::Scattered => make_scattered(&dice, size, writer),
-        _ => (0..size.steps).flat_map(|_| make_steps(&dice, size)).collect(),
+        Mix::Scattered => make_scattered(&rng, size, writer),
+        _ => (0..size.steps).flat_map(|_| make_steps(&rng, size)).collect(),
     };
     let mut scripts: Vec<Script> = (0..writers).map(script).collect();
     if size.mix == Mix::All && writers > 1 {
@@ -206,28 +206,27 @@ pub fn make_scripts(seed: u64, writers: usize, size: ScriptSize) -> Vec<Script> 
 
 /// Adds common pauses of all writers, a few times and at the end. The disk is idle for some rounds
 /// of write-back then, of which two begin a swap; and some writers come back while logs move.
-pub fn add_rests(scripts: &mut [Script], dice: &SplitMix, writeback: Duration) {
+pub fn add_rests(scripts: &mut [Script], rng: &SplitMix, writeback: Duration) {
     for rest in (0..RESTS).rev() {
-        let sync = [Sync::None, Sync::Volume][dice.below(2) as usize];
+        let sync = [Sync::None, Sync::Volume][rng.below(2) as usize];
         // Not all come to it at the same time.
-        let micros = REST_MICROS + (2 + dice.below(3)) * writeback.as_micros() as u64;
+        let micros = REST_MICROS + (2 + rng.below(3)) * writeback.as_micros() as u64;
         for script in scripts.iter_mut() {
             let at = script.len() * (rest + 1) / RESTS;
             let wait = |micros| Action::Wait { file: 0, micros };
-            let rest =
-                [wait(1).then(sync), wait(micros + dice.below(REST_MICROS)).then(Sync::None)];
+            let rest = [wait(1).then(sync), wait(micros + rng.below(REST_MICROS)).then(Sync::None)];
             script.splice(at..at, rest);
         }
     }
 }
 
 /// Adds a few discards of free blocks, and queries of addresses of files.
-pub fn add_requests(scripts: &mut [Script], dice: &SplitMix, files: u8) {
+pub fn add_requests(scripts: &mut [Script], rng: &SplitMix, files: u8) {
     for script in scripts {
         for _ in 0..REQUESTS {
-            let at = dice.below(script.len() as u64 + 1) as usize;
-            let file = dice.below(u64::from(files)) as u8;
-            let action = match dice.below(2) {
+            let at = rng.below(script.len() as u64 + 1) as usize;
+            let file = rng.below(u64::from(files)) as u8;
+            let action = match rng.below(2) {
                 0 => Action::Trim { file: 0 },
                 _ => Action::Address { file },
             };
@@ -239,8 +238,8 @@ pub fn add_requests(scripts: &mut [Script], dice: &SplitMix, files: u8) {
 /// Makes half of the writes that fit into a block longer than one, so that they may be torn. With
 /// several writers a transaction may be locked during them. Uses a random number generator of its
 /// own: all else is unchanged.
-fn lengthen(scripts: &mut [Script], dice: &SplitMix, block: u64) {
-    let below = |limit: u64| dice.next() % limit;
+fn lengthen(scripts: &mut [Script], rng: &SplitMix, block: u64) {
+    let below = |limit: u64| rng.next() % limit;
     for step in scripts.iter_mut().flatten() {
         if let Action::Write { length, .. } | Action::Nameless { length, .. } = &mut step.action
             && *length as u64 <= block
@@ -254,8 +253,8 @@ fn lengthen(scripts: &mut [Script], dice: &SplitMix, block: u64) {
 /// Makes a script over existing files. One writer changes a few blocks at a time and syncs the
 /// volume. The others change most of theirs, continue while older images of them are in flight for
 /// the commit, and sync seldom.
-fn make_scattered(dice: &SplitMix, size: ScriptSize, writer: usize) -> Script {
-    let below = |limit: u64| dice.next() % limit;
+fn make_scattered(rng: &SplitMix, size: ScriptSize, writer: usize) -> Script {
+    let below = |limit: u64| rng.next() % limit;
     let syncs_volume = writer.is_multiple_of(3);
     let length = (SCATTERED_BLOCKS * size.block) as usize;
     let made = |file| Action::Nameless { file, length }.then(Sync::None);
@@ -271,9 +270,8 @@ fn make_scattered(dice: &SplitMix, size: ScriptSize, writer: usize) -> Script {
         };
         for file in 0..SCATTERED_FILES {
             let blocks = (0..SCATTERED_BLOCKS).step_by(2).filter(|_| below(16) < share);
-            script.extend(
-                blocks.map(|block| make_single(dice, file, block * size.block, size.block)),
-            );
+            script
+                .extend(blocks.map(|block| make_single(rng, file, block * size.block, size.block)));
         }
         let file = below(u64::from(SCATTERED_FILES)) as u8;
         script.push(Action::Wait { file, micros: below(SCATTERED_PAUSE_MAX) }.then(Sync::None));
@@ -285,8 +283,8 @@ fn make_scattered(dice: &SplitMix, size: ScriptSize, writer: usize) -> Script {
 }
 
 /// Makes a write of the block at `start`, or of a part of it.
-fn make_single(dice: &SplitMix, file: u8, start: u64, block: u64) -> ScriptStep {
-    let below = |limit: u64| dice.next() % limit;
+fn make_single(rng: &SplitMix, file: u8, start: u64, block: u64) -> ScriptStep {
+    let below = |limit: u64| rng.next() % limit;
     let (skip, length) = match below(2) {
         0 => (0, block),
         _ => (below(block / 2), 1 + below(block / 2)),
@@ -296,24 +294,24 @@ fn make_single(dice: &SplitMix, file: u8, start: u64, block: u64) -> ScriptStep 
 }
 
 /// Makes an action, perhaps with a pause before it, or between it and its sync.
-fn make_steps(dice: &SplitMix, size: ScriptSize) -> Vec<ScriptStep> {
-    let file = (dice.next() % u64::from(size.files)) as u8;
+fn make_steps(rng: &SplitMix, size: ScriptSize) -> Vec<ScriptStep> {
+    let file = (rng.next() % u64::from(size.files)) as u8;
     let action = match size.mix {
-        Mix::All => make_action(dice, size, file),
-        Mix::Overwrites => make_overwrite(dice, size, file),
-        Mix::Crossing => make_crossing(dice, size, file),
-        Mix::Large => make_large(dice, size, file),
+        Mix::All => make_action(rng, size, file),
+        Mix::Overwrites => make_overwrite(rng, size, file),
+        Mix::Crossing => make_crossing(rng, size, file),
+        Mix::Large => make_large(rng, size, file),
         Mix::Scattered => unreachable!("its scripts are made as a whole"),
     };
-    let sync = match dice.next() % 8 {
+    let sync = match rng.next() % 8 {
         1..4 if size.mix == Mix::Crossing => Sync::File,
         0..4 => Sync::None,
         4..6 => Sync::File,
         6 => Sync::Data,
         _ => Sync::Volume,
     };
-    let pause = || Action::Wait { file, micros: pause(dice) };
-    match dice.next() % 8 {
+    let pause = || Action::Wait { file, micros: pause(rng) };
+    match rng.next() % 8 {
         0..2 => vec![pause().then(Sync::None), action.then(sync)],
         2 if sync != Sync::None => vec![action.then(Sync::None), pause().then(sync)],
         _ => vec![action.then(sync)],
@@ -321,25 +319,25 @@ fn make_steps(dice: &SplitMix, size: ScriptSize) -> Vec<ScriptStep> {
 }
 
 /// Returns a pause: about as long as the disk takes for a few writes, or as a transaction lives.
-fn pause(dice: &SplitMix) -> u64 {
-    let limit = if dice.next().is_multiple_of(2) { 150 } else { 4000 };
-    dice.next() % limit
+fn pause(rng: &SplitMix) -> u64 {
+    let limit = if rng.next().is_multiple_of(2) { 150 } else { 4000 };
+    rng.next() % limit
 }
 
-fn make_action(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
-    let below = |limit: u64| dice.next() % limit;
+fn make_action(rng: &SplitMix, size: ScriptSize, file: u8) -> Action {
+    let below = |limit: u64| rng.next() % limit;
     let pick = || below(u64::from(size.files)) as u8;
     // Half of them at the start of a block.
     let anywhere = || below(3 * LENGTH_MAX) / 4096 * 4096 + below(2) * below(4096);
     match below(100) {
         0..10 => Action::Create { file },
-        10..38 => Action::Write { file, place: Offset::End, length: length(dice) },
-        38..55 => Action::Write { file, place: Offset::At(anywhere()), length: length(dice) },
+        10..38 => Action::Write { file, place: Offset::End, length: length(rng) },
+        38..55 => Action::Write { file, place: Offset::At(anywhere()), length: length(rng) },
         55..62 => Action::Truncate { file, size: below(2 * LENGTH_MAX) },
         62..69 => Action::Rename { from: file, to: pick() },
         69..75 => Action::Unlink { file },
         75..79 => Action::Link { file, to: pick() },
-        79..83 => Action::Nameless { file, length: length(dice) },
+        79..83 => Action::Nameless { file, length: length(rng) },
         83..86 if size.extents => {
             Action::Allocate { file, at: anywhere(), length: 1 + below(2 * LENGTH_MAX) }
         }
@@ -351,23 +349,23 @@ fn make_action(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
     }
 }
 
-fn make_overwrite(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
-    let below = |limit: u64| dice.next() % limit;
+fn make_overwrite(rng: &SplitMix, size: ScriptSize, file: u8) -> Action {
+    let below = |limit: u64| rng.next() % limit;
     let write = |at, length| Action::Write { file, place: Offset::At(at), length };
     match below(16) {
-        0 => make_action(dice, size, file),
+        0 => make_action(rng, size, file),
         1..3 => Action::Nameless { file, length: LENGTH_MAX as usize },
         3..10 => write(below(LENGTH_MAX), 1 + below(300) as usize),
         _ => write(below(2) * 4096, (4096 << below(2)) as usize),
     }
 }
 
-fn make_crossing(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
-    let below = |limit: u64| dice.next() % limit;
+fn make_crossing(rng: &SplitMix, size: ScriptSize, file: u8) -> Action {
+    let below = |limit: u64| rng.next() % limit;
     let block = size.block;
     let odd = || below(CROSSING_BLOCKS) * block + 1 + below(block - 1);
     match below(16) {
-        0 => make_action(dice, size, file),
+        0 => make_action(rng, size, file),
         1..3 => Action::Nameless { file, length: (CROSSING_BLOCKS * block) as usize },
         // Holes, and blocks that are not written yet: later blocks over them have a mapping of
         // several pieces.
@@ -387,11 +385,11 @@ fn make_crossing(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
     }
 }
 
-fn make_large(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
-    let below = |limit: u64| dice.next() % limit;
+fn make_large(rng: &SplitMix, size: ScriptSize, file: u8) -> Action {
+    let below = |limit: u64| rng.next() % limit;
     let length = (1 + below(LARGE_MAX)) as usize;
     match below(16) {
-        0..5 => make_action(dice, size, file),
+        0..5 => make_action(rng, size, file),
         5..7 => Action::Nameless { file, length },
         7 => Action::Unlink { file },
         8 => Action::Truncate { file, size: below(LARGE_MAX) },
@@ -404,9 +402,9 @@ fn make_large(dice: &SplitMix, size: ScriptSize, file: u8) -> Action {
 }
 
 /// Returns a length: mostly small, like the writes that Okeanos is made for.
-fn length(dice: &SplitMix) -> usize {
-    let limit = if dice.next().is_multiple_of(4) { LENGTH_MAX } else { 300 };
-    1 + (dice.next() % limit) as usize
+fn length(rng: &SplitMix) -> usize {
+    let limit = if rng.next().is_multiple_of(4) { LENGTH_MAX } else { 300 };
+    1 + (rng.next() % limit) as usize
 }
 
 impl Action {
@@ -420,9 +418,9 @@ const MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
 
 /// Returns the bytes that action `step` of `writer` writes: a unique pattern.
 pub fn pattern(writer: usize, step: usize, length: usize) -> Vec<u8> {
-    let dice = SplitMix::new(((writer as u64) << 32) ^ step as u64 ^ 0x6f6b_6561_6e6f_7300);
+    let rng = SplitMix::new(((writer as u64) << 32) ^ step as u64 ^ 0x6f6b_6561_6e6f_7300);
     // Never zero: a zero that was not written is a hole, or stale.
-    let mut bytes: Vec<u8> = (0..length).map(|_| (dice.next() % 255) as u8 + 1).collect();
+    let mut bytes: Vec<u8> = (0..length).map(|_| (rng.next() % 255) as u8 + 1).collect();
     // Sometimes like the start of the journal's own blocks, which a log must not confuse with them.
     if step % 4 == 3 && length >= MAGIC.len() {
         bytes[..MAGIC.len()].copy_from_slice(&MAGIC);

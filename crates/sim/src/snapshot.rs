@@ -21,15 +21,15 @@ pub fn spoiled(
     let spoils = turn % 8 == 2 || turn % 8 == 6;
     let found = if spoils { pieces(&disks.home, setup, journal) } else { None };
     let Some(pieces) = found else { return (left, disks) };
-    let (dice, mut home) = (SplitMix::new(turn), disks.home.clone());
+    let (rng, mut home) = (SplitMix::new(turn), disks.home.clone());
     // Most pieces take a block, and begin with the fields that count.
-    let at = pieces[dice.below(pieces.len() as u64) as usize] * setup.block_size();
+    let at = pieces[rng.below(pieces.len() as u64) as usize] * setup.block_size();
     let mut sector = vec![0; SECTOR as usize];
     home.read(at, &mut sector);
-    if dice.below(2) == 0 {
+    if rng.below(2) == 0 {
         sector.fill(0);
     } else {
-        sector[dice.below(SECTOR) as usize] ^= 1 << dice.below(8);
+        sector[rng.below(SECTOR) as usize] ^= 1 << rng.below(8);
     }
     home.write(at, &sector);
     (format!("{left}; a sector of its snapshot is lost"), Disks { home, ..disks })

@@ -220,9 +220,9 @@ pub fn escaped(text: &str) -> String {
 
 /// Replaces characters beyond ASCII, of which old formatters read each byte as a character.
 fn in_ascii(page: &str) -> String {
-    let told =
+    let ascii =
         |c: char| if c.is_ascii() { c.to_string() } else { format!("\\[u{:04X}]", u32::from(c)) };
-    page.chars().map(told).collect()
+    page.chars().map(ascii).collect()
 }
 
 /// Returns what the pages of a directory lack, for the tests of the programs.

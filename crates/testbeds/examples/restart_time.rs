@@ -87,13 +87,13 @@ async fn fill(volume: &Rc<Volume>, blocks: u64) {
             eprintln!("{number} of {writes}: {:?}, {:?}", statistics.log, statistics.cache);
         }
     }
-    let dice = SplitMix::new(5);
+    let rng = SplitMix::new(5);
     for _ in 0..SMALL {
-        let of = &files[dice.below(files.len() as u64) as usize];
-        volume.read(of, dice.below(FILE / BLOCK) * BLOCK, BLOCK as usize).await.expect("a read");
+        let of = &files[rng.below(files.len() as u64) as usize];
+        volume.read(of, rng.below(FILE / BLOCK) * BLOCK, BLOCK as usize).await.expect("a read");
         for _ in 0..SMALL_BLOCKS {
-            let file = &files[dice.below(files.len() as u64) as usize];
-            let at = dice.below(FILE / BLOCK) * BLOCK;
+            let file = &files[rng.below(files.len() as u64) as usize];
+            let at = rng.below(FILE / BLOCK) * BLOCK;
             volume
                 .write(file, &Caller::ROOT, at, &zeros[..BLOCK as usize], WriteFlags::default())
                 .await

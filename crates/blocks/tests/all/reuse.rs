@@ -66,7 +66,7 @@ fn no_difference_is_logged_over_what_a_discard_has_left_in_a_disks_cache() {
         let volume = open(parts).await;
         write(&volume, 0, 7, BLOCK).await;
         pause(&volume, 50).await;
-        // It holds the tail, and no flush goes with that, when the block before goes home.
+        // It holds the tail, and no flush goes with that, when the block before is written back.
         write(&volume, 8 * BLOCK as u64, 7, BLOCK).await;
         volume.flush().await.unwrap();
         write(&volume, 0, 1, BLOCK).await;

@@ -74,7 +74,7 @@ pub fn run() -> ! {
 
 /// Prints without waiting for a reader: the daemon and its mount wait for the end of this process.
 fn complain(why: &impl std::fmt::Display) {
-    let _ = standard_error::tell(&format!("okeanos ceph-helper: {why}"), Duration::ZERO);
+    let _ = standard_error::print_line(&format!("okeanos ceph-helper: {why}"), Duration::ZERO);
 }
 
 /// Connects, and begins to read.

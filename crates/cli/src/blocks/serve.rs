@@ -161,7 +161,7 @@ fn statistics(about: &About, volume: &BlockVolume) -> serde_json::Value {
 
 /// Serves NBD clients on a Unix socket, in the foreground.
 pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
-    runtime::standard_error::tell_panics_without_waiting();
+    runtime::standard_error::print_panics_without_waiting();
     runtime::block_signals().map_err(|error| CliError::system("signals", error))?;
     let listener = Listener::unix(socket).map_err(|error| CliError::new(error.to_string()))?;
     let world = RealWorld::new().map_err(CliError::no_ring)?;

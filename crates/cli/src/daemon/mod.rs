@@ -200,7 +200,7 @@ pub fn settle_in_for_write_back() -> Option<String> {
 /// Prepares like [`settle_in_for_write_back`], without locking memory: for a daemon whose memory is
 /// the disk that it serves.
 pub fn settle_in() -> Vec<&'static str> {
-    standard_error::tell_panics_without_waiting();
+    standard_error::print_panics_without_waiting();
     // Keeps no file system busy, least of all the daemon's own.
     let _ = std::env::set_current_dir("/");
     memory::ask_for_precedence()

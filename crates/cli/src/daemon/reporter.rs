@@ -1,7 +1,7 @@
 //! Reports of a daemon, and their destinations. It never waits for a reader, and a failed report
 //! does not harm the mount. All files that it needs are open from the beginning.
 
-use crate::text::moment;
+use crate::text::local_time;
 use crate::text::output::harmless;
 use runtime::standard_error::{self, line_of};
 use std::cell::Cell;
@@ -77,7 +77,7 @@ impl Reporter {
     pub fn open(background: bool, level: Level, file: Option<File>) -> Reporter {
         let way = if let Some(file) = file {
             // The zone's rules are read now: later no path leads to them.
-            moment::now();
+            local_time::now();
             Way::File(file)
         } else if background {
             let kernel =
@@ -119,11 +119,11 @@ impl Reporter {
                 }
             }
             Way::File(file) => {
-                let line = format!("{} {}", moment::now(), line_of(&text));
+                let line = format!("{} {}", local_time::now(), line_of(&text));
                 (&*file).write(line.as_bytes()).is_ok()
             }
             Way::Own(file) => (&*file).write(line_of(&text).as_bytes()).is_ok(),
-            Way::Shared => standard_error::tell(&text, Duration::ZERO).is_ok(),
+            Way::Shared => standard_error::print_line(&text, Duration::ZERO).is_ok(),
         };
         lost.set(if delivered { 0 } else { lost.get() + 1 });
     }
@@ -132,7 +132,7 @@ impl Reporter {
 /// Reports to the user on standard error. Waits for a reader for a moment, then gives up.
 pub fn complain(text: &str) {
     const PATIENCE: Duration = Duration::from_secs(1);
-    let _ = standard_error::tell(&harmless(text), PATIENCE);
+    let _ = standard_error::print_line(&harmless(text), PATIENCE);
 }
 
 fn syslog() -> io::Result<UnixDatagram> {

@@ -1,6 +1,6 @@
 use super::reader::Reader;
 use crate::error::CliError;
-use crate::text::moment;
+use crate::text::local_time;
 use format::ext4::inode::flags;
 use format::ext4::{RawInode, xattr};
 use std::fmt;
@@ -164,7 +164,7 @@ impl fmt::Display for InodeReport {
         if !self.flag_names.is_empty() {
             writeln!(f, "flags {:#x}: {}", self.flags, self.flag_names.join(", "))?;
         }
-        let moment = |seconds: f64| moment::local(seconds.floor() as i64);
+        let moment = |seconds: f64| local_time::local(seconds.floor() as i64);
         writeln!(f, "accessed {}, modified {}", moment(self.accessed), moment(self.modified))?;
         writeln!(f, "changed  {}, created  {}", moment(self.changed), moment(self.created))?;
         if self.deletion_time != 0 {

@@ -1,6 +1,6 @@
 //! One record of a log, as a line.
 
-use crate::text::moment;
+use crate::text::local_time;
 use std::fmt;
 
 #[derive(serde::Serialize)]
@@ -102,7 +102,7 @@ impl fmt::Display for Record {
                 write!(
                     f,
                     "T{transaction} commit at log block {log_block}: at {}{whole}",
-                    moment::exact(*seconds, *nanoseconds)
+                    local_time::exact(*seconds, *nanoseconds)
                 )
             }
             Record::Packed {
@@ -119,7 +119,7 @@ impl fmt::Display for Record {
                     f,
                     "T{transaction} packed at log block {log_block}: {log_blocks} log block{plural}, {bytes} bytes of records, \
                  at {}; all up to T{durable} was durable",
-                    moment::exact(*seconds, *nanoseconds)
+                    local_time::exact(*seconds, *nanoseconds)
                 )
             }
             Record::PackedParts { transaction, block, parts, base_zero } => {

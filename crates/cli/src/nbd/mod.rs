@@ -111,7 +111,7 @@ pub fn serve_disk(
     arguments: ExportArguments,
     open: impl FnOnce(&RealWorld, &ExportArguments) -> Result<BackingDisk, CliError>,
 ) -> Result<(), CliError> {
-    runtime::standard_error::tell_panics_without_waiting();
+    runtime::standard_error::print_panics_without_waiting();
     runtime::block_signals().map_err(|error| CliError::system("signals", error))?;
     let listener = match (&arguments.socket, &arguments.listen) {
         (Some(path), _) => Listener::unix(path),

@@ -60,7 +60,7 @@ impl Log {
 
 /// Serves until the program is ended.
 pub fn run(address: &str, path: &Path) -> Result<(), CliError> {
-    standard_error::tell_panics_without_waiting();
+    standard_error::print_panics_without_waiting();
     let log = Log::open(path).map_err(|error| CliError::system(path.display(), error))?;
     let socket = TcpListener::bind(address).map_err(|error| CliError::system(address, error))?;
     let own = socket.local_addr().map_err(|error| CliError::system(address, error))?;
@@ -98,7 +98,7 @@ impl Listener {
         if !has_room {
             refuse(stream, &format!("{CONNECTIONS_MAX} connections are open already"));
         } else if let Err(error) = self.serve(&stream) {
-            let _ = standard_error::tell(
+            let _ = standard_error::print_line(
                 &format!("okeanos: a connection ends: {error}"),
                 Duration::ZERO,
             );

@@ -1,6 +1,6 @@
 //! The supported formats of block traces, with one function each from a line to a request.
 
-use super::recorded::{Pace, Recorded};
+use super::recorded::{Recorded, Timing};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ type Wrong = (usize, String);
 type Parsed = Result<Option<Recorded>, Wrong>;
 
 pub(super) struct Format {
-    pub pace: Pace,
+    pub timing: Timing,
     pub has_header: bool,
     /// Whether this line is the header's last.
     pub ends_header: fn(&str) -> bool,
@@ -23,20 +23,20 @@ pub(super) struct Format {
 pub(super) fn recognise(text: &str) -> Option<Format> {
     let first = text.lines().find(|line| !line.trim().is_empty())?;
     let format =
-        |pace, has_header, parse| Format { pace, has_header, ends_header: |_| true, parse };
+        |timing, has_header, parse| Format { timing, has_header, ends_header: |_| true, parse };
     let fields: Vec<&str> = first.split(',').map(str::trim).collect();
     Some(match first.trim() {
-        "op,lbn,sectors,service_us,gap_us" => format(Pace::Gaps, true, measured),
-        "time_us,op,offset_bytes,size_bytes" => format(Pace::Timestamps, true, cloud_physics),
-        "fio version 2 iolog" => format(Pace::Gaps, true, fio_2),
-        "fio version 3 iolog" => format(Pace::Timestamps, true, fio_3),
+        "op,lbn,sectors,service_us,gap_us" => format(Timing::Gaps, true, measured),
+        "time_us,op,offset_bytes,size_bytes" => format(Timing::Timestamps, true, cloud_physics),
+        "fio version 2 iolog" => format(Timing::Gaps, true, fio_2),
+        "fio version 3 iolog" => format(Timing::Timestamps, true, fio_3),
         "BeginHeader" => Format {
             ends_header: |line| line.trim() == "EndHeader",
-            ..format(Pace::Timestamps, true, microsoft)
+            ..format(Timing::Timestamps, true, microsoft)
         },
-        _ if fields[0].starts_with("Disk") => format(Pace::Timestamps, false, microsoft),
+        _ if fields[0].starts_with("Disk") => format(Timing::Timestamps, false, microsoft),
         _ if fields.len() == 7 && fields[0].parse::<u64>().is_ok() => {
-            format(Pace::Timestamps, false, cambridge)
+            format(Timing::Timestamps, false, cambridge)
         }
         _ if fields
             == [
@@ -49,9 +49,9 @@ pub(super) fn recognise(text: &str) -> Option<Format> {
                 "ResponseTime",
             ] =>
         {
-            format(Pace::Timestamps, true, cambridge)
+            format(Timing::Timestamps, true, cambridge)
         }
-        _ if blkparse(first).is_ok() => format(Pace::Timestamps, false, blkparse),
+        _ if blkparse(first).is_ok() => format(Timing::Timestamps, false, blkparse),
         _ => return None,
     })
 }

@@ -5,7 +5,7 @@ mod recorded;
 mod report;
 mod trace;
 
-pub use recorded::{Pace, Recorded};
+pub use recorded::{Recorded, Timing};
 pub use report::{Comparison, ServiceTimes, TraceReport};
 pub use trace::{BlockTraceError, Trace};
 
@@ -27,9 +27,9 @@ pub fn run(
 ) -> Result<Vec<u64>, DeviceError> {
     let (inner, disk) = (world.clone(), disk.clone());
     world.run(async move {
-        match trace.pace {
-            Pace::Gaps => one_by_one(&inner, &disk, &trace).await,
-            Pace::Timestamps => each_at_its_time(&inner, &disk, &trace).await,
+        match trace.timing {
+            Timing::Gaps => one_by_one(&inner, &disk, &trace).await,
+            Timing::Timestamps => each_at_its_time(&inner, &disk, &trace).await,
         }
     })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Timing of the requests of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum Timing {
     /// Each begins this time after the end of the one before.
     Gaps,
     /// Each begins at its time.
@@ -19,7 +19,7 @@ pub struct Recorded {
     /// Start in bytes, at a sector.
     pub at: u64,
     pub length: u64,
-    /// [`Pace::Gaps`]: time from this request to the next. [`Pace::Timestamps`]: start.
+    /// [`Timing::Gaps`]: time from this request to the next. [`Timing::Timestamps`]: start.
     pub time: Duration,
     /// Time on the real drive, if the trace has it.
     pub measured: Option<Duration>,

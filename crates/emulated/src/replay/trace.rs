@@ -1,8 +1,8 @@
 use super::formats;
-use super::recorded::{Pace, Recorded};
+use super::recorded::{Recorded, Timing};
 
 pub struct Trace {
-    pub pace: Pace,
+    pub timing: Timing,
     pub requests: Vec<Recorded>,
 }
 
@@ -43,7 +43,7 @@ impl Trace {
                     format!("the request ends at byte {end}, the disk has {size}"),
                 )));
             }
-            if let (Pace::Timestamps, Some(last)) = (format.pace, requests.last()) {
+            if let (Timing::Timestamps, Some(last)) = (format.timing, requests.last()) {
                 // Traces are sorted but for small disorder among processors.
                 let time = request.time.max(last.time);
                 requests.push(Recorded { time, ..request });
@@ -58,7 +58,7 @@ impl Trace {
                 problem: "no request in it".to_owned(),
             });
         }
-        Ok(Trace { pace: format.pace, requests })
+        Ok(Trace { timing: format.timing, requests })
     }
 }
 

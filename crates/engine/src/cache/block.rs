@@ -5,7 +5,7 @@
 //! 1. Of a block that the log holds, only the image of the latest committed transaction may be
 //!    written home.
 //! 2. The current image may be written home only if no commit waits for it, or if the running
-//!    transaction sends it home in any case. It may not while an older image is on its way with a
+//!    transaction sends it home in any case. It may not while an older image is in flight with a
 //!    transaction in flight, which would overwrite it.
 
 use crate::cache::images::{Images, Usage};
@@ -72,7 +72,7 @@ pub(crate) struct CachedBlock {
     clock: Cell<ClockState>,
     /// When it became newer than home: its entry in the queue of dirty blocks.
     dirty_since: Cell<Option<Instant>>,
-    /// A read of the base is under way; readers that need it wait here.
+    /// A read of the base is in flight; readers that need it wait here.
     reading: RefCell<Option<Rc<Event>>>,
 }
 
@@ -133,7 +133,7 @@ impl CachedBlock {
     pub fn end_reading(&self) {
         *self.reading.borrow_mut() = None;
     }
-    /// The read of its base that is under way.
+    /// The read of its base that is in flight.
     pub fn reading(&self) -> Option<Rc<Event>> {
         self.reading.borrow().clone()
     }
@@ -286,10 +286,10 @@ impl CachedBlock {
     }
 
     /// Whether something of it may be written home: the latest committed image, or its current one.
-    pub fn may_go_home(&self) -> bool {
-        self.images.is_committed() || self.current_may_go_home()
+    pub fn may_be_written_home(&self) -> bool {
+        self.images.is_committed() || self.current_may_be_written_home()
     }
-    fn current_may_go_home(&self) -> bool {
+    fn current_may_be_written_home(&self) -> bool {
         let state = self.state.get();
         if state.unordered().is_some() && units::fault!("older-over-newer") {
             return true;
@@ -300,8 +300,8 @@ impl CachedBlock {
         (state.unordered().is_some() || state.ordered().is_some()) && !self.images.is_in_flight()
     }
     /// Whether all that is to be written home of it is its current image.
-    pub fn goes_home_as_it_is(&self) -> bool {
-        !self.images.is_committed() && self.current_may_go_home() && self.images.is_whole()
+    pub fn is_only_current_image(&self) -> bool {
+        !self.images.is_committed() && self.current_may_be_written_home() && self.images.is_whole()
     }
     /// The log holds what of it is not home.
     pub fn is_held_by_log(&self) -> bool {
@@ -317,7 +317,7 @@ impl CachedBlock {
                 assert!(image.is_whole(), "the base of {} was read before", self.number);
                 Some((image.bytes().clone(), AsOf::Committed(as_of)))
             }
-            None if !self.current_may_go_home() => None,
+            None if !self.current_may_be_written_home() => None,
             None => {
                 let as_of = if self.state.get().unordered().is_some() {
                     AsOf::Unordered
@@ -328,13 +328,13 @@ impl CachedBlock {
             }
         }
     }
-    /// `sent`, of a committed transaction, is home. A newer image may have been committed
-    /// meanwhile.
+    /// Records that `sent`, of a committed transaction, is home. A newer image may have been
+    /// committed since it was sent.
     pub fn committed_arrived(&self, sent: &Rc<Buffer>) {
         self.images.committed_arrived(sent);
     }
-    /// `sent`, which was ordered, is home: says whose it was, unless it was changed, or the
-    /// transaction locked, meanwhile. In that case it is written home once more.
+    /// Records that `sent`, which was ordered, is home, and returns its owner. `None` if the block
+    /// was changed or its transaction locked since: then it is written home once more.
     pub fn ordered_arrived(&self, sent: &Rc<Buffer>) -> Option<Owner> {
         self.images.is_current(sent).then(|| self.state.get().ordered()).flatten()
     }
@@ -347,8 +347,8 @@ impl CachedBlock {
     pub fn unordered_owner(&self) -> Option<Owner> {
         self.state.get().unordered()
     }
-    /// `sent`, which was unordered, is home. False if it was changed meanwhile: then it is
-    /// unordered still.
+    /// Records that `sent`, which was unordered, is home. Returns false if the block was changed
+    /// since: then it is unordered still.
     pub fn unordered_arrived(&self, sent: &Rc<Buffer>) -> bool {
         let arrived = self.images.is_current(sent);
         if arrived {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_transactions_froze_goes_home_one_after_the_other() {
+    fn images_frozen_by_two_transactions_are_written_home_in_order() {
         let block = block();
         block.replace(Buffer::zeroed(1024));
         for (by, value) in [(FIRST, 1), (SECOND, 2)] {
@@ -391,7 +391,7 @@ mod tests {
         }
         write(&block, 8, 3);
         assert_eq!([FIRST, SECOND].map(|by| block.frozen(by).unwrap()[8]), [1, 2]);
-        assert!(!block.may_go_home());
+        assert!(!block.may_be_written_home());
         for (by, value) in [(FIRST, 1), (SECOND, 2)] {
             block.commit(by, None);
             let sent = block.to_send().map(|(bytes, as_of)| (bytes[8], as_of));
@@ -401,13 +401,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_logged_goes_home_only_as_of_its_commit() {
+    fn what_is_logged_is_written_home_only_as_of_its_commit() {
         let block = block();
         block.replace(Buffer::zeroed(1024));
         block.join(Contents::Metadata);
-        assert!(!block.may_go_home() && !block.is_home());
+        assert!(!block.may_be_written_home() && !block.is_home());
         block.freeze(FIRST);
-        assert!(!block.may_go_home());
+        assert!(!block.may_be_written_home());
         write(&block, 8, 1);
         block.commit(FIRST, None);
         assert_eq!(sent(&block), (vec![0; 8], AsOf::Committed(FIRST)));
@@ -422,7 +422,7 @@ mod tests {
         block.freeze(FIRST);
         write(&block, 8, 1);
         block.order(FILE);
-        assert!(!block.may_go_home());
+        assert!(!block.may_be_written_home());
         assert!(!block.commit_home(FIRST), "a newer image is still to come");
         let (bytes, _) = block.to_send().unwrap();
         assert_eq!(block.ordered_arrived(&bytes), Some(FILE));
@@ -438,7 +438,7 @@ mod tests {
         let (bytes, as_of) = block.to_send().unwrap();
         write(&block, 8, 1);
         assert_eq!((as_of, block.unordered_arrived(&bytes)), (AsOf::Unordered, false));
-        // A sync takes it along; written again meanwhile, it is unordered besides.
+        // A sync takes it along; written again before that, it is unordered besides.
         block.order_unordered(FILE);
         block.mark_unordered(FILE);
         block.freeze(FIRST);
@@ -457,7 +457,7 @@ mod tests {
         block.commit(FIRST, None);
         block.mark_unordered(FILE);
         assert_eq!(block.free(), Some(FILE));
-        assert!(block.may_go_home() && !block.is_home());
+        assert!(block.may_be_written_home() && !block.is_home());
         block.drop_committed();
         assert!(block.is_home());
     }

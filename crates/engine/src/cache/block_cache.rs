@@ -36,13 +36,13 @@ pub(crate) struct Cache {
     limit: usize,
     nothing: Rc<Buffer>,
     usage: Rc<Usage>,
-    /// Blocks made for the log by commits under way.
+    /// Blocks made for the log by commits in flight.
     made: usize,
-    /// Reads under way that go past the cache.
+    /// Reads in flight that go past the cache.
     passing: Vec<Rc<Passing>>,
-    /// Blocks on their way from the log to home, or to another log.
+    /// Blocks in flight from the log to home, or to another log.
     fetched: usize,
-    /// Blocks on their way home past the cache.
+    /// Blocks in flight to home past the cache.
     passed: usize,
     /// Bytes that tables take of memory: of the mapping, of update sequences.
     tables: Vec<Rc<Cell<usize>>>,
@@ -55,7 +55,7 @@ pub(crate) struct Cache {
 const IMAGE_OVERHEAD: usize = 512 + 32 + 64 + 288 + 64;
 /// Entries of the clock to look at for each block that is removed, where most are stale.
 const STALE_LOOKS: usize = 4;
-/// However little memory is wanted, so many images are needed.
+/// Least number of images, however little memory is wanted.
 const LEAST_IMAGES: usize = 16;
 
 impl Cache {
@@ -138,7 +138,7 @@ impl Cache {
     pub fn drop_passed(&mut self, blocks: usize) {
         self.passed -= blocks;
     }
-    /// A table takes so many bytes at any time.
+    /// Counts a table as memory in use; `bytes` holds its present size.
     pub fn count_table(&mut self, bytes: Rc<Cell<usize>>) {
         self.tables.push(bytes);
     }
@@ -267,7 +267,7 @@ impl Cache {
 /// A read from home of blocks that are not in the cache, and shall not be.
 struct Passing {
     blocks: Range<HomeBlock>,
-    /// One of them has come into the cache meanwhile.
+    /// Whether one of them has come into the cache since.
     met: Cell<bool>,
 }
 
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_past_the_cache_leaves_it_and_readers_under_way_are_told() {
+    fn a_change_past_the_cache_evicts_and_marks_readers_in_flight() {
         let cache = RefCell::new(cache(64));
         let blocks = HomeBlock(8)..HomeBlock(16);
         let held = cache.borrow_mut().get_or_insert(HomeBlock(9), Temperature::Warm);

@@ -100,7 +100,7 @@ impl DirectWriter<'_> {
                 || self.updates.world.now(),
                 self.updates.reader.cache,
             );
-            // Others may have changed it meanwhile.
+            // Another caller may have changed it while it was read.
             block.fill(Rc::new(Buffer::copy_of(part)), self.updates.reader.block_size);
         }
     }

@@ -195,7 +195,7 @@ impl Images {
             written.is_none_or(|image| kept.current.is(image.bytes()))
         })
     }
-    /// `sent` is home. A newer image may have been committed meanwhile.
+    /// Records that `sent` is home. A newer image may have been committed since it was sent.
     pub fn committed_arrived(&self, sent: &Rc<Buffer>) {
         let all = units::fault!("newer-image-dropped");
         self.alter(|kept| kept.committed.take_if(|committed| all || committed.image.is(sent)));

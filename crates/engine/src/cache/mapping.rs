@@ -113,7 +113,7 @@ impl Mapping {
         let mut found = self.copies.range(blocks.start.get(), blocks.end.get());
         found.next().map(|(block, _)| HomeBlock(block))
     }
-    pub fn has_some_to_go_home(&self) -> bool {
+    pub fn has_some_to_write_back(&self) -> bool {
         self.copies.iter().any(|(_, copy)| !copy.stays)
     }
     /// Returns the blocks, sorted: all, or those that are not to stay in the log.

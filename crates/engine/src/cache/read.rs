@@ -1,4 +1,4 @@
-//! Reads from home, or from the log, into the cache. At most one read of a block is under way;
+//! Reads from home, or from the log, into the cache. At most one read of a block is in flight;
 //! others wait for it.
 
 use crate::cache::block::{Block, CachedBlock};
@@ -85,7 +85,8 @@ impl Reader<'_> {
             }
             if from < known {
                 buffers.extend(self.read_data(from, (known.get() - from.get()) as u32).await?);
-                // Meanwhile blocks of the run may have come into the cache: it is looked for anew.
+                // Blocks of the run may have come into the cache during the read: it is looked up
+                // again.
                 from = known;
             } else {
                 from = run.end;
@@ -97,7 +98,7 @@ impl Reader<'_> {
 
     /// Blocks that are neither in the cache nor in the mapping table: home has their latest
     /// version. A caller that changes one has it in the cache first, and nothing of it is written
-    /// home before. So if none came into the cache while the read was under way, none was changed,
+    /// home before. So if none came into the cache while the read was in flight, none was changed,
     /// and what was read is neither old nor torn. Otherwise the cache is asked.
     async fn read_missing(&self, run: Range<HomeBlock>) -> Result<Vec<Rc<Buffer>>, EngineError> {
         let (at, count) = (run.start, (run.end.get() - run.start.get()) as usize);
@@ -168,8 +169,8 @@ impl Reader<'_> {
                 // If that read fails, its reader has the error, and this one tries for itself;
                 // another who waited for it may have begun to already.
                 Some(event) => {
-                    let is_over = || !block.reading().is_some_and(|now| Rc::ptr_eq(&now, &event));
-                    event.until(|| is_over().then_some(())).await;
+                    let has_ended = || !block.reading().is_some_and(|now| Rc::ptr_eq(&now, &event));
+                    event.until(|| has_ended().then_some(())).await;
                 }
                 None => Box::pin(self.read_run(std::slice::from_ref(block))).await?,
             }

@@ -23,14 +23,14 @@ impl CommitClock {
         self.since = now;
     }
     /// `before`: when the commit ahead of it was done. What passes until then is that one's: two
-    /// were under way, and each counts for the time in which it was the oldest.
-    pub fn log_is_done(self, now: Instant, before: Instant) -> CommitTook {
+    /// were in flight, and each counts for the time in which it was the oldest.
+    pub fn log_is_done(self, now: Instant, before: Instant) -> CommitTimes {
         let idle = self.since.since(before.min(self.since));
-        CommitTook { home: self.home, idle, log: now.since(self.since.max(before)) }
+        CommitTimes { home: self.home, idle, log: now.since(self.since.max(before)) }
     }
 }
 
-pub(crate) struct CommitTook {
+pub(crate) struct CommitTimes {
     pub home: TimedWrites,
     /// From the commit ahead of it to the first write of its log.
     pub idle: Duration,
@@ -55,7 +55,7 @@ impl HomeClock<'_> {
         let (writes, data) = Default::default();
         HomeClock { auto, world, since: world.now(), waited, writes, data }
     }
-    /// One write of so many bytes has arrived.
+    /// Counts one write of `bytes` bytes that has arrived.
     pub fn wrote(&self, contents: Contents, bytes: u64) {
         self.writes.set(self.writes.get() + 1);
         if contents == Contents::Data {

@@ -1,5 +1,5 @@
 //! Group commit: one transaction runs, one commits, or two ([`crate::transaction::overlap`]). All
-//! who ask while a commit is under way share the next.
+//! who ask while a commit is in flight share the next.
 //!
 //! The order: wait until open handles have stopped, take the images, plan, carry out. Then, and
 //! only then, the transaction counts as committed and its waiters are woken, in the order they
@@ -8,7 +8,7 @@
 use crate::cache::block::CachedBlock;
 use crate::cache::block_cache::Cache;
 use crate::cache::direct_writes::DirectWrites;
-use crate::commit::clocks::{CommitClock, CommitTook};
+use crate::commit::clocks::{CommitClock, CommitTimes};
 use crate::interface::error::EngineError;
 use crate::interface::stats::Counters;
 use crate::log::move_tail::TailMover;
@@ -16,14 +16,14 @@ use crate::log::snapshot_writer::SnapshotWriter;
 use crate::transaction::abort::Aborter;
 use crate::transaction::admit::Admission;
 use crate::transaction::overlap::Overlap;
-use crate::transaction::running::{Freed, Taken};
+use crate::transaction::running::{Freed, RunningContent};
 use crate::writeback::checkpoints::Checkpoints;
 use crate::writeback::sequences::Sequences;
 use crate::writeback::unordered_data::UnorderedData;
 use crate::writeback::utilization::Utilization;
 use journal::Policy;
 use journal::{
-    CommitCost, CommitMoment, CommitPlan, CommittingTransaction, LockedTransaction, Plan,
+    CommitCost, CommitPlan, CommitStamp, CommittingTransaction, LockedTransaction, Plan,
     TimedCommit, TimedWrites, WholePlace, plan_commit_home,
 };
 use runtime::race;
@@ -40,7 +40,7 @@ type Images = (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>);
 /// Blocks, and runs of them, that leave the cache before other tasks run.
 const FREED_LOOKS: usize = 1024;
 
-/// A transaction on its way to the disk, and the blocks that wait for the outcome.
+/// A transaction in flight to the disk, and the blocks that wait for the outcome.
 pub(crate) struct Commit {
     transaction: CommittingTransaction,
     freed: Vec<Freed>,
@@ -86,14 +86,14 @@ impl Committer<'_> {
         self.admission.world.name_task("commit");
         loop {
             self.admission.pipeline.until_wanted().await;
-            if self.admission.pipeline.is_over() {
+            if self.admission.pipeline.has_ended() {
                 return;
             }
             self.hold().await;
             self.overlap.until_it_may_begin().await;
             self.admission.pipeline.stop_handles().await;
             self.overlap.until_it_may_be_locked().await;
-            if self.admission.pipeline.is_over() {
+            if self.admission.pipeline.has_ended() {
                 return;
             }
             // Before anyone learns that they may be used again, and while nobody can join.
@@ -115,7 +115,7 @@ impl Committer<'_> {
             self.admission
                 .pacing
                 .wait_until(self.admission.world.now())
-                .filter(|_| !self.admission.pipeline.is_over())
+                .filter(|_| !self.admission.pipeline.has_ended())
         };
         while let Some(at) = next() {
             self.admission.world.sleep_until(at).await;
@@ -144,14 +144,14 @@ impl Committer<'_> {
         let commit = self.lock()?;
         let few = commit.few_wait;
         self.expect_soon(few, true);
-        let result = self.set_out(commit, beside).await;
+        let result = self.issue_commit(commit, beside).await;
         if self.admission.pipeline.in_flight() == 0 {
             self.expect_soon(few, false);
         }
         result
     }
 
-    async fn set_out(
+    async fn issue_commit(
         &self,
         mut commit: Commit,
         beside: &dyn Fn(Commit),
@@ -169,7 +169,7 @@ impl Committer<'_> {
         self.carry_out(commit).await
     }
 
-    /// Carries a commit out while others may set out.
+    /// Carries a commit out while others may be issued.
     pub(crate) async fn carry_out_beside(&self, commit: Commit) {
         self.admission.world.name_task("commit");
         if let Err(error) = self.write_log(commit).await {
@@ -195,7 +195,7 @@ impl Committer<'_> {
     /// Takes the running transaction. One stretch without waiting, so that the images are those of
     /// this moment.
     fn lock(&self) -> Result<Commit, EngineError> {
-        let Taken { transaction, freed, completion } =
+        let RunningContent { transaction, freed, completion } =
             self.admission.pipeline.lock(self.admission.world.now());
         let made = self.admission.made_for_log(&transaction.holdings());
         self.admission.pacing.locked();
@@ -251,15 +251,15 @@ impl Committer<'_> {
         let Some(log) = self.admission.log else {
             return Ok((plan_commit_home(&locked, &image), locked.start_commit()));
         };
-        let mut moment = CommitMoment {
+        let mut stamp = CommitStamp {
             time: self.admission.world.wall_clock(),
             durable: self.admission.pipeline.committed(),
         };
         if units::fault!("overlap-floor-too-high") {
-            moment.durable = id.previous();
+            stamp.durable = id.previous();
         }
         let idle = self.admission.world.now().since(self.admission.pipeline.committed_at());
-        let mut planned = log.borrow_mut().plan_commit(&mut locked, &image, &moment, idle)?;
+        let mut planned = log.borrow_mut().plan_commit(&mut locked, &image, &stamp, idle)?;
         if self.admission.pacing.separates_barriers() {
             planned.separate_barriers();
         }
@@ -306,7 +306,7 @@ impl Committer<'_> {
     fn log_is_written(&self, commit: &Commit, clock: CommitClock) {
         let Some(log) = self.admission.log else { return };
         let (now, written) = (self.admission.world.now(), commit.plan.log_bytes());
-        let CommitTook { home, idle, log: took } =
+        let CommitTimes { home, idle, log: took } =
             clock.log_is_done(now, self.admission.pipeline.committed_at());
         let (gap, writes) = (commit.plan.gap_bytes(), self.aborter.runner.sent());
         log.borrow_mut().is_written(&TimedCommit { gap, written, idle, took, writes });
@@ -332,15 +332,15 @@ impl Committer<'_> {
             block.commit(committed.id, place(block.number()));
         }
         for block in &commit.home {
-            // One that was changed meanwhile is home when the newer image is.
+            // A block that was changed since is home when the newer image is.
             if block.commit_home(committed.id) {
                 self.admission.queue.mark_clean(block);
             }
         }
         if let Some(log) = self.admission.log {
             log.borrow_mut().committed(&committed);
-            let goes_home = commit.logged.iter().filter(|block| !block.stays());
-            self.checkpoints.logged(goes_home.map(|block| block.number()));
+            let written_back = commit.logged.iter().filter(|block| !block.stays());
+            self.checkpoints.logged(written_back.map(|block| block.number()));
         }
         // Before anyone learns that they may be used again.
         if !commit.freed.is_empty() {
@@ -368,7 +368,7 @@ impl Committer<'_> {
             let numbers: Vec<_> = {
                 let cache = self.cache.borrow();
                 // On a damaged volume another owner of the block may use it again before this
-                // commit, or in the next that is under way.
+                // commit, or in the next that is in flight.
                 let unused = cache
                     .within(*at, *count)
                     .filter(|block| !block.is_running() && !block.is_in_flight());
@@ -400,7 +400,7 @@ impl Committer<'_> {
                 self.admission.world.sleep_until(due),
             )
             .await;
-            if self.admission.pipeline.is_over() {
+            if self.admission.pipeline.has_ended() {
                 return;
             }
             if !self.admission.pipeline.is_replaced(begun) {

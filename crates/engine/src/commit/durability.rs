@@ -5,7 +5,7 @@
 //! 1. A home write has a number, in the order of completion: a [`HomeWrites`] says "the first so
 //!    many".
 //! 2. A flush covers the writes that had completed before it began, and no others, whatever else is
-//!    under way.
+//!    in flight.
 //! 3. After the first failure nothing becomes durable any more, and nothing is to be written: a
 //!    later flush proves nothing.
 //! 4. Only write-back counts here. The writes of a plan are made durable by the plan's own
@@ -32,12 +32,12 @@ const UNORDERED_VOLATILE_MAX: Duration = Duration::from_secs(1);
 /// as everybody's.
 const OWNERS_MAX: usize = 4096;
 
-/// The first so many of the home writes of write-back, in the order in which they completed.
+/// A number of home writes by write-back: the first ones, in the order in which they completed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) struct HomeWrites(u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum DiskRole {
     Home,
     Log,
 }
@@ -65,9 +65,9 @@ impl Disks {
     }
 }
 
-/// A flush under way.
+/// A flush in flight.
 pub(crate) struct Flush {
-    place: Place,
+    place: DiskRole,
     covers: HomeWrites,
     /// [`Durability::begun`] when it began.
     begun: u64,
@@ -200,7 +200,7 @@ impl Durability {
     /// Whether the one home write that a sync waits for is durable by itself. That saves the flush
     /// that the plan would make behind it, if nothing else needs one.
     pub fn is_home_write_durable(&self) -> bool {
-        self.end_phase([1, 0], plan_home_durable().last_barrier()).durable[Place::Home as usize]
+        self.end_phase([1, 0], plan_home_durable().last_barrier()).durable[DiskRole::Home as usize]
     }
     /// Returns the number of home writes that have completed.
     pub fn home_written(&self) -> HomeWrites {
@@ -255,15 +255,15 @@ impl Durability {
         !self.is_durable(last) && !units::fault!("loose-not-flushed")
     }
 
-    pub fn flush_begins(&self, place: Place) -> Flush {
+    pub fn flush_begins(&self, place: DiskRole) -> Flush {
         let at = Instant::default();
         Flush { place, covers: self.written.get(), begun: self.begun.get(), at }
     }
     /// Returns the writes that a flush of home which begins now must cover, besides `blocks`, which
     /// a plan wrote.
     pub fn volatile_home(&self, mut blocks: Vec<Range<HomeBlock>>) -> Completed {
-        let is_unknown =
-            self.unflushed[Place::Home as usize].get() || self.unknown.get() > self.durable.get();
+        let is_unknown = self.unflushed[DiskRole::Home as usize].get()
+            || self.unknown.get() > self.durable.get();
         if is_unknown || !self.disks.separate {
             return Completed::Everything;
         }
@@ -277,11 +277,11 @@ impl Durability {
         if flush.begun == self.begun.get() {
             self.unflushed[self.disk_of(flush.place)].set(false);
         }
-        if flush.place == Place::Home {
+        if flush.place == DiskRole::Home {
             self.durable.set(self.durable.get().max(flush.covers));
             self.volatile.borrow_mut().retain(|(write, _)| *write > flush.covers);
             self.unordered.borrow_mut().retain(|_, write| *write > flush.covers);
-            // What it does not cover has gone home since it began.
+            // What it does not cover was written home after it began.
             if !units::fault!("flush-due-twice") {
                 self.unordered_since.set(self.unordered_since.get().max(flush.at));
             }
@@ -292,13 +292,13 @@ impl Durability {
     /// cheaper way to make a commit durable.
     pub fn commits_cover_home(&self) -> bool {
         let at_no_cost =
-            !self.ordered.get() || !self.disks.forced_unit_access[Place::Home as usize];
+            !self.ordered.get() || !self.disks.forced_unit_access[DiskRole::Home as usize];
         !self.disks.separate && at_no_cost
     }
 
     /// The disk of a place; both places are one disk unless the log has its own.
-    fn disk_of(&self, place: Place) -> usize {
-        if self.disks.separate { place as usize } else { Place::Home as usize }
+    fn disk_of(&self, place: DiskRole) -> usize {
+        if self.disks.separate { place as usize } else { DiskRole::Home as usize }
     }
 
     /// Decides how `barrier` is carried out, behind a phase with the given number of writes of each
@@ -311,12 +311,12 @@ impl Durability {
             return Phase { flush: [false; 2], durable: [false; 2] };
         }
         let mut of_disk = [0; 2];
-        for place in [Place::Home, Place::Log] {
+        for place in [DiskRole::Home, DiskRole::Log] {
             of_disk[self.disk_of(place)] += writes[place as usize];
         }
         let forgotten = self.disks.separate && units::fault!("one-disk-flushed");
         if forgotten {
-            of_disk[Place::Home as usize] = 0;
+            of_disk[DiskRole::Home as usize] = 0;
         }
         let mut flush: [bool; 2] = std::array::from_fn(|disk| {
             of_disk[disk] > usize::from(self.disks.forced_unit_access[disk])
@@ -329,14 +329,14 @@ impl Durability {
             Barrier::DataBeforeCommit => self.early.get(),
             _ => HomeWrites::default(),
         };
-        flush[Place::Home as usize] |= self.durable.get() < before;
+        flush[DiskRole::Home as usize] |= self.durable.get() < before;
         let of_others = matches!(barrier, Barrier::CopyBeforeHeader | Barrier::FoundBeforeWrite);
-        flush[self.disk_of(Place::Log)] |= of_others;
-        for place in [Place::Home, Place::Log] {
+        flush[self.disk_of(DiskRole::Log)] |= of_others;
+        for place in [DiskRole::Home, DiskRole::Log] {
             flush[self.disk_of(place)] |= self.unflushed[self.disk_of(place)].get();
         }
-        let mut durable = [Place::Home, Place::Log].map(|place| !flush[self.disk_of(place)]);
-        durable[Place::Home as usize] &= !forgotten;
+        let mut durable = [DiskRole::Home, DiskRole::Log].map(|place| !flush[self.disk_of(place)]);
+        durable[DiskRole::Home as usize] &= !forgotten;
         Phase { flush, durable }
     }
 }
@@ -353,14 +353,14 @@ mod tests {
         HomeBlock(at)..HomeBlock(at + 1)
     }
     fn flush(durability: &Durability) {
-        durability.flush_completed(durability.flush_begins(Place::Home));
+        durability.flush_completed(durability.flush_begins(DiskRole::Home));
     }
 
     #[test]
     fn a_flush_covers_only_writes_that_completed_before_it_began() {
         let durability = Durability::new(ONE, true);
         let first = durability.home_write_completed(block(1));
-        let flush = durability.flush_begins(Place::Home);
+        let flush = durability.flush_begins(DiskRole::Home);
         let second = durability.home_write_completed(block(1));
         assert!(!durability.is_durable(first));
         durability.flush_completed(flush);
@@ -371,7 +371,7 @@ mod tests {
     fn an_older_flush_that_completes_late_takes_nothing_back() {
         let durability = Durability::new(ONE, true);
         let (early, written) =
-            (durability.flush_begins(Place::Home), durability.home_write_completed(block(1)));
+            (durability.flush_begins(DiskRole::Home), durability.home_write_completed(block(1)));
         flush(&durability);
         durability.flush_completed(early);
         assert!(durability.is_durable(written));
@@ -383,7 +383,7 @@ mod tests {
             let durability = Durability::new(disks, true).after_unknown();
             let phase = durability.end_phase([0; 2], Some(Barrier::FoundBeforeWrite));
             let flushed =
-                [Place::Home, Place::Log].map(|place| phase.flush[durability.disk_of(place)]);
+                [DiskRole::Home, DiskRole::Log].map(|place| phase.flush[durability.disk_of(place)]);
             assert_eq!((flushed, phase.durable), ([true; 2], [false; 2]));
         }
     }
@@ -392,7 +392,7 @@ mod tests {
     fn a_flush_of_the_log_says_nothing_of_home() {
         let durability = Durability::new(TWO, true);
         let written = durability.home_write_completed(block(1));
-        durability.flush_completed(durability.flush_begins(Place::Log));
+        durability.flush_completed(durability.flush_begins(DiskRole::Log));
         assert!(!durability.is_durable(written));
     }
 
@@ -400,7 +400,7 @@ mod tests {
     fn a_flush_names_the_blocks_that_no_earlier_one_covered() {
         let durability = Durability::new(TWO, true);
         durability.home_write_completed(block(1));
-        let first = durability.flush_begins(Place::Home);
+        let first = durability.flush_begins(DiskRole::Home);
         durability.home_write_completed(block(2));
         // The first may fail yet.
         assert_eq!(
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(wants, [true, false], "after a flush they are kept apart again");
     }
 
-    /// A stream of overwrites has a write under way at any time, also while a commit flushes.
+    /// A stream of overwrites has a write in flight at any time, also while a commit flushes.
     #[test]
     fn unordered_data_is_not_due_before_its_second_although_writes_never_pause() {
         let durability = Durability::new(ONE, true);
@@ -464,7 +464,7 @@ mod tests {
         assert!(writes(1, begin) && !writes(2, begin.plus(second / 4)));
         assert_eq!(durability.flush_of_unordered_at(), Some(begin.plus(second)));
         let half = begin.plus(second / 2);
-        let flush = durability.flush_begins(Place::Home).at(half);
+        let flush = durability.flush_begins(DiskRole::Home).at(half);
         assert!(!writes(3, half.plus(second / 4)));
         durability.flush_completed(flush);
         assert_eq!(durability.flush_of_unordered_at(), Some(half.plus(second)));
@@ -504,7 +504,7 @@ mod tests {
             assert!(durability.keep_barriers(true) && !durability.keep_barriers(true));
             let first = durability.end_phase([0, 1], Some(Barrier::CommitBeforeReply));
             assert_eq!(first.flush, [true, disks.separate]);
-            for place in [Place::Home, Place::Log] {
+            for place in [DiskRole::Home, DiskRole::Log] {
                 durability.flush_completed(durability.flush_begins(place));
             }
             assert_eq!(durability.end_phase([0, 1], Some(Barrier::CommitBeforeReply)), NOTHING);
@@ -515,7 +515,7 @@ mod tests {
     fn a_flush_from_before_covers_nothing_that_was_written_without_barriers() {
         for disks in [ONE, TWO] {
             let durability = Durability::new(disks, true);
-            let flush = durability.flush_begins(Place::Home);
+            let flush = durability.flush_begins(DiskRole::Home);
             durability.keep_barriers(false);
             durability.keep_barriers(true);
             durability.flush_completed(flush);

@@ -4,7 +4,7 @@
 //! Writes between two barriers go out together. At a barrier each disk that was written since the
 //! last one is flushed. A single write is made durable by itself if that saves the flush.
 
-use crate::commit::durability::{Durability, HomeWrites, Place};
+use crate::commit::durability::{DiskRole, Durability, HomeWrites};
 use crate::interface::error::EngineError;
 use crate::interface::home::Home;
 use crate::interface::options::{EngineParts, LogArea, LogPlace};
@@ -23,12 +23,12 @@ use units::{BlockSize, HomeBlock, LogBlock};
 
 /// Most buffers of one disk write (Linux takes at most 1024 parts, IOV_MAX).
 const BLOCKS_PER_WRITE_MAX: usize = 1024;
-/// Most writes under way at once.
+/// Most writes in flight at once.
 const WRITES_IN_FLIGHT_MAX: usize = 32;
 
 /// One write to one disk.
 struct DiskWrite {
-    place: Place,
+    place: DiskRole,
     /// Bytes `at..end` of the disk.
     at: u64,
     end: u64,
@@ -90,7 +90,7 @@ impl Runner {
     pub fn check(&self) -> Result<(), EngineError> {
         self.durability.check()
     }
-    /// Plans count the log in blocks of so many bytes, which need not be those of home.
+    /// Sets the bytes of the log blocks in which plans count; home's may have another length.
     pub fn count_log_in(&self, bytes: usize) {
         self.log_unit.set(bytes);
     }
@@ -179,19 +179,23 @@ impl Runner {
     }
 
     /// `blocks`: of home, which a plan wrote.
-    async fn flush(&self, place: Place, blocks: Vec<Range<HomeBlock>>) -> Result<(), EngineError> {
+    async fn flush(
+        &self,
+        place: DiskRole,
+        blocks: Vec<Range<HomeBlock>>,
+    ) -> Result<(), EngineError> {
         self.durability.check()?;
         let begun = self.durability.flush_begins(place).at(self.world.now());
         self.counters.borrow_mut().flushed();
         let flush = match (place, self.log.as_ref().map(|log| &log.place)) {
-            (Place::Log, Some(LogPlace::Own(disk))) => disk.flush(),
+            (DiskRole::Log, Some(LogPlace::Own(disk))) => disk.flush(),
             _ => self.home.make_durable(self.durability.volatile_home(blocks)),
         };
         let flushed = flush.await.map_err(EngineError::from);
         if !units::fault!("flush-failure-ignored") {
             self.durability.note(flushed)?;
         }
-        // Another one may have failed meanwhile, and lost what this one did not find any more.
+        // A concurrent flush may have failed, and lost what this one found no more.
         self.durability.check()?;
         self.durability.flush_completed(begun);
         Ok(())
@@ -234,11 +238,11 @@ impl Runner {
             let (place, at, home, room) = match write.at {
                 Address::Home(at) => {
                     let at = at.plus(done >> self.block_size.shift());
-                    (Place::Home, at.get() << self.block_size.shift(), Some(at), u64::MAX - done)
+                    (DiskRole::Home, at.get() << self.block_size.shift(), Some(at), u64::MAX - done)
                 }
                 Address::Log(at) => {
                     let (at, room) = self.locate(self.byte_of(at) + done)?;
-                    (Place::Log, at, None, room)
+                    (DiskRole::Log, at, None, room)
                 }
                 Address::Slot(slot) => {
                     unreachable!("{slot:?} was not bound before its plan was issued")
@@ -326,7 +330,7 @@ impl Runner {
         let mut writes = [0; 2];
         phase.iter().for_each(|write| writes[write.place as usize] += 1);
         let end = self.durability.end_phase(writes, barrier);
-        let at_home: Vec<_> = match end.flush[Place::Home as usize] {
+        let at_home: Vec<_> = match end.flush[DiskRole::Home as usize] {
             true => phase.iter().filter_map(|write| write.at_home(self.block_size)).collect(),
             false => Vec::new(),
         };
@@ -341,12 +345,12 @@ impl Runner {
         self.durability.note(join_window(pending, WRITES_IN_FLIGHT_MAX).await)?;
         match end.flush {
             [false, false] => Ok(()),
-            [true, false] => self.flush(Place::Home, at_home).await,
-            [false, true] => self.flush(Place::Log, vec![]).await,
+            [true, false] => self.flush(DiskRole::Home, at_home).await,
+            [false, true] => self.flush(DiskRole::Log, vec![]).await,
             [true, true] => {
                 let both: Vec<Pin<Box<dyn Future<Output = _> + '_>>> = vec![
-                    Box::pin(self.flush(Place::Home, at_home)),
-                    Box::pin(self.flush(Place::Log, vec![])),
+                    Box::pin(self.flush(DiskRole::Home, at_home)),
+                    Box::pin(self.flush(DiskRole::Log, vec![])),
                 ];
                 join_all(both).await.into_iter().collect()
             }
@@ -374,7 +378,7 @@ impl Runner {
                 Ok(())
             });
         };
-        // The same block may be on its way home for write-back: the two writes must not pass each
+        // The same block may be in flight to home for write-back: the two writes must not pass each
         // other.
         let (home, claims) = (self.home.clone(), self.claims.clone());
         Box::pin(async move {

@@ -8,7 +8,7 @@ use journal::Policy;
 use journal::plan_home_durable;
 use units::{HomeBlock, Owner};
 
-/// With more blocks than this on their way home with the running transaction, a commit takes an
+/// With more blocks than this in flight to home with the running transaction, a commit takes an
 /// owner's along.
 const LOOKED_THROUGH_MAX: usize = 4096;
 
@@ -25,7 +25,7 @@ impl InPlaceSync<'_> {
     /// it logged.
     pub fn note_sync_of_data(&self) {
         if let Some(auto) = self.policy.learns() {
-            auto.asked_for_data_alone(self.syncs.admission.world.now());
+            auto.data_sync_requested(self.syncs.admission.world.now());
         }
     }
 
@@ -37,7 +37,7 @@ impl InPlaceSync<'_> {
         self.syncs.admission.pipeline.check()?;
         let on = !units::fault!("long-write-not-synced-in-place");
         self.syncs.direct_writes.until_arrived(|write| on && write.owner == owner).await;
-        // A commit under way may have taken some along.
+        // A commit in flight may have taken some along.
         self.syncs.wait_for_commits_in_flight().await?;
         // The next may have begun at the same moment, and taken the rest.
         if self.syncs.admission.pipeline.in_flight() > 0 {
@@ -65,7 +65,7 @@ impl InPlaceSync<'_> {
         }
         self.syncs.admission.pipeline.check()?;
         if let Some(auto) = self.policy.learns() {
-            auto.needed_no_commit(asked, self.syncs.admission.world.now());
+            auto.data_sync_answered(asked, self.syncs.admission.world.now());
         }
         self.syncs.admission.pipeline.note_return();
         let latency = self.syncs.admission.world.now().since(asked);
@@ -86,7 +86,8 @@ impl InPlaceSync<'_> {
         blocks.sort_unstable();
         blocks.dedup();
         let cache = self.syncs.admission.cache.borrow();
-        let goes = |at: &HomeBlock| cache.peek(*at).is_some_and(|block| block.goes_home_as_it_is());
+        let goes =
+            |at: &HomeBlock| cache.peek(*at).is_some_and(|block| block.is_only_current_image());
         blocks.iter().all(goes).then_some(blocks)
     }
 }

@@ -35,7 +35,7 @@ impl Syncer<'_> {
         Ok(())
     }
 
-    /// Waits until all that is on its way to the disk now is durable; asks for nothing.
+    /// Waits until all that is in flight to the disk now is durable; asks for nothing.
     pub async fn wait_for_commits_in_flight(&self) -> Result<(), EngineError> {
         match self.admission.pipeline.last_in_flight() {
             Some(last) => last.wait().await,

@@ -111,7 +111,7 @@ impl Engine {
         self.syncer().commit(transaction).await
     }
 
-    /// Waits until all that is on its way to the disk now is durable; asks for nothing.
+    /// Waits until all that is in flight to the disk now is durable; asks for nothing.
     pub async fn wait_for_commits_in_flight(&self) -> Result<(), EngineError> {
         self.syncer().wait_for_commits_in_flight().await
     }
@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// Makes durable what home holds of blocks that a committed transaction freed. A caller for
-    /// which home holds their old content calls it before it writes them again: whoever logs a
+    /// which home holds their old content calls it before it writes them again: a log record of a
     /// part of a block relies on the rest. Nobody writes them before this returns.
     ///
     /// # Errors
@@ -171,7 +171,7 @@ impl Engine {
 
     /// When it returns, home durably holds what these blocks held at the call, or newer. No replay
     /// writes to them what the log holds of them. `runs`: first block and count, in order and
-    /// apart; nobody changes them meanwhile.
+    /// apart; no caller may change them before this returns.
     pub async fn write_back_range(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
         self.writeback().write_back_range(runs).await
     }

@@ -253,17 +253,18 @@ pub struct EngineOptions {
     pub expire: Duration,
     /// When what the log holds is written home, if not by that age.
     pub checkpoint: CheckpointTimes,
-    /// A scattered log that is fuller than so many percent is swapped in idle time; `None`: never.
+    /// Percentage above which the fill of a scattered log has it swapped in idle time; `None`:
+    /// never.
     pub swap_above: Option<u32>,
     /// Scattered logs: where the table of their runs lies (`mtl=`).
     pub run_table: Option<DurableMemory>,
     /// Scattered logs: a snapshot of the mapping table is written when a restart would have to read
-    /// so many bytes of them besides. A seek counts as what could be read in its time. `None`:
-    /// never.
+    /// more than this many bytes of them besides. A seek counts as what could be read in its time.
+    /// `None`: never.
     pub snapshot_after: Option<u64>,
     /// Most items of a piece of that, unless one transaction has more.
     pub snapshot_items: usize,
-    /// Most bytes of memory for blocks: the current image, those of transactions under way, and
+    /// Most bytes of memory for blocks: the current image, those of transactions in flight, and
     /// what goes with them.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
@@ -275,7 +276,7 @@ pub struct EngineOptions {
     /// `None`: as [`EngineOptions::record_format`] says.
     pub records: Option<RecordFormat>,
     pub log: LogKind,
-    /// Most transactions on their way to the log at once: 1 or 2. Two only where
+    /// Most transactions in flight to the log at once: 1 or 2. Two only where
     /// [`EngineOptions::overlaps`] says so.
     pub commits_in_flight: usize,
     /// The bytes of a log block, of a format that has short ones; `None`: what the log's disk
@@ -360,7 +361,7 @@ impl EngineOptions {
         if has_gaps { self.log_gap.most() } else { 0 }
     }
 
-    /// Whether a transaction may set out while another is on its way.
+    /// Whether a transaction may be issued while another is in flight.
     pub(crate) fn overlaps(&self) -> bool {
         self.commits_in_flight > 1
             && self.record_format().may_overlap()

@@ -42,7 +42,7 @@ pub struct WrittenCount {
 /// Updates of file data by write requests of one size: what a threshold would have sorted.
 #[derive(Clone, Copy, Default, Debug, Serialize, PartialEq, Eq)]
 pub struct RequestClass {
-    /// Requests of at most so many bytes, and more than half of it.
+    /// Most bytes of a request in this class; the smallest is longer than half of it.
     pub request_bytes_max: u64,
     /// Updates, each within one block.
     pub updates: u64,
@@ -51,7 +51,7 @@ pub struct RequestClass {
     pub blocks: u64,
 }
 
-/// Syncs of at most so many nanoseconds that are in no lower class.
+/// Syncs that took at most `nanoseconds_max` and are in no lower class.
 #[derive(Clone, Copy, Default, Debug, Serialize, PartialEq, Eq)]
 pub struct LatencyClass {
     pub nanoseconds_max: u64,
@@ -157,7 +157,7 @@ impl Counters {
         self.sync_latency.saturating_record(nanoseconds);
         self.sync_nanoseconds = self.sync_nanoseconds.saturating_add(nanoseconds);
     }
-    /// An update of `bytes` within a block, part of a request of so many bytes.
+    /// Counts an update of `bytes` within a block, part of a request of `request` bytes.
     pub fn updated(&mut self, request: u64, bytes: u64, is_first_of_block: bool) {
         let class = (u64::BITS - request.saturating_sub(1).leading_zeros()) as usize;
         let class = &mut self.requests[class.min(REQUEST_CLASSES - 1)];
@@ -351,12 +351,12 @@ mod tests {
         {
             counters.updated(request, 100, first);
         }
-        let told = counters.snapshot(CacheUse::default(), LogUse::default());
-        let filled = told.sync.classes.iter().filter(|class| class.count > 0);
+        let statistics = counters.snapshot(CacheUse::default(), LogUse::default());
+        let filled = statistics.sync.classes.iter().filter(|class| class.count > 0);
         let filled: Vec<_> = filled.map(|class| (class.nanoseconds_max, class.count)).collect();
         assert_eq!(filled, [(8_000, 1), (120_000, 2), (80_000_000_000, 1)]);
-        assert_eq!(told.sync.sum_nanoseconds, 1_900_000_227_000);
-        let requests = told
+        assert_eq!(statistics.sync.sum_nanoseconds, 1_900_000_227_000);
+        let requests = statistics
             .requests
             .iter()
             .map(|class| (class.request_bytes_max, class.updates, class.blocks));

@@ -65,7 +65,7 @@ pub struct FileUpdate<'a> {
     /// Whether the request continues a long row of requests of this transaction (for adaptive
     /// journaling).
     pub sequential: bool,
-    /// Whether the file had these bytes already, and no change under way makes them reachable: the
+    /// Whether the file had these bytes already, and no change in flight makes them reachable: the
     /// update is one of its content alone.
     pub in_place: bool,
     /// Durability is enough for the file ([`crate::EngineOptions::durable_only`]): logged, whatever

@@ -70,7 +70,7 @@ impl TailMover<'_> {
 
     /// The log chooses where a transaction will lie. Recovery learns of that place if it would not
     /// look there, and of a transaction that is longer than those before. The superblock must not
-    /// be on its way already: whichever of two came last would be believed.
+    /// be in flight already: whichever of two came last would be believed.
     pub(crate) async fn choose_place(&self, planned: &CommitPlan) -> Result<(), EngineError> {
         if planned.log_blocks == 0 {
             return Ok(());

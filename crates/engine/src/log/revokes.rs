@@ -6,9 +6,9 @@
 //!
 //! 1. Who frees a run reserves [`crate::Engine::credits_revokes`], and frees no more at once than
 //!    [`crate::Engine::freed_at_once`] says.
-//! 2. Beside it a handle frees at most [`FREED_BESIDE`] blocks: nodes of a tree, a block of
-//!    attributes. Room for these is kept for every open handle, as long as the log has so many
-//!    records ([`LogState::revoke_reserve`]).
+//! 2. Beside it a handle frees at most [`FREED_BESIDE_RUN_MAX`] blocks: nodes of a tree, a block of
+//!    attributes. Room for these is kept for every open handle, as long as the log has that
+//!    many records ([`LogState::revoke_reserve`]).
 //! 3. The log gets no records of a transaction before that is locked, and they count from then on.
 //!    So what fits when a handle starts fits for good.
 
@@ -20,7 +20,7 @@ use std::cell::RefCell;
 use units::HomeBlock;
 
 /// Most blocks that a handle frees beside a run.
-pub(crate) const FREED_BESIDE: u64 = 8;
+pub(crate) const FREED_BESIDE_RUN_MAX: u64 = 8;
 /// Blocks of home that revokes of one run may take of the log.
 const CREDITS: u32 = 2;
 /// Most blocks of a run that are revoked at once, however long log blocks are.
@@ -28,7 +28,8 @@ const AT_ONCE_MAX: u64 = 1024;
 /// Most look-ups that freeing a run at once may take in each table: a fraction of a millisecond.
 /// What memory has nothing of is freed without one.
 const VISITS_MAX: u64 = 4096;
-/// Open handles of which none need wait until another stops. Each may free [`FREED_BESIDE`] blocks.
+/// Open handles of which none need wait until another stops. Each may free [`FREED_BESIDE_RUN_MAX`]
+/// blocks.
 const HANDLES_USUAL: u64 = 256;
 
 /// Bounds what may be freed in one step.
@@ -47,7 +48,7 @@ impl Freeing<'_> {
 
     /// Most blocks that a handle may revoke before it asks for more room.
     pub(crate) fn revokes_of_handle(&self) -> u64 {
-        self.log.map_or(0, |log| log.borrow().revokes_at_once() + FREED_BESIDE)
+        self.log.map_or(0, |log| log.borrow().revokes_at_once() + FREED_BESIDE_RUN_MAX)
     }
 
     /// How many of the `count` blocks from `start` on may be freed with
@@ -80,7 +81,8 @@ impl LogState {
     /// Log blocks to keep free for what `handles` open handles may free beside runs.
     pub fn revoke_reserve(&self, handles: u64) -> u32 {
         // Revokes take less than the records that they replace, but may begin a block.
-        self.records().revoke_blocks_bound((handles * FREED_BESIDE).min(self.live().len() as u64))
+        self.records()
+            .revoke_blocks_bound((handles * FREED_BESIDE_RUN_MAX).min(self.live().len() as u64))
             + 1
     }
     /// Returns the reserve for the usual maximum of open handles.

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_told_is_tried_again_when_the_tail_has_moved() {
+    fn a_piece_that_did_not_fit_is_retried_when_the_tail_moves() {
         let mut snapshot = snapshot(Some(1));
         commit(&mut snapshot, 1, 65, &[]);
         snapshot.is_stuck(TAIL);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn revokes_are_kept_until_they_are_told_or_behind_the_tail() {
+    fn revokes_are_kept_until_recorded_or_behind_the_tail() {
         let mut snapshot = snapshot(Some(1));
         for id in 1..5 {
             commit(&mut snapshot, id, 65, &[u64::from(id)]);

@@ -56,7 +56,7 @@ impl SnapshotWriter<'_> {
     /// Writes pieces while a restart would have to read more than it should. The caller holds the
     /// write-back lock.
     pub(crate) async fn write_snapshot_if_due(&self) -> Result<(), EngineError> {
-        while self.snapshot_is_due() && !self.pipeline.is_over() {
+        while self.snapshot_is_due() && !self.pipeline.has_ended() {
             if self.write_piece(None).await? == Outcome::NoRoom {
                 break;
             }
@@ -88,14 +88,14 @@ impl SnapshotWriter<'_> {
             (self.pipeline.committed(), self.options.snapshot_items.min(most));
         let (mut items, mut looked_at) = (Vec::new(), 0);
         while committed.is_at_or_after(end) {
-            let Some(told) = self.items_of(end).filter(|told| told.len() + moves <= most) else {
+            let Some(more) = self.items_of(end).filter(|items| items.len() + moves <= most) else {
                 break;
             };
-            if !items.is_empty() && items.len() + told.len() + moves > wanted {
+            if !items.is_empty() && items.len() + more.len() + moves > wanted {
                 break;
             }
-            looked_at += told.len();
-            items.extend(told);
+            looked_at += more.len();
+            items.extend(more);
             end = end.next();
             if looked_at >= LOOKED_AT_MAX {
                 looked_at = 0;
@@ -103,8 +103,8 @@ impl SnapshotWriter<'_> {
             }
         }
         if let Some(swap) = swap {
-            let told = swap.runs().iter().filter(|run| end.is_after(run.transaction));
-            items.extend(told.map(|run| SnapshotItem::Moved {
+            let moved = swap.runs().iter().filter(|run| end.is_after(run.transaction));
+            items.extend(moved.map(|run| SnapshotItem::Moved {
                 transaction: run.transaction,
                 start: run.to.plus(1),
             }));
@@ -149,7 +149,7 @@ impl SnapshotWriter<'_> {
                     log.borrow_mut().named(*naming, piece, self.pipeline.committed());
                     return Ok(());
                 }
-                // A commit has it on its way with something else.
+                // A commit has it in flight with something else.
                 Naming::Waits(arrived) => {
                     let over = || self.pipeline.has_failed() || !log.borrow().is_moving();
                     arrived.until(|| over().then_some(())).await;

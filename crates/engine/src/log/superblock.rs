@@ -1,4 +1,4 @@
-//! The journal superblock: what the disk has of it, and what is on its way there.
+//! The journal superblock: what the disk has of it, and what is in flight there.
 //!
 //! Invariants
 //! 1. What is held is what the disk has. A change is put here when it has been written, because an
@@ -23,11 +23,11 @@ pub(crate) struct LogSuperblock {
     /// In log blocks.
     at: LogBlock,
     has_begun: bool,
-    /// One that was on its way has arrived.
+    /// One that was in flight has arrived.
     arrival: Rc<Event>,
 }
 
-/// Another superblock on its way to the disk.
+/// Another superblock in flight to the disk.
 pub(crate) struct SuperblockChange {
     at: LogBlock,
     superblock: Box<JournalSuperblock>,

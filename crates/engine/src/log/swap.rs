@@ -64,7 +64,7 @@ impl LogSwapper<'_> {
     fn is_idle_since(&self, activity: u64) -> bool {
         let is_quiet =
             self.tail.pipeline.is_unused() && self.tail.pipeline.last_in_flight().is_none();
-        is_quiet && !self.tail.pipeline.is_over() && self.activity() == activity
+        is_quiet && !self.tail.pipeline.has_ended() && self.activity() == activity
     }
 
     /// Swaps logs one after the other, if nothing was done since the last round. The caller holds
@@ -90,7 +90,7 @@ impl LogSwapper<'_> {
     /// Whether the runs have moved.
     async fn carry_out_swap(&self, swap: &LogSwap, activity: u64) -> Result<bool, EngineError> {
         let Some(log) = self.tail.log else { return Ok(false) };
-        // Nothing is on its way yet. A sync that comes before the swap has ended waits for no flush
+        // Nothing is in flight yet. A sync that comes before the swap has ended waits for no flush
         // of this one, but for its own.
         let pages = log.borrow_mut().forget_table();
         self.tail.runner.run(plan_table_forgotten(pages)).await?;

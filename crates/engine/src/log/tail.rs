@@ -9,11 +9,11 @@
 //! | who asks | fact that decides (first that applies) | decision | why |
 //! |---|---|---|---|
 //! | a commit | nobody has wished for it | stay | the superblock is one block more to write |
-//! | a commit | the superblock is on its way | stay | an older tail could overtake a newer one |
+//! | a commit | the superblock is in flight | stay | an older tail could overtake a newer one |
 //! | a commit | nothing further back is durable at home | stay | replay would miss it |
 //! | a commit | none of these | along | its own barrier is enough |
 //! | write-back | covered, nobody waits, no round without a commit | leave it to a commit | it costs nothing there |
-//! | write-back | the superblock is on its way | stay | the task that moves it wakes the waiters |
+//! | write-back | the superblock is in flight | stay | the task that moves it wakes the waiters |
 //! | write-back | replay still needs all that the superblock names | stay | |
 //! | write-back | none of these | move | |
 
@@ -67,7 +67,7 @@ fn decide(facts: Facts) -> TailDecision {
 /// Why write-back asks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TailRequest {
-    /// Blocks have gone home for want of log space.
+    /// Blocks have been written back for want of log space.
     Space,
     /// A round of write-back is over.
     Round,
@@ -177,7 +177,7 @@ impl Tail {
         (self.noted, self.durable) = (None, None);
     }
 
-    /// The superblock is on its way to the disk.
+    /// The superblock is in flight to the disk.
     pub fn is_moving(&self) -> bool {
         self.moving && !units::fault!("scattered-superblock-passed")
     }
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_space_waits_for_no_commit() {
+    fn a_caller_that_waits_for_space_waits_for_no_commit() {
         let mut tail = Tail::new(ON_DISK);
         tail.is_waited_for();
         assert_eq!(tail.ask(TailRequest::Space, true, Some(LATER)), TailDecision::Move);

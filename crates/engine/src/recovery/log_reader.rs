@@ -61,7 +61,7 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    /// Follows another order from now on. So many bytes of it are read at once.
+    /// Follows another order from now on, and reads `ahead` bytes of it at once.
     pub fn follow(&mut self, walk: Rc<dyn LogWalk>, ahead: usize) {
         (self.walk, self.ahead) = (walk, ahead);
     }

@@ -37,8 +37,8 @@ pub(crate) const IMAGES_MAX: usize = 8192;
 /// clean log is left as it is.
 pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryReport, EngineError> {
     match Recovery::begin(parts, dry_run).await? {
-        Begun::Clean(report) => Ok(*report),
-        Begun::Live(mut recovery) => {
+        RecoveryStart::Clean(report) => Ok(*report),
+        RecoveryStart::Live(mut recovery) => {
             let read = recovery.read_log().await?;
             recovery.replay_home(&read).await?;
             Ok(recovery.end())
@@ -46,7 +46,7 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
     }
 }
 
-pub(crate) enum Begun<'a> {
+pub(crate) enum RecoveryStart<'a> {
     /// There is nothing to do.
     Clean(Box<RecoveryReport>),
     Live(Box<Recovery<'a>>),
@@ -71,12 +71,15 @@ pub(crate) struct ReadLog {
 }
 
 impl<'a> Recovery<'a> {
-    pub async fn begin(parts: &'a EngineParts, dry_run: bool) -> Result<Begun<'a>, EngineError> {
+    pub async fn begin(
+        parts: &'a EngineParts,
+        dry_run: bool,
+    ) -> Result<RecoveryStart<'a>, EngineError> {
         let begun = parts.world.now();
         let mut report = RecoveryReport { dry_run, ..RecoveryReport::default() };
         let Some(area) = &parts.log else {
             report.clean = true;
-            return Ok(Begun::Clean(report.into()));
+            return Ok(RecoveryStart::Clean(report.into()));
         };
         area.check_apart()?;
         // What earlier runs left in the disk's cache is unknown, so home is flushed in any case.
@@ -95,7 +98,7 @@ impl<'a> Recovery<'a> {
             superblock = superblock.remembered().ok_or(EngineError::LogNotFound)?;
         } else if superblock.is_clean() {
             report.clean = true;
-            return Ok(Begun::Clean(report.into()));
+            return Ok(RecoveryStart::Clean(report.into()));
         } else if let Some(copy) = superblock.disputed() {
             if !parts.options.find_log {
                 return Err(EngineError::LogDisputed {
@@ -107,7 +110,7 @@ impl<'a> Recovery<'a> {
         }
         let reader = LogReader::new(parts, area, &superblock);
         runner.count_log_in(superblock.log_block_bytes());
-        Ok(Begun::Live(Box::new(Recovery {
+        Ok(RecoveryStart::Live(Box::new(Recovery {
             parts,
             area,
             superblock,
@@ -153,14 +156,14 @@ impl<'a> Recovery<'a> {
             .logs(self.superblock.log_blocks_per_block())
             .map_err(|error| error.to_string())?;
         let logs = Rc::new(logs);
-        let told = self.read_pieces(logs.clone(), most).await?;
+        let snapshot = self.read_pieces(logs.clone(), most).await?;
         self.report.snapshot_nanoseconds = self.parts.world.now().since(begun).as_nanos() as u64;
         let found = match self.ask_table().await.map_err(|error| error.to_string())? {
             Some(found) => found,
-            None => self.find_behind(&told, logs).await.map_err(|error| error.to_string())?,
+            None => self.find_behind(&snapshot, logs).await.map_err(|error| error.to_string())?,
         };
-        told.check_found(found.runs()).map_err(|refused| refused.to_string())?;
-        Ok((told, found))
+        snapshot.check_found(found.runs()).map_err(|refused| refused.to_string())?;
+        Ok((snapshot, found))
     }
 
     async fn read_pieces(
@@ -182,10 +185,10 @@ impl<'a> Recovery<'a> {
     /// Finds runs that no snapshot records: they lie in few logs.
     async fn find_behind(
         &mut self,
-        told: &SnapshotContents,
+        snapshot: &SnapshotContents,
         logs: Rc<Logs>,
     ) -> Result<FoundRuns, EngineError> {
-        let find = FindRuns::behind(&self.superblock, logs.clone(), told);
+        let find = FindRuns::behind(&self.superblock, logs.clone(), snapshot);
         // Most have none: as far as is looked ahead is read with one request.
         let ahead = find.look_ahead() as usize * self.superblock.log_block_bytes();
         let bytes = (ahead + self.parts.block_size.bytes()).clamp(FIND_BYTES, READ_BYTES);
@@ -211,10 +214,10 @@ impl<'a> Recovery<'a> {
 
         let mut revoke = RevokePass::new(&scanned).within(self.bounds());
         self.report.revoke = self.feed(&mut revoke).await?;
-        let told =
+        let missing =
             found.as_ref().and_then(|found| found.missing_header(&self.superblock, scanned.end));
-        if let Some(told) = told.filter(|_| !self.report.dry_run) {
-            self.runner.run(plan_run_headers(vec![told])).await?;
+        if let Some(header) = missing.filter(|_| !self.report.dry_run) {
+            self.runner.run(plan_run_headers(vec![header])).await?;
         }
         Ok(ReadLog { scanned, revokes: revoke.finish(), found })
     }
@@ -271,7 +274,7 @@ impl<'a> Recovery<'a> {
         self.search(find, logs, FIND_BYTES).await
     }
 
-    /// In requests of so many bytes.
+    /// Searches the logs with requests of `bytes` bytes.
     async fn search(
         &mut self,
         mut find: FindRuns,
@@ -298,10 +301,10 @@ impl<'a> Recovery<'a> {
         };
         let begun = self.parts.world.now();
         let logs = Rc::new(self.area.logs(self.superblock.log_blocks_per_block())?);
-        let told =
+        let table =
             read_table(&*memory.0, &self.superblock, logs, &mut self.report.table_pages_read).await;
         self.report.table_nanoseconds = self.parts.world.now().since(begun).as_nanos() as u64;
-        match told {
+        match table {
             Ok(found) => Ok(Some(found)),
             Err(why) => {
                 self.report.table_refused = Some(why);

@@ -3,7 +3,7 @@
 
 use crate::interface::error::EngineError;
 use crate::interface::options::EngineParts;
-use crate::recovery::passes::{Begun, Recovery};
+use crate::recovery::passes::{Recovery, RecoveryStart};
 use journal::ReplayAction;
 use units::{HomeBlock, TransactionId};
 
@@ -28,8 +28,8 @@ pub struct PreviewedBlock {
 /// whole.
 pub async fn replay_preview(parts: &EngineParts) -> Result<Vec<PreviewedTransaction>, EngineError> {
     match Recovery::begin(parts, true).await? {
-        Begun::Clean(_) => Ok(Vec::new()),
-        Begun::Live(mut recovery) => recovery.replay_preview().await,
+        RecoveryStart::Clean(_) => Ok(Vec::new()),
+        RecoveryStart::Live(mut recovery) => recovery.replay_preview().await,
     }
 }
 

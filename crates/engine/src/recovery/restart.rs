@@ -19,9 +19,9 @@ use crate::interface::limits::HOME_REQUESTS_MAX;
 use crate::interface::options::EngineParts;
 use crate::log::log_format::is_written_so;
 use crate::recovery::log_reader::READ_BYTES;
-use crate::recovery::passes::{Begun, IMAGES_MAX, ReadLog, Recovery, recover};
+use crate::recovery::passes::{IMAGES_MAX, ReadLog, Recovery, RecoveryStart, recover};
 use crate::recovery::report::{RecoveryReport, RestartForecast};
-use crate::recovery::retained_log::{Gathered, RetainedLog};
+use crate::recovery::retained_log::{ReplayRecords, RetainedLog};
 use device::Buffer;
 use journal::{
     FindCopies, FoundRuns, LogKind, ReplayImage, ReplayImages, ReplayedRecord, SnapshotPiece,
@@ -43,8 +43,8 @@ pub async fn restart(
         return Ok((recover(parts, false).await?, None));
     }
     let mut recovery = match Recovery::begin(parts, false).await? {
-        Begun::Clean(report) => return Ok((*report, None)),
-        Begun::Live(recovery) => recovery,
+        RecoveryStart::Clean(report) => return Ok((*report, None)),
+        RecoveryStart::Live(recovery) => recovery,
     };
     if let Some(kept) = recovery.retain_by_snapshot(read_early).await? {
         return Ok((recovery.end(), Some(kept)));
@@ -60,7 +60,7 @@ pub async fn restart(
 /// Returns what a restart would read of scattered logs that are not empty. Writes nothing.
 pub async fn forecast_restart(parts: &EngineParts) -> Result<Option<RestartForecast>, EngineError> {
     let mut recovery = match Recovery::begin(parts, true).await? {
-        Begun::Live(recovery) if recovery.superblock.scattered.is_some() => recovery,
+        RecoveryStart::Live(recovery) if recovery.superblock.scattered.is_some() => recovery,
         _ => return Ok(None),
     };
     let (snapshot, found) = match recovery.read_snapshot(blocks_max(parts)).await {
@@ -114,7 +114,7 @@ impl Recovery<'_> {
         let Some(found) = read.found.as_ref().filter(|_| count > 0 && self.is_sound()) else {
             return Ok(None);
         };
-        let Some(mut gathered) = Gathered::new(first, count, blocks_max(self.parts)) else {
+        let Some(mut gathered) = ReplayRecords::new(first, count, blocks_max(self.parts)) else {
             return Ok(None);
         };
         let parts = self.gather(&mut gathered, read, read_early).await?;
@@ -129,7 +129,7 @@ impl Recovery<'_> {
     /// in part. `None`: there is no memory for that.
     async fn gather(
         &mut self,
-        gathered: &mut Gathered,
+        gathered: &mut ReplayRecords,
         read: &ReadLog,
         read_early: &[HomeBlock],
     ) -> Result<Option<ReplayImages>, EngineError> {
@@ -161,7 +161,7 @@ impl Recovery<'_> {
     /// are too many for memory, are written home.
     async fn settle_parts(
         &mut self,
-        gathered: &Gathered,
+        gathered: &ReplayRecords,
         parts: Option<ReplayImages>,
         read: &ReadLog,
         read_early: &[HomeBlock],
@@ -171,8 +171,8 @@ impl Recovery<'_> {
         }
         let Some(mut parts) = parts else {
             // What was read gives its own.
-            let told = gathered.bases().filter(|(_, copy)| read.scanned.first.is_after(copy.by));
-            for bases in told.collect::<Vec<_>>().chunks(IMAGES_MAX) {
+            let older = gathered.bases().filter(|(_, copy)| read.scanned.first.is_after(copy.by));
+            for bases in older.collect::<Vec<_>>().chunks(IMAGES_MAX) {
                 let bases = self.read_copies(bases.to_vec()).await?.into_iter();
                 let whole = |(home, content)| ReplayImage { home, content, missing: Vec::new() };
                 self.write_images(bases.map(whole).collect()).await?;
@@ -244,7 +244,7 @@ impl Recovery<'_> {
         let count = end.0.wrapping_sub(first.0) as usize;
         let unit = self.superblock.log_block_bytes();
         let no_room = || "the mapping table has no room for it".to_owned();
-        let mut gathered = Gathered::new(first, count, most).ok_or_else(no_room)?;
+        let mut gathered = ReplayRecords::new(first, count, most).ok_or_else(no_room)?;
         let leaves_them = self.parts.options.durable_only;
         let runs = found.first_runs(count);
         for (home, block) in snapshot.blocks() {
@@ -293,7 +293,7 @@ impl Recovery<'_> {
 
     async fn end_kept(
         &mut self,
-        gathered: Gathered,
+        gathered: ReplayRecords,
         parts: Vec<ReplayImage>,
         read: &ReadLog,
         found: &FoundRuns,

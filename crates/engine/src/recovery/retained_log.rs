@@ -44,7 +44,7 @@ impl RetainedLog {
 }
 
 /// Records as they are replayed.
-pub(crate) struct Gathered {
+pub(crate) struct ReplayRecords {
     first: TransactionId,
     records: Vec<BTreeMap<HomeBlock, Coverage>>,
     newest: BTreeMap<HomeBlock, Newest>,
@@ -68,11 +68,11 @@ struct Newest {
     copy: Option<LogCopy>,
 }
 
-impl Gathered {
+impl ReplayRecords {
     /// Gathers `count` transactions from `first` on. `most`: copies that the mapping table has room
     /// for. Returns `None` if there are more transactions than records could be kept.
-    pub fn new(first: TransactionId, count: usize, most: usize) -> Option<Gathered> {
-        (count <= most.saturating_mul(RECORDS_A_COPY)).then(|| Gathered {
+    pub fn new(first: TransactionId, count: usize, most: usize) -> Option<ReplayRecords> {
+        (count <= most.saturating_mul(RECORDS_A_COPY)).then(|| ReplayRecords {
             first,
             records: vec![BTreeMap::new(); count],
             newest: BTreeMap::new(),
@@ -183,7 +183,7 @@ impl Gathered {
         self.bases.iter().map(|(home, copy)| (*home, *copy))
     }
 
-    /// `parts`: blocks, sorted, that the log holds in part and that have not gone home. `revokes`:
+    /// `parts`: blocks, sorted, that the log holds in part and that are not home. `revokes`:
     /// of what was read from the log. `pieces`: those of the snapshot.
     pub fn keep(
         self,

@@ -38,7 +38,7 @@ impl Aborter<'_> {
     pub fn stop_writing(&self, cause: &EngineError) {
         if !self.pipeline.has_failed() {
             self.pipeline.fail(cause);
-            // What is under way writes nothing more either.
+            // Operations in flight write nothing more either.
             let _: Result<(), EngineError> = self.durability.note(Err(cause.clone()));
             self.wake_all();
         }

@@ -117,14 +117,14 @@ impl Admission<'_> {
         self.queue.dirty() + self.cache.borrow().held()
     }
 
-    /// At most so many blocks are made for the log when a transaction commits that holds so much.
+    /// Returns the most blocks made for the log when a transaction with `holdings` commits.
     pub(crate) fn made_for_log(&self, holdings: &Holdings) -> usize {
         let Some(log) = self.log else { return 0 };
         let log = log.borrow();
         log.made_of(log.bound(holdings), holdings)
     }
 
-    /// Whether an open handle may make images for so many more credits.
+    /// Whether an open handle may make images for `credits` more.
     pub(crate) fn has_memory_for(&self, credits: Credits) -> bool {
         let made = self.made_for_log(&self.pipeline.holdings().and_blocks(credits.0));
         self.has_memory(credits.0, made)

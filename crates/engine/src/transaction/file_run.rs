@@ -34,7 +34,7 @@ impl Handle {
         let Some(decision) = engine.direct_writer().decide_past_cache(&blocks, run) else {
             return Ok(false);
         };
-        if !engine.direct_writes.may_set_out(run.owner, run.bytes.len() as u64) {
+        if !engine.direct_writes.may_issue(run.owner, run.bytes.len() as u64) {
             return Ok(false);
         }
         let before = (decision == Decision::HomeBeforeCommit).then_some(self.transaction());
@@ -46,7 +46,7 @@ impl Handle {
         engine.cache.borrow_mut().pass(&blocks);
         // Now: a task that brings these blocks into the cache from here on writes them home later.
         let claim = engine.claims.enqueue(run.home, count as u64);
-        let write = engine.direct_writes.set_out(run.owner, blocks, before);
+        let write = engine.direct_writes.begin(run.owner, blocks, before);
         let memory = run.kept_memory().unwrap_or_else(|| Rc::new(copy(run.bytes)));
         engine.world.clone().spawn(Box::pin(async move {
             engine.direct_writer().send_past_cache(write, claim, memory).await;

@@ -1,17 +1,17 @@
-//! Two commits on their way at once (`commits_in_flight=2`): which may be, and which waits for
+//! Two commits in flight at once (`commits_in_flight=2`): which may be, and which waits for
 //! which.
 //!
-//! | the transaction that is to set out | while another is on its way |
+//! | the transaction that is to be issued | while another is in flight |
 //! |---|---|
 //! | the log is of another format, or has not begun | waits: a transaction must say which ones were durable before it |
 //! | it brings data home | waits: its barriers mean what lies before them |
 //! | it takes the log's tail along | waits: the superblock says where the other begins |
 //! | nothing happened in it | waits: its waiters wait for all before it |
-//! | none of these: it writes its log, and one barrier behind it | sets out |
+//! | none of these: it writes its log, and one barrier behind it | is issued |
 //!
-//! Those that wait set out alone, and nothing passes them: the commit task itself carries them out.
-//! Addresses are bound and announced in order, by that task. Answers, checkpoints and frees are in
-//! order, too: each waits until it is the oldest.
+//! Those that wait are issued alone, and nothing passes them: the commit task itself carries them
+//! out. Addresses are bound and announced in order, by that task. Answers, checkpoints and frees
+//! are in order, too: each waits until it is the oldest.
 
 use crate::interface::limits::IN_FLIGHT_MAX;
 use crate::interface::options::EngineOptions;
@@ -33,7 +33,7 @@ impl Overlap<'_> {
     }
 
     /// Waits until the running transaction may be locked, as far as its open handles are known.
-    /// Others may join meanwhile.
+    /// Other handles may join it before this returns.
     pub(crate) async fn until_it_may_begin(&self) {
         self.pipeline.until(|| self.may_overlap(self.pipeline.transaction().is_all_logged())).await;
     }
@@ -49,13 +49,13 @@ impl Overlap<'_> {
         self.pipeline.until(|| self.may_overlap(is_fit())).await;
     }
 
-    /// `fit`: so is the transaction that is to set out.
+    /// `fit`: so is the transaction that is to be issued.
     fn may_overlap(&self, fit: bool) -> bool {
         let in_flight = self.pipeline.in_flight();
         in_flight == 0 || fit && in_flight < self.in_flight_max() && !self.tail.tail_goes_along()
     }
 
-    /// Whether another may set out while this plan is carried out.
+    /// Whether another may be issued while this plan is carried out.
     pub(crate) fn may_be_passed(&self, plan: &Plan) -> bool {
         self.in_flight_max() > 1 && plan.is_log_alone() && !self.tail.tail_goes_along()
     }

@@ -16,7 +16,7 @@ use crate::interface::error::EngineError;
 use crate::interface::limits::IN_FLIGHT_MAX;
 use crate::transaction::completion::Completion;
 use crate::transaction::gate::Gate;
-use crate::transaction::running::{Freed, Running, Taken};
+use crate::transaction::running::{Freed, Running, RunningContent};
 use crate::transaction::shutdown::Shutdown;
 use crate::transaction::writers::{Hold, are_few, hold};
 use journal::{Holdings, RunningTransaction, Writers};
@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, Instant, TransactionId};
 
-/// A transaction that no handle can join any more, on its way to the disk.
+/// A transaction that no handle can join any more, in flight to the disk.
 struct InFlight {
     id: TransactionId,
     completion: Rc<Completion>,
@@ -117,8 +117,8 @@ impl Pipeline {
     pub fn is_closed(&self) -> bool {
         self.shutdown.is_closed()
     }
-    pub fn is_over(&self) -> bool {
-        self.shutdown.is_over()
+    pub fn has_ended(&self) -> bool {
+        self.shutdown.has_ended()
     }
     /// While it is_stable nobody joins.
     pub fn is_quiesced(&self) -> bool {
@@ -239,7 +239,7 @@ impl Pipeline {
 
     /// Waits until the running transaction is to be committed, or all is over.
     pub async fn until_wanted(&self) {
-        let is_wanted = || self.is_over() || self.wanted.get().is_at_or_after(self.running_id());
+        let is_wanted = || self.has_ended() || self.wanted.get().is_at_or_after(self.running_id());
         self.work.until(|| is_wanted().then_some(())).await
     }
     /// The writers answered by the last commit are worth a short wait: if they come back, they
@@ -249,7 +249,7 @@ impl Pipeline {
     }
     /// Waits until all of them are back, or all is over.
     pub async fn until_back(&self) {
-        self.work.until(|| (self.is_over() || self.writers.are_back()).then_some(())).await
+        self.work.until(|| (self.has_ended() || self.writers.are_back()).then_some(())).await
     }
     /// Ends the wait for writers.
     pub fn end_hold(&self) {
@@ -258,7 +258,7 @@ impl Pipeline {
     /// Lets nobody join, and waits until the open handles have stopped, or all is over.
     pub async fn stop_handles(&self) {
         self.locking.set(true);
-        let have_stopped = || self.is_over() || !self.running.borrow().has_handles();
+        let have_stopped = || self.has_ended() || !self.running.borrow().has_handles();
         self.work.until(|| have_stopped().then_some(())).await
     }
     /// Takes the blocks that the running transaction freed, if it has nothing to log: then nothing
@@ -284,7 +284,7 @@ impl Pipeline {
         true
     }
     /// Takes the running transaction, in which no handle is open, and puts a new one in its place.
-    pub fn lock(&self, now: Instant) -> Taken {
+    pub fn lock(&self, now: Instant) -> RunningContent {
         let taken = self.running.borrow_mut().take(now, self.block_size);
         let mut in_flight = self.in_flight.borrow_mut();
         assert!(in_flight.len() < IN_FLIGHT_MAX, "more transactions in flight than there may be");
@@ -315,13 +315,13 @@ impl Pipeline {
         self.gate.wake_first();
         self.work.notify();
     }
-    /// How many transactions are on their way.
+    /// How many transactions are in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.borrow().len()
     }
     /// Waits until `ready`, which is asked again when a transaction is committed, or all is over.
     pub async fn until(&self, ready: impl Fn() -> bool) {
-        self.work.until(|| (self.is_over() || ready()).then_some(())).await
+        self.work.until(|| (self.has_ended() || ready()).then_some(())).await
     }
     /// Waits until all before `transaction` are committed: it is the oldest in flight.
     pub async fn until_oldest(&self, transaction: TransactionId) -> Result<(), EngineError> {
@@ -342,7 +342,7 @@ impl Pipeline {
 
     /// Waits until a handle has joined the running transaction; says which, and when.
     pub async fn until_begun(&self) -> Option<(TransactionId, Instant)> {
-        let begun = || match self.is_over() {
+        let begun = || match self.has_ended() {
             true => Some(None),
             false => self.running.borrow().begun().map(Some),
         };
@@ -350,7 +350,7 @@ impl Pipeline {
     }
     /// Whether that was another one, or all is over.
     pub fn is_replaced(&self, begun: (TransactionId, Instant)) -> bool {
-        self.is_over() || self.running.borrow().begun() != Some(begun)
+        self.has_ended() || self.running.borrow().begun() != Some(begun)
     }
     pub async fn until_replaced(&self, begun: (TransactionId, Instant)) {
         self.work.until(|| self.is_replaced(begun).then_some(())).await
@@ -373,7 +373,7 @@ mod tests {
         pipeline.leave(0, 0);
         pipeline.running_id()
     }
-    fn lock(pipeline: &Pipeline) -> Taken {
+    fn lock(pipeline: &Pipeline) -> RunningContent {
         let taken = pipeline.lock(Instant(7));
         pipeline.end_lock();
         taken
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_a_transaction_waits_for_the_one_that_makes_it_durable() {
+    fn waiting_for_a_transaction_awaits_the_one_that_makes_it_durable() {
         let pipeline = pipeline();
         let first = change(&pipeline, 5);
         let asked = pipeline.completion_of(first);
@@ -426,7 +426,7 @@ mod tests {
         pipeline.fail(&EngineError::ReadOnly);
         let Err(EngineError::Aborted { cause }) = pipeline.check() else { panic!("no failure") };
         assert_eq!(cause, EngineError::ShutDown.to_string());
-        assert!(pipeline.is_over());
+        assert!(pipeline.has_ended());
     }
 
     #[test]

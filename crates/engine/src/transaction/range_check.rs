@@ -62,7 +62,7 @@ impl RangeChecks {
         let differing = before.iter().zip(after).filter(|(before, after)| before != after);
         self.note(caller, ranges, differing.count());
     }
-    /// `caller` declared these ranges, and changed so many bytes.
+    /// Records that `caller` declared these ranges, and changed `changed` bytes.
     pub fn note(&self, caller: &'static Location<'static>, ranges: &[BlockRange], changed: usize) {
         if cfg!(debug_assertions) {
             let declared = ranges.iter().map(|range| range.len()).sum();

@@ -22,7 +22,7 @@ pub(crate) struct Running {
 pub(crate) type Freed = (HomeBlock, u64);
 
 /// Content of the running transaction at its lock.
-pub(crate) struct Taken {
+pub(crate) struct RunningContent {
     pub transaction: RunningTransaction,
     pub freed: Vec<Freed>,
     pub completion: Rc<Completion>,
@@ -111,11 +111,11 @@ impl Running {
         std::mem::take(&mut self.completion)
     }
     /// Puts the next one in its place. No handle is open.
-    pub fn take(&mut self, now: Instant, size: BlockSize) -> Taken {
+    pub fn take(&mut self, now: Instant, size: BlockSize) -> RunningContent {
         let next = Running::new(self.id().next(), now, size);
         let Running { transaction, completion, freed, home_credits, .. } =
             std::mem::replace(self, next);
         debug_assert_eq!(home_credits, 0, "credits of open handles");
-        Taken { transaction, freed, completion }
+        RunningContent { transaction, freed, completion }
     }
 }

@@ -26,7 +26,7 @@ impl Shutdown {
     pub fn is_closed(&self) -> bool {
         self.closed.get()
     }
-    pub fn is_over(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.is_closed() || self.has_failed()
     }
     pub fn close(&self) {
@@ -55,9 +55,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_begins_after_a_failure_is_refused_and_whoever_syncs_hears_of_it() {
+    fn after_a_failure_handles_are_refused_and_syncs_report_it() {
         let shutdown = Shutdown::default();
-        assert_eq!((shutdown.check().is_ok(), shutdown.is_over()), (true, false));
+        assert_eq!((shutdown.check().is_ok(), shutdown.has_ended()), (true, false));
         shutdown.fail(&EngineError::ReadOnly);
         shutdown.fail(&EngineError::ShutDown);
         let error = shutdown.check().unwrap_err();

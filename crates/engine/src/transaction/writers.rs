@@ -6,7 +6,7 @@ use units::Instant;
 
 /// With at most this many writers about, an answer of the disk is worth staying awake for.
 const FEW_WRITERS: usize = 32;
-/// How long a commit is held for writers on their way back: once, and for each of them. The time
+/// How long a commit is held for writers about to return: once, and for each of them. The time
 /// for each is about what a writer costs the processors. So a group that comes back at once is not
 /// waited for in vain.
 const HOLD: Duration = Duration::from_micros(100);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stays_away_is_waited_for_once() {
+    fn a_writer_that_stays_away_is_awaited_once() {
         let writers = Writers::default();
         writers.answered(3, Instant(0));
         writers.give_up();

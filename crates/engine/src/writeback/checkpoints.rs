@@ -133,7 +133,7 @@ impl Checkpoints {
         }
         self.counted.set(counted);
     }
-    /// Counts blocks of the log that one write has brought home.
+    /// Counts blocks of the log that one write has written back.
     pub fn written(&self, blocks: u64) {
         let mut counted = self.counted.get();
         counted.blocks_written += blocks;

@@ -1,4 +1,4 @@
-//! Home blocks to which a write is under way. Two writes of one block wait for each other, because
+//! Home blocks to which a write is in flight. Two writes of one block wait for each other, because
 //! a disk may carry out in any order what it was given at once. They go out in the order in which
 //! they were asked for.
 

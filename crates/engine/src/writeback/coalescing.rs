@@ -29,7 +29,7 @@ pub(crate) fn runs_of(cache: &Cache, numbers: &[HomeBlock], neighbours: Neighbou
     let goes = |at: HomeBlock| {
         let block = cache.peek(at)?;
         let is_due = || numbers.binary_search(&at).is_ok();
-        (block.may_go_home() && (is_due() || along && block.is_stable() && !block.stays()))
+        (block.may_be_written_home() && (is_due() || along && block.is_stable() && !block.stays()))
             .then(|| block.clone())
     };
     let mut runs: Vec<Run> = Vec::new();

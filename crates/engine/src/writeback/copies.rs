@@ -18,7 +18,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use units::HomeBlock;
 
-/// The part of the cache that blocks read together on their way home may take.
+/// The part of the cache that blocks read together in flight to home may take.
 const BATCH_PART: usize = 16;
 /// Most blocks that memory evicts before other tasks run: a millisecond or so.
 const EVICTED_MAX: usize = 1024;

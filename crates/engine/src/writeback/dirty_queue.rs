@@ -55,10 +55,10 @@ impl DirtyQueue {
         self.requests.set(self.requests.get() + 1);
         self.work.notify();
     }
-    /// Waits until [`DirtyQueue::request`] was called more often than `seen`, or `is_over` when
+    /// Waits until [`DirtyQueue::request`] was called more often than `seen`, or `has_ended` when
     /// [`DirtyQueue::wake`] was called.
-    pub async fn until_requested(&self, seen: u64, is_over: impl Fn() -> bool) {
-        self.work.until(|| (is_over() || self.requests() != seen).then_some(())).await
+    pub async fn until_requested(&self, seen: u64, has_ended: impl Fn() -> bool) {
+        self.work.until(|| (has_ended() || self.requests() != seen).then_some(())).await
     }
     /// Wakes tasks that wait for a request, so that they look whether the engine has ended.
     pub fn wake(&self) {
@@ -146,7 +146,7 @@ impl DirtyQueue {
             let Some(block) = find(cache, entry) else { continue };
             block.mark_dirty(now);
             entries.push_back((now, block.number()));
-            if block.may_go_home() {
+            if block.may_be_written_home() {
                 found.push(block.number());
                 if found.len() == max {
                     break;
@@ -173,15 +173,15 @@ impl DirtyQueue {
         else {
             return false;
         };
-        let may_go_home = |entry: &(Instant, HomeBlock)| {
-            find(cache, *entry).is_some_and(|block| block.may_go_home())
+        let may_be_written_home = |entry: &(Instant, HomeBlock)| {
+            find(cache, *entry).is_some_and(|block| block.may_be_written_home())
         };
         debug_assert!(
-            !entries.range(..stuck.entries).any(may_go_home),
+            !entries.range(..stuck.entries).any(may_be_written_home),
             "one was released, and nobody noted it"
         );
         let newest = entries.back().map_or(stuck.since, |(since, _)| stuck.since.max(*since));
-        is_due(newest) && !entries.range(stuck.entries..).any(may_go_home)
+        is_due(newest) && !entries.range(stuck.entries..).any(may_be_written_home)
     }
 
     /// Since when those that were stuck are dirty.
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_home_first_and_a_block_changed_twice_is_due_once() {
+    fn the_oldest_come_first_and_a_block_changed_twice_is_due_once() {
         let rig = Rig::new();
         for (at, now) in [(9, 1), (3, 2), (9, 3), (5, 4)] {
             rig.mark_dirty(at, now);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_goes_home_again_and_again_does_not_fill_the_queue() {
+    fn a_block_written_back_repeatedly_does_not_fill_the_queue() {
         let rig = Rig::new();
         for now in 0..3 * STALE_MAX as u64 {
             let block = rig.mark_dirty(9, now);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_go_home_yet_is_asked_again_later() {
+    fn what_may_not_be_written_home_yet_is_asked_again_later() {
         let rig = Rig::new();
         let block = rig.mark_dirty(9, 1);
         block.order_unordered(Owner(1));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_behind_thousands_that_are_stuck_goes_home_at_once() {
+    fn what_is_released_behind_thousands_that_are_stuck_is_due_at_once() {
         let rig = Rig::new();
         let stuck = |at, now| {
             let block = rig.mark_dirty(at, now);

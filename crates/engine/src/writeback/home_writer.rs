@@ -72,7 +72,7 @@ impl HomeWriter<'_> {
 
     /// Makes durable what home holds of blocks that a committed transaction freed, before a caller
     /// that relies on their old content writes them again. The log may hold nothing of them any
-    /// more. So writes in flight arrive first, clean copies that were read meanwhile are dropped,
+    /// more. So writes in flight arrive first, clean copies read in that time are dropped,
     /// and home is flushed. Nobody writes these blocks before this returns.
     pub(crate) async fn settle_freed(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
         for (at, count) in runs {
@@ -209,7 +209,7 @@ impl HomeWriter<'_> {
                     block.leave_order(transaction.logs(block.number()));
                 }
             }
-            // Also for one that was changed meanwhile and is still unordered: what was sent is in a
+            // Also for one that was changed since and is still unordered: what was sent is in a
             // disk's cache.
             AsOf::Unordered => {
                 if let Some(owner) = block.unordered_owner() {

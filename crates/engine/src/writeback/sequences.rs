@@ -15,7 +15,7 @@ use journal::UpdateSequence;
 
 /// Entries that a sweep looks at before other tasks run.
 const SWEPT_AT_ONCE: usize = 1024;
-/// A sweep may wait until the table has grown by so many entries beyond twice its size.
+/// Entries by which the table may grow beyond twice its size before a sweep.
 const GROWTH_MIN: usize = 4096;
 
 #[derive(Default)]

@@ -8,11 +8,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{HomeBlock, Instant};
 
-/// How long at least one request was on its way.
+/// How long at least one request was in flight.
 pub(crate) struct Utilization {
     world: Rc<dyn World>,
     requests: Cell<u32>,
-    /// When the first of those on their way set out.
+    /// When the first of those in flight was issued.
     since: Cell<Instant>,
     before: Cell<Duration>,
 }

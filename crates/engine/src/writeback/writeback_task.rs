@@ -53,7 +53,7 @@ impl Writeback<'_> {
         let mut round_at = self.admission.world.now().plus(pause);
         loop {
             let requested =
-                self.admission.queue.until_requested(seen, || self.admission.pipeline.is_over());
+                self.admission.queue.until_requested(seen, || self.admission.pipeline.has_ended());
             let is_idle = self.writer.copies.blocks_until_home() == 0;
             let next = match self.durability.flush_of_unordered_at() {
                 Some(flush_at) if is_idle => Some(flush_at),
@@ -68,7 +68,7 @@ impl Writeback<'_> {
                 self.swaps.checkpoints.begins_to_wait(self.admission.world.now());
             }
             seen = self.admission.queue.requests();
-            if self.admission.pipeline.is_over() {
+            if self.admission.pipeline.has_ended() {
                 return;
             }
             if let Err(error) = self.home_round(&mut round_at, pause).await {
@@ -80,7 +80,7 @@ impl Writeback<'_> {
 
     async fn home_round(&self, round_at: &mut Instant, pause: Duration) -> Result<(), EngineError> {
         let _lock = self.admission.queue.lock().await;
-        if self.admission.pipeline.is_over() {
+        if self.admission.pipeline.has_ended() {
             return Ok(());
         }
         if self
@@ -99,7 +99,7 @@ impl Writeback<'_> {
             *round_at = now.plus(pause);
             self.write_expired().await?;
             match self.checkpoint_is_due() {
-                true if self.has_some_to_go_home() => {
+                true if self.has_some_to_write_back() => {
                     // What cannot be read there is in nobody's way yet.
                     let _unreadable = self.write_all_committed().await?;
                 }
@@ -255,11 +255,11 @@ impl Writeback<'_> {
     }
 
     /// Whether anything that is committed does not stay in the log.
-    fn has_some_to_go_home(&self) -> bool {
+    fn has_some_to_write_back(&self) -> bool {
         let mut found =
-            self.admission.log.is_some_and(|log| log.borrow().mapping().has_some_to_go_home());
+            self.admission.log.is_some_and(|log| log.borrow().mapping().has_some_to_write_back());
         self.admission.queue.while_dirty(&self.admission.cache.borrow(), |block| {
-            found |= block.may_go_home() && !block.stays_in_log();
+            found |= block.may_be_written_home() && !block.stays_in_log();
             !found
         });
         found
@@ -270,7 +270,7 @@ impl Writeback<'_> {
     pub(crate) async fn write_all_committed(&self) -> Result<Option<EngineError>, EngineError> {
         let began = self.admission.world.now();
         self.swaps.checkpoints.begin(self.writer.copies.blocks_until_home() as u64);
-        // What is met counts as dirty from now on: what comes meanwhile is left to the next one.
+        // Blocks met count as dirty from now on: those that come later are left to the next one.
         let mut blocks =
             self.admission
                 .queue

@@ -153,8 +153,8 @@ fn long_reads_for_another_cache_see_this_one_and_leave_nothing_in_it() {
     assert!(rig.disks[0].statistics().reads > 0);
 }
 
-/// Whoever reads past the cache must notice that a block has changed, gone home and left the cache
-/// since he looked.
+/// A reader past the cache must notice that a block was changed, written back and evicted since it
+/// looked the block up.
 #[test]
 fn a_long_read_past_the_cache_sees_what_changed_while_it_was_under_way() {
     for mode in [DataMode::Ordered, DataMode::Wasteless, DataMode::Writeback] {
@@ -228,7 +228,7 @@ fn a_handle_that_is_dropped_does_not_hold_up_the_commit() {
 }
 
 #[test]
-fn a_dry_run_tells_what_recovery_would_do_and_does_nothing() {
+fn a_dry_run_reports_what_recovery_would_do_and_writes_nothing() {
     let setup = Setup::new(DataMode::Wasteless, Layout::Internal, 4096);
     let rig = Rig::new(&setup, 1, setup.images());
     let parts = rig.parts.clone();
@@ -255,7 +255,7 @@ fn a_dry_run_tells_what_recovery_would_do_and_does_nothing() {
 }
 
 #[test]
-fn blocks_brought_home_are_there_and_durable() {
+fn a_range_written_back_is_home_and_durable() {
     for mode in [DataMode::Wasteless, DataMode::Journal, DataMode::Ordered, DataMode::Writeback] {
         let (rig, ()) = on_fresh(mode, |engine| async move {
             for block in [10, 11, 12, 30] {
@@ -284,7 +284,7 @@ fn blocks_brought_home_are_there_and_durable() {
 }
 
 #[test]
-fn what_others_wrote_to_a_block_brought_home_survives_recovery() {
+fn what_others_wrote_to_a_block_written_back_survives_recovery() {
     const FOREIGN: u8 = 0x77;
     for mut setup in Setup::all() {
         // Write-back must not move the log's tail past what replay could do.

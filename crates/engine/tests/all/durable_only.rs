@@ -34,7 +34,7 @@ async fn write(engine: &Rc<Engine>, block: u64, byte: u8, durable_only: bool) {
 }
 
 #[test]
-fn durable_only_files_go_home_at_unmount_alone() {
+fn durable_only_files_are_written_back_at_unmount_alone() {
     for mode in DataMode::ALL {
         let rig = Rig::new(&setup(mode), 1, setup(mode).images());
         rig.play(async move |engine| {
@@ -42,7 +42,7 @@ fn durable_only_files_go_home_at_unmount_alone() {
                 write(&engine, block, 7, true).await;
             }
             write(&engine, 30, 8, false).await;
-            // Longer than anything waits to go home by its age.
+            // Longer than the age at which any block is written back.
             let world = engine.world();
             world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
             let report = engine.checkpoint().await.unwrap();
@@ -77,7 +77,7 @@ async fn rest(engine: &Engine) {
 }
 
 #[test]
-fn durable_only_files_go_home_early_only_when_no_log_has_room() {
+fn durable_only_files_are_written_back_early_only_for_want_of_log() {
     for (kind, records) in [
         (LogKind::Circular, RecordFormat::Blocks),
         (LogKind::Scattered, RecordFormat::Blocks),
@@ -135,9 +135,9 @@ fn durable_only_files_begin_no_checkpoint() {
             let world = engine.world();
             for _ in 0..10 {
                 world.sleep_until(world.now().plus(Duration::from_secs(10))).await;
-                let told = engine.statistics();
+                let statistics = engine.statistics();
                 assert_eq!(
-                    told.last_checkpoint.blocks_written, 1,
+                    statistics.last_checkpoint.blocks_written, 1,
                     "{times:?}: an empty one came after it"
                 );
             }

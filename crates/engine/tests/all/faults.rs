@@ -23,8 +23,9 @@ fn fail_from(setup: &Setup, disk: usize, operation: Operation, change: u64) -> b
     let result = ended.expect("power was never cut");
     let context = format!("{setup:?} disk {disk}: {operation:?} fails from change {change}");
     for error in &history.borrow().failed {
-        let told = matches!(error, EngineError::Aborted { .. } | EngineError::ReadOnlySince { .. });
-        assert!(told, "{context}: {error}");
+        let is_reported =
+            matches!(error, EngineError::Aborted { .. } | EngineError::ReadOnlySince { .. });
+        assert!(is_reported, "{context}: {error}");
     }
     rig.disks.iter().for_each(|disk| disk.heal());
     verify(setup, 1, rig.crash(change * 4 + 2), &history.borrow())
@@ -101,7 +102,7 @@ fn a_failed_read_is_its_readers_alone() {
 
 /// A base that cannot be read delays the write-back of its block, and nothing else.
 #[test]
-fn a_block_whose_base_cannot_be_read_goes_home_once_it_can() {
+fn a_block_whose_base_cannot_be_read_is_written_back_once_it_can() {
     let setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
     let rig = Rig::new(&setup, 1, setup.images());
     let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());

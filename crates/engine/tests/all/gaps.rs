@@ -19,7 +19,7 @@ const BYTES: usize = 100;
 const UNIT: u32 = 512;
 const GAP: u32 = 3;
 
-/// Transactions of one unit, and nothing goes home before the log is full.
+/// Transactions of one unit, and nothing is written back before the log is full.
 fn setup(layout: Layout, gap: LogGap) -> Setup {
     let mut setup = Setup::new(DataMode::Wasteless, layout, 4096);
     let options = &mut setup.options;
@@ -31,7 +31,7 @@ fn with_gaps(layout: Layout) -> Setup {
     setup(layout, LogGap::Always(GAP * UNIT))
 }
 
-/// Each of so many syncs writes a block of its own. What a power cut leaves of the disks.
+/// Runs `syncs` syncs, each of a block of its own. Returns what a power cut leaves of the disks.
 fn life(setup: &Setup, syncs: u64) -> Vec<Image> {
     let rig = Rig::new(setup, 1, setup.images());
     rig.play(async move |engine| {
@@ -96,7 +96,7 @@ fn each_transaction_begins_a_gap_behind_the_one_before_it() {
 }
 
 #[test]
-fn where_recovery_could_not_tell_no_gap_is_left() {
+fn no_gap_is_left_that_recovery_could_not_recognize() {
     let mut of_blocks = with_gaps(Layout::Internal);
     of_blocks.options.records = Some(RecordFormat::Blocks);
     for setup in [of_blocks, setup(Layout::Internal, LogGap::Off)] {
@@ -134,7 +134,7 @@ fn all_that_was_synced_is_found_behind_gaps() {
 /// Not only those that are there when the log is begun: a mount may have other gaps than the one
 /// before it.
 #[test]
-fn the_next_mount_leaves_the_gaps_that_it_is_told_to() {
+fn the_next_mount_leaves_the_gaps_of_its_own_options() {
     let (first, then) = (with_gaps(Layout::Separate), setup(Layout::Separate, LogGap::Off));
     for (first, then) in [(&first, &then), (&then, &first)] {
         let rig = Rig::new(then, 2, life(first, SYNCS));

@@ -1,5 +1,5 @@
-//! A home that is no disk: files of a toy store, each made durable by itself, below the engine as
-//! it is.
+//! A home that is no disk: files of a store for tests, each made durable by itself, below the
+//! engine as it is.
 
 use crate::common;
 

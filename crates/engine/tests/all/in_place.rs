@@ -7,7 +7,7 @@ use runtime::race;
 use std::time::Duration;
 use units::Owner;
 
-/// One commit is under way when the sync begins; the next, for which nobody waits, begins as it
+/// One commit is in flight when the sync begins; the next, for which nobody waits, begins as it
 /// ends and takes the data along.
 #[test]
 fn synced_data_that_the_next_commit_takes_along_is_durable() {
@@ -45,7 +45,7 @@ fn synced_data_that_the_next_commit_takes_along_is_durable() {
 
 /// A durable write says nothing of what write-back left in the disk's cache.
 #[test]
-fn synced_data_of_which_a_part_went_home_before_is_flushed() {
+fn synced_data_of_which_a_part_was_written_home_is_flushed() {
     for (mode, is_home) in
         [(DataMode::Ordered, false), (DataMode::Ordered, true), (DataMode::Writeback, true)]
     {

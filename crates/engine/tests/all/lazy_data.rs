@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{HomeBlock, Owner};
 
-/// A sync under way has an older image of a block that memory wants home. That one must not come
+/// A sync in flight has an older image of a block that memory wants home. That one must not come
 /// later, nor may the newer one count as home because the older one is.
 #[test]
 fn synced_data_is_not_overwritten_by_an_older_image_of_itself() {
@@ -100,7 +100,7 @@ fn syncing_data_while_the_log_is_full_waits_for_room() {
 /// Where overwrites in place bypass the log.
 const BYPASSING: [DataMode; 3] = [DataMode::Ordered, DataMode::Selective, DataMode::Adaptive];
 
-/// Nothing goes home by age, nothing is committed by it.
+/// Nothing is written back or committed by age.
 fn still(mode: DataMode) -> Rig {
     let mut setup = Setup::new(mode, Layout::Separate, 4096);
     setup.options.commit = Duration::from_secs(3600);
@@ -150,7 +150,7 @@ fn a_sync_of_everything_brings_all_overwrites_home() {
     }
 }
 
-/// The other sync has it on its way, and this one finds nothing more to do.
+/// The other sync has it in flight, and this one finds nothing more to do.
 #[test]
 fn a_sync_whose_overwrite_another_sync_took_along_waits_for_that_commit() {
     for mode in BYPASSING {
@@ -199,8 +199,8 @@ fn a_sync_flushes_overwrites_that_write_back_sent_home() {
     }
 }
 
-/// The block is zeroed in part, or appended to: its older overwrite goes home with it, before the
-/// commit.
+/// The block is zeroed in part, or appended to: its older overwrite is written home with it, before
+/// the commit.
 #[test]
 fn an_ordered_change_takes_the_overwrite_below_it_along() {
     let rig = still(DataMode::Ordered);
@@ -213,7 +213,7 @@ fn an_ordered_change_takes_the_overwrite_below_it_along() {
     assert_eq!(durable(&rig, [50]), [2]);
 }
 
-/// It is on its way home as its file goes, and the next owner's data comes behind it.
+/// It is in flight to home as its file goes, and the next owner's data comes behind it.
 #[test]
 fn an_overwrite_of_a_freed_block_never_lands_on_its_next_owner() {
     for mode in BYPASSING {
@@ -236,7 +236,7 @@ fn an_overwrite_of_a_freed_block_never_lands_on_its_next_owner() {
 }
 
 #[test]
-fn an_overwrite_that_cannot_go_home_fails_the_sync() {
+fn an_overwrite_that_cannot_be_written_home_fails_the_sync() {
     for mode in BYPASSING {
         let rig = still(mode);
         let disk = rig.disks[0].clone();
@@ -247,7 +247,7 @@ fn an_overwrite_that_cannot_go_home_fails_the_sync() {
             assert!(engine.sync_owner(Owner(1), own).await.is_err(), "{mode}");
             assert!(
                 engine.sync_owner(Owner(1), own).await.is_err(),
-                "{mode}: told once and forgotten"
+                "{mode}: reported once and forgotten"
             );
         });
     }

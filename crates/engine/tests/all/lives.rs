@@ -235,8 +235,8 @@ fn a_run_without_its_header_does_not_come_back_under_a_new_one() {
     }
 }
 
-/// The same place, of which a table of runs tells in the second life. The cut comes before what the
-/// place begins with is wiped, or behind that.
+/// In the second life a table of runs records the same place. The cut comes before what the place
+/// begins with is wiped, or behind that.
 #[test]
 fn a_run_without_its_header_does_not_come_back_by_the_table_of_runs() {
     const KEPT: u64 = 3;

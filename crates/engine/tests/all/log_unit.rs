@@ -69,18 +69,19 @@ fn a_log_unit_shorter_than_a_sector_gives_a_warning() {
         EngineParts::warnings(&rig.parts)
     };
     for layout in [Layout::Internal, Layout::Separate] {
-        let told = warnings(rig(layout, Some(512), 512, 4096));
-        assert!(told.len() == 1 && told[0].contains("log_unit=4096 is safe"), "{told:?}");
+        let found = warnings(rig(layout, Some(512), 512, 4096));
+        assert!(found.len() == 1 && found[0].contains("log_unit=4096 is safe"), "{found:?}");
         for (unit, physical) in [(None, 4096), (Some(4096), 4096), (Some(512), 512)] {
             assert_eq!(warnings(rig(layout, unit, 512, physical)), [""; 0]);
         }
     }
     // No unit is longer than a block.
     for asked in [1024, 4096] {
-        let told = warnings(rig_of(Layout::Internal, 1024, Some(asked), 512, 4096));
-        let right =
-            told.len() == 1 && told[0].starts_with("log_unit=1024") && !told[0].contains("is safe");
-        assert!(right && told[0].contains("blocks of 4096 bytes"), "{told:?}");
+        let found = warnings(rig_of(Layout::Internal, 1024, Some(asked), 512, 4096));
+        let right = found.len() == 1
+            && found[0].starts_with("log_unit=1024")
+            && !found[0].contains("is safe");
+        assert!(right && found[0].contains("blocks of 4096 bytes"), "{found:?}");
     }
     let mut blocks = rig(Layout::Internal, Some(512), 512, 4096);
     blocks.parts.options.records = Some(engine::RecordFormat::Blocks);
@@ -93,12 +94,14 @@ fn a_mode_that_logs_data_gives_a_warning_without_a_log() {
         let mut rig = rig(Layout::Internal, None, 512, 512);
         rig.parts.log = None;
         rig.parts.options.data = mode;
-        let told = rig.parts.warnings();
+        let found = rig.parts.warnings();
         let logs = mode.policy(rig.parts.options.threshold).logs_data();
-        assert_eq!(told.len(), usize::from(logs), "{mode}: {told:?}");
+        assert_eq!(found.len(), usize::from(logs), "{mode}: {found:?}");
         assert!(
-            told.iter().all(|told| told.contains(mode.name()) && told.contains("no journal")),
-            "{told:?}"
+            found
+                .iter()
+                .all(|warning| warning.contains(mode.name()) && warning.contains("no journal")),
+            "{found:?}"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Scattered logs: memory lets go of blocks that the log holds whole, reads of them are redirected,
-//! and they go home from there.
+//! Scattered logs: the cache evicts blocks that the log holds whole, reads of them are redirected,
+//! and they are written back from there.
 
 use crate::common::{Layout, Rig, STALE, Setup};
 use device::{Buffer, Disk, Durability};
@@ -41,7 +41,7 @@ fn rig(setup: &Setup) -> Rig {
     rig_with(setup, BLOCKS, LOGS, LOG_BLOCKS)
 }
 
-/// With so many logs behind the first `home_blocks`, each of so many blocks.
+/// Creates a rig with `logs` logs of `blocks` blocks each, behind the first `home_blocks`.
 fn rig_with(setup: &Setup, home_blocks: u64, logs: u64, blocks: u32) -> Rig {
     let mut rig = Rig::new(setup, 1, setup.images());
     let home = |log| HomeBlock(home_blocks + log * u64::from(blocks));
@@ -69,7 +69,7 @@ async fn log_all(engine: &Rc<Engine>, blocks: impl Iterator<Item = u64>, version
             engine.commit(transaction).await.unwrap();
         }
         let cache = engine.statistics().cache;
-        // What one handle and one batch take on their way.
+        // What one handle and one batch take in flight.
         assert!(cache.bytes <= cache.limit_bytes + (64 << 10), "{block}: {cache:?}");
     }
 }
@@ -79,7 +79,7 @@ async fn read(engine: &Engine, block: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_has_left_memory_is_read_from_the_log_and_goes_home_from_there() {
+fn evicted_blocks_are_read_and_written_back_from_the_log() {
     for setup in all() {
         let rig = rig(&setup);
         let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
@@ -88,9 +88,9 @@ fn what_has_left_memory_is_read_from_the_log_and_goes_home_from_there() {
         rig.run(async move {
             let engine = Rig::open(parts).await;
             log_all(&engine, 0..LOGGED, 1).await;
-            let told = engine.statistics();
-            assert!(told.log.mapped_blocks > LOGGED / 2, "{name}: {told:?}");
-            assert_eq!(told.home_bytes(), 0, "{name}: nothing had to go home");
+            let statistics = engine.statistics();
+            assert!(statistics.log.mapped_blocks > LOGGED / 2, "{name}: {statistics:?}");
+            assert_eq!(statistics.home_bytes(), 0, "{name}: nothing had to be written back");
             for block in 0..LOGGED {
                 assert_eq!(read(&engine, block).await, content(block, 1), "{name}: {block}");
             }
@@ -131,7 +131,7 @@ fn what_has_left_memory_is_read_from_the_log_and_goes_home_from_there() {
 fn how_many_records_the_logs_hold_sends_nothing_home() {
     const MANY: u64 = 1200;
     const SHORT: u32 = 16;
-    // Of so many a log of 16 blocks has no room for the revokes, beside a transaction.
+    // With this many a log of 16 blocks has no room for the revokes beside a transaction.
     const HELD: u64 = 4000;
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
         let mut setup = setup(DataMode::Journal, records);
@@ -231,8 +231,8 @@ fn parts_of_a_block_not_in_memory_are_merged_with_what_the_log_holds() {
     }
 }
 
-/// Whatever empties the mapping table: here the blocks go home from memory, to which they came
-/// back.
+/// Whatever empties the mapping table: here the blocks are written back from memory, into which
+/// they were read again.
 #[test]
 fn a_mapping_table_that_became_empty_takes_no_memory() {
     let rig = rig(&setup(DataMode::Wasteless, RecordFormat::Packed));
@@ -257,15 +257,20 @@ fn a_mapping_table_that_became_empty_takes_no_memory() {
             engine.commit(handle.stop()).await.unwrap();
         }
         engine.checkpoint().await.unwrap();
-        let told = engine.statistics();
-        assert_eq!(told.log.mapped_blocks, 0);
-        assert_eq!(told.cache.bytes, told.cache.blocks * image, "{:?}", told.cache);
+        let statistics = engine.statistics();
+        assert_eq!(statistics.log.mapped_blocks, 0);
+        assert_eq!(
+            statistics.cache.bytes,
+            statistics.cache.blocks * image,
+            "{:?}",
+            statistics.cache
+        );
         engine.shutdown().await.unwrap();
     });
 }
 
 #[test]
-fn what_is_freed_after_it_has_left_memory_never_goes_home() {
+fn an_evicted_block_that_is_freed_is_never_written_back() {
     let rig = rig(&setup(DataMode::Journal, RecordFormat::Blocks));
     rig.play(async move |engine| {
         log_all(&engine, 0..LOGGED, 1).await;
@@ -279,9 +284,9 @@ fn what_is_freed_after_it_has_left_memory_never_goes_home() {
     assert_eq!(rig.home_block(1)[..], [STALE; 4096]);
 }
 
-/// Whoever reads or writes past the journal finds at home what the log alone held.
+/// A program that reads or writes past the journal finds at home what the log alone held.
 #[test]
-fn what_the_log_alone_holds_is_brought_home_for_others() {
+fn what_the_log_alone_holds_is_written_back_for_others() {
     let rig = rig(&setup(DataMode::Journal, RecordFormat::Packed));
     let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
     rig.run(async move {
@@ -316,7 +321,7 @@ fn a_copy_in_the_log_that_has_rotted_is_noticed() {
 }
 
 #[test]
-fn what_has_left_memory_goes_home_when_it_is_old() {
+fn an_evicted_block_is_written_back_when_it_is_old() {
     let mut setup = setup(DataMode::Journal, RecordFormat::Packed);
     setup.options.checkpoint = CheckpointTimes::ByAge;
     setup.options.expire = Duration::from_secs(20);
@@ -339,8 +344,8 @@ fn with_a_circular_log_nothing_is_redirected() {
     let rig = rig(&setup);
     rig.play(async move |engine| {
         log_all(&engine, 0..LOGGED, 1).await;
-        let told = engine.statistics();
-        assert_eq!((told.log.mapped_blocks, told.redirected_reads), (0, 0));
+        let statistics = engine.statistics();
+        assert_eq!((statistics.log.mapped_blocks, statistics.redirected_reads), (0, 0));
         engine.shutdown().await.unwrap();
     });
 }
@@ -362,8 +367,8 @@ fn with_an_empty_mapping_table_reads_ask_the_disk_for_no_more() {
             }
             assert_eq!(engine.statistics().log.mapped_blocks, 0);
             let count = || {
-                let told = disk.statistics();
-                (told.reads, told.bytes_read)
+                let statistics = disk.statistics();
+                (statistics.reads, statistics.bytes_read)
             };
             let before = count();
             for block in (LOGGED..BLOCKS).step_by(3) {

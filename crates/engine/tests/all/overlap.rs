@@ -1,4 +1,4 @@
-//! Two commits on their way at once: the later never counts before the earlier.
+//! Two commits in flight at once: the later never counts before the earlier.
 
 use crate::common::{Layout, Rig, Setup, recovered, write_byte};
 use device::Operation;
@@ -63,8 +63,8 @@ impl Bench {
             self.pause(50).await;
         }
     }
-    /// Two commits, of which the later is quick; both are under way, and the later has arrived if
-    /// it may set out.
+    /// Two commits, of which the later is quick; both are in flight, and the later has arrived if
+    /// it may be issued.
     async fn two(&self) -> [TransactionId; 2] {
         let earlier = write_byte(&self.engine, 1, EARLIER, 5).await;
         self.commit(earlier);
@@ -171,7 +171,7 @@ fn a_later_commit_that_fails_leaves_nobody_waiting() {
 }
 
 #[test]
-fn whoever_waits_for_a_transaction_in_which_nothing_happens_waits_for_those_before_it() {
+fn waiting_for_an_empty_transaction_awaits_those_before_it() {
     run(&setup(DataMode::Wasteless), async move |bench| {
         let earlier = write_byte(&bench.engine, 1, EARLIER, 5).await;
         bench.commit(earlier);
@@ -211,7 +211,7 @@ fn a_commit_that_brings_data_home_waits_and_nothing_passes_it() {
         bench.pause(500).await;
         let writes =
             || (bench.home.statistics().writes - at_home, bench.log.statistics().writes - in_log);
-        assert_eq!(writes(), (0, 1), "it set out beside the one before");
+        assert_eq!(writes(), (0, 1), "it was issued beside the one before");
         // Others may join it as long as it waits.
         bench.commit(block(7).await);
         bench.until_answered(1).await;
@@ -224,7 +224,7 @@ fn a_commit_that_brings_data_home_waits_and_nothing_passes_it() {
 
 #[test]
 fn formats_that_do_not_say_what_was_durable_commit_one_by_one() {
-    for (records, log, told) in [
+    for (records, log, expected) in [
         (RecordFormat::Blocks, LogKind::Circular, 1),
         (RecordFormat::Packed, LogKind::Scattered, 1),
         (RecordFormat::Packed, LogKind::Circular, 0),
@@ -232,8 +232,11 @@ fn formats_that_do_not_say_what_was_durable_commit_one_by_one() {
         let mut setup = setup(DataMode::Wasteless);
         (setup.options.records, setup.options.log) = (Some(records), log);
         let warnings = Rig::new(&setup, 1, setup.images()).parts.warnings();
-        assert_eq!(warnings.len(), told, "{warnings:?}");
-        assert!(warnings.iter().all(|told| told.contains("commits_in_flight=2")), "{warnings:?}");
+        assert_eq!(warnings.len(), expected, "{warnings:?}");
+        assert!(
+            warnings.iter().all(|warning| warning.contains("commits_in_flight=2")),
+            "{warnings:?}"
+        );
     }
     let mut blocks = setup(DataMode::Wasteless);
     blocks.options.records = Some(RecordFormat::Blocks);

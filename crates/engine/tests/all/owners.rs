@@ -133,7 +133,7 @@ fn no_files_of_the_engine_know_each_other_in_a_circle() {
     let sources = sources();
     let mut edges = edges(&sources);
     assert!(edges["engine"].contains("commit_task") && edges["commit_task"].contains("running"));
-    // Whoever knows only files that are in no circle is in none.
+    // A file that knows only files in no circle is in none.
     while let Some(free) =
         edges.iter().find(|(_, known)| known.iter().all(|to| !edges.contains_key(to)))
     {

@@ -1,4 +1,4 @@
-//! Runs of blocks that go home past the cache, and whoever meets them on their way.
+//! Runs of blocks written home past the cache, and callers that meet them in flight.
 
 use crate::common::{Layout, Rig, Setup, overwrite};
 use device::{Buffer, Operation};
@@ -85,7 +85,7 @@ fn a_sync_waits_for_the_overwrites_of_its_owner() {
 }
 
 #[test]
-fn whoever_reads_blocks_on_their_way_gets_what_was_written() {
+fn a_reader_of_blocks_in_flight_gets_what_was_written() {
     for seed in 1..20 {
         rig(&setup(), seed).play(async |engine| {
             write_run(&engine, 7, true).await;
@@ -137,9 +137,9 @@ fn overwrites_that_nobody_syncs_are_flushed_a_second_later() {
     assert!(left(&rig).iter().all(|byte| *byte == 7));
 }
 
-/// Whoever is told where they lie reads and writes them past the engine.
+/// A caller that knows their address reads and writes them past the engine.
 #[test]
-fn blocks_brought_home_have_arrived_and_are_durable() {
+fn blocks_written_back_on_request_are_durable() {
     for seed in 1..20 {
         let rig = rig(&setup(), seed);
         rig.play(async |engine| {

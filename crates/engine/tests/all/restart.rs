@@ -58,7 +58,7 @@ pub async fn put(engine: &Rc<Engine>, block: u64, version: u8) {
     engine.commit(handle.stop()).await.unwrap();
 }
 
-/// A write of a file's block, or of a part of it, by a request of so many bytes.
+/// Writes a file's block, or a part of it, as part of a request of `request` bytes.
 pub async fn overwrite(
     engine: &Rc<Engine>,
     block: u64,
@@ -132,7 +132,7 @@ pub async fn put_all(engine: &Rc<Engine>, version: u8) {
     }
 }
 
-/// Time for write-back to tell what was committed.
+/// Waits until write-back has recorded what was committed.
 pub async fn rest(engine: &Engine) {
     let world = engine.world().clone();
     world.sleep_until(world.now().plus(Duration::from_millis(2))).await;
@@ -145,9 +145,9 @@ pub fn with_memory(mut images: Vec<Image>) -> Vec<Image> {
     images
 }
 
-/// What tells a restart of the log, besides the log itself.
+/// What records the log for a restart, besides the log itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Teller {
+enum Index {
     Nobody,
     /// The table of the runs.
     Table,
@@ -155,17 +155,18 @@ enum Teller {
     Snapshot,
 }
 
-impl Teller {
+impl Index {
     fn check(self, report: &RecoveryReport) -> bool {
         let searched = report.logs_read > 0 && report.find_nanoseconds > 0;
         match self {
-            Teller::Nobody => searched,
-            Teller::Table => {
+            Index::Nobody => searched,
+            Index::Table => {
                 report.table_refused.is_none() && report.table_pages_read > 0 && !searched
             }
-            Teller::Snapshot => {
-                let (told, read) = (report.snapshot_transactions, report.scan.counts.transactions);
-                report.snapshot_refused.is_none() && told > 0 && read < BLOCKS / 2
+            Index::Snapshot => {
+                let (covered, read) =
+                    (report.snapshot_transactions, report.scan.counts.transactions);
+                report.snapshot_refused.is_none() && covered > 0 && read < BLOCKS / 2
             }
         }
     }
@@ -173,13 +174,12 @@ impl Teller {
 
 #[test]
 fn a_restart_brings_nothing_home_and_every_later_life_goes_on() {
-    let tellers = [Teller::Nobody, Teller::Table, Teller::Snapshot];
-    for (mut setup, teller) in all().flat_map(|setup| tellers.map(|teller| (setup.clone(), teller)))
-    {
-        setup.options.snapshot_after = (teller == Teller::Snapshot).then_some(1);
-        let name = format!("{} {:?} {teller:?}", setup.mode, setup.options.records);
-        let begun = match teller {
-            Teller::Table => with_memory(setup.images()),
+    let tellers = [Index::Nobody, Index::Table, Index::Snapshot];
+    for (mut setup, index) in all().flat_map(|setup| tellers.map(|index| (setup.clone(), index))) {
+        setup.options.snapshot_after = (index == Index::Snapshot).then_some(1);
+        let name = format!("{} {:?} {index:?}", setup.mode, setup.options.records);
+        let begun = match index {
+            Index::Table => with_memory(setup.images()),
             _ => setup.images(),
         };
         let mut images = live(&setup, begun, async |_, engine| {
@@ -192,7 +192,7 @@ fn a_restart_brings_nothing_home_and_every_later_life_goes_on() {
         for version in 2..=4 {
             let failed = name.clone();
             images = live(&setup, images, async move |report, engine| {
-                assert!(teller.check(&report), "{failed}: {report:?}");
+                assert!(index.check(&report), "{failed}: {report:?}");
                 assert!(
                     report.home_blocks_written == 0 && report.blocks_kept > BLOCKS / 3,
                     "{failed}: {report:?}"
@@ -271,7 +271,7 @@ fn parts_of_blocks_stay_in_memory_over_every_restart() {
                 overwrite(&engine, 0, BlockRange::new(200, 204), b"more", 4).await;
             });
         }
-        // They go home as any.
+        // They are written back as any others are.
         let rig = rig(&setup, images);
         let parts = rig.parts.clone();
         rig.run(async move {
@@ -321,15 +321,15 @@ fn no_tail_passes_parts_of_blocks_that_a_restart_left_in_memory() {
 
 /// With `cache=` so small that parts would fill half of it.
 #[test]
-fn parts_of_blocks_that_memory_has_no_room_for_go_home_at_a_restart() {
-    for (records, teller) in [
-        (RecordFormat::Blocks, Teller::Nobody),
-        (RecordFormat::Packed, Teller::Nobody),
-        (RecordFormat::Blocks, Teller::Snapshot),
-        (RecordFormat::Packed, Teller::Snapshot),
+fn parts_of_blocks_beyond_memory_are_written_back_at_a_restart() {
+    for (records, index) in [
+        (RecordFormat::Blocks, Index::Nobody),
+        (RecordFormat::Packed, Index::Nobody),
+        (RecordFormat::Blocks, Index::Snapshot),
+        (RecordFormat::Packed, Index::Snapshot),
     ] {
         let mut setup = setup(DataMode::Wasteless, records);
-        setup.options.snapshot_after = (teller == Teller::Snapshot).then_some(1);
+        setup.options.snapshot_after = (index == Index::Snapshot).then_some(1);
         let many = 100;
         let images = live(&setup, setup.images(), async move |_, engine| {
             put(&engine, 0, 1).await;
@@ -346,13 +346,13 @@ fn parts_of_blocks_that_memory_has_no_room_for_go_home_at_a_restart() {
             assert_eq!(
                 (home, kept, report.blocks_in_part),
                 (many, 0, 0),
-                "{records:?} {teller:?}: {report:?}"
+                "{records:?} {index:?}: {report:?}"
             );
             for block in 0..many {
                 let read = read(&engine, block).await;
-                assert_eq!(&read[100..104], b"part", "{records:?} {teller:?}: {block}");
+                assert_eq!(&read[100..104], b"part", "{records:?} {index:?}: {block}");
                 let base = if block < 2 { content(block, 1)[99] } else { STALE };
-                assert_eq!(read[99], base, "{records:?} {teller:?}: {block}");
+                assert_eq!(read[99], base, "{records:?} {index:?}: {block}");
             }
         });
     }
@@ -427,9 +427,9 @@ fn no_mode_bypasses_what_the_log_of_an_earlier_life_holds() {
     }
 }
 
-/// A log that the mount would write otherwise is brought home, as ever.
+/// A log that the mount would write in another format is written back.
 #[test]
-fn a_log_of_another_format_is_brought_home() {
+fn a_log_of_another_format_is_written_back() {
     let [blocks, packed] = [RecordFormat::Blocks, RecordFormat::Packed]
         .map(|records| setup(DataMode::Journal, records));
     let images = live(&blocks, blocks.images(), async |_, engine| put(&engine, 1, 1).await);
@@ -440,7 +440,7 @@ fn a_log_of_another_format_is_brought_home() {
 }
 
 /// Checkpoints leave what durability is enough for, before a power cut as well as after it. A mount
-/// that does not ask for it brings all home.
+/// that does not ask for it writes everything back.
 #[test]
 fn what_durability_is_enough_for_stays_in_the_logs_over_a_restart() {
     for (mode, records) in DataMode::ALL
@@ -464,11 +464,11 @@ fn what_durability_is_enough_for_stays_in_the_logs_over_a_restart() {
             live(&setup, images.clone(), async move |report, engine| {
                 assert!(report.blocks_kept >= 6, "{mode} {records:?}: {report:?}");
                 let world = engine.world();
-                // Longer than anything waits to go home by its age.
+                // Longer than the age at which any block is written back.
                 world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
                 engine.checkpoint().await.unwrap();
-                let told = engine.statistics().log.mapped_blocks;
-                assert_eq!(told, stay, "{mode} {records:?}: stay in the logs");
+                let mapped = engine.statistics().log.mapped_blocks;
+                assert_eq!(mapped, stay, "{mode} {records:?}: stay in the logs");
                 for block in 0..10 {
                     assert_eq!(
                         read(&engine, block).await,

@@ -26,7 +26,7 @@ fn finds(
     })
 }
 
-fn is_told(report: &RecoveryReport) {
+fn is_read_from_table(report: &RecoveryReport) {
     assert!(report.table_refused.is_none() && report.table_pages_read > 0, "{report:?}");
     assert!(
         (report.logs_read, report.run_headers_read) == (0, 0) && report.blocks_kept > 0,
@@ -47,7 +47,7 @@ fn a_table_of_an_earlier_mount_is_refused() {
         live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
     let second = live(&setup, first.clone(), async |_, engine| put_all(&engine, 2).await);
     finds(&setup, &[second[0].clone(), first[1].clone()], 2, is_searched);
-    finds(&setup, &second, 2, is_told);
+    finds(&setup, &second, 2, is_read_from_table);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_mount_without_the_table_makes_it_count_for_nothing() {
     finds(&setup, &[without[0].clone(), table], 2, is_searched);
 }
 
-/// Whatever it told of them before, they lie elsewhere.
+/// Whatever it recorded of them before, they lie elsewhere.
 #[test]
 fn a_table_counts_for_nothing_once_runs_have_moved() {
     let mut setup = setup(DataMode::Journal, RecordFormat::Blocks);
@@ -80,7 +80,7 @@ fn a_table_counts_for_nothing_once_runs_have_moved() {
 }
 
 /// What the swap writes there to that end is not durable yet, so a power cut may leave what was
-/// told before.
+/// recorded before.
 #[test]
 fn what_is_acknowledged_while_the_table_is_made_to_count_for_nothing_survives() {
     let mut setup = setup(DataMode::Journal, RecordFormat::Blocks);
@@ -90,9 +90,9 @@ fn what_is_acknowledged_while_the_table_is_made_to_count_for_nothing_survives() 
     let lived = rig.run(async move {
         let (_, engine) = restart(parts).await;
         put_all(&engine, 1).await;
-        let (world, told) = (engine.world().clone(), table.statistics().writes);
+        let (world, writes) = (engine.world().clone(), table.statistics().writes);
         table.set_latency(Latency { least: Duration::from_millis(5), spread: Duration::ZERO });
-        while table.statistics().writes == told {
+        while table.statistics().writes == writes {
             world.sleep_until(world.now().plus(Duration::from_micros(1))).await;
         }
         assert_eq!(
@@ -112,21 +112,21 @@ fn what_is_acknowledged_while_the_table_is_made_to_count_for_nothing_survives() 
     });
 }
 
-/// Until it has written anything, the table still tells the truth.
+/// Until it has written anything, the table is still right.
 #[test]
 fn a_mount_that_writes_nothing_leaves_the_table_as_it_is() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);
     let images =
         live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
-    let images = finds(&setup, &images, 1, is_told);
+    let images = finds(&setup, &images, 1, is_read_from_table);
     let without = finds(&setup, &images[..1], 1, |report| assert!(report.logs_read > 0));
-    finds(&setup, &[without[0].clone(), images[1].clone()], 1, is_told);
+    finds(&setup, &[without[0].clone(), images[1].clone()], 1, is_read_from_table);
 }
 
-/// The power cut has torn its header. What goes home of it, and what comes behind it, must not
-/// depend on the table.
+/// The power cut has torn its header. What is written home of it, and what comes behind it, must
+/// not depend on the table.
 #[test]
-fn a_run_that_the_table_alone_told_of_is_found_without_it() {
+fn a_run_that_only_the_table_recorded_is_found_without_it() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);
     let mut images = live(&setup, with_memory(setup.images()), async |_, engine| {
         put_all(&engine, 1).await;
@@ -134,9 +134,9 @@ fn a_run_that_the_table_alone_told_of_is_found_without_it() {
     });
     let header = header_of_latest_run(&setup, &images[1]);
     images[0].fill(header.get() << setup.block_size.shift(), 1 << setup.block_size.shift(), 0);
-    let reads = |told: bool| {
+    let reads = |uses_table: bool| {
         async move |report: RecoveryReport, engine: std::rc::Rc<engine::Engine>| {
-            assert_eq!(report.table_pages_read > 0, told, "{report:?}");
+            assert_eq!(report.table_pages_read > 0, uses_table, "{report:?}");
             assert_eq!(read(&engine, 0).await, content(0, 2), "{report:?}");
         }
     };
@@ -175,7 +175,7 @@ fn a_table_of_another_volume_is_refused() {
     finds(&setup, &[own[0].clone(), garbage], 1, is_searched);
 }
 
-/// Each sector that holds anything, lost or garbage: what it told is found, wherever it was told.
+/// Each sector that holds anything, lost or garbage: what it recorded is found all the same.
 #[test]
 fn no_damage_of_the_table_loses_anything() {
     let setup = setup(DataMode::Journal, RecordFormat::Packed);

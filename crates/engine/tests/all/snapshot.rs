@@ -36,7 +36,7 @@ async fn free(engine: &Rc<Engine>, block: u64) {
     engine.commit(handle.stop()).await.unwrap();
 }
 
-fn is_told(report: &RecoveryReport) {
+fn is_read_from_snapshot(report: &RecoveryReport) {
     assert!(report.snapshot_refused.is_none() && report.snapshot_transactions > 0, "{report:?}");
     assert!(report.blocks_kept > 0, "{report:?}");
 }
@@ -61,8 +61,8 @@ fn journal_at(setup: &Setup) -> u64 {
 const RELIEVED_LOGS: u64 = 8;
 const RELIEVED_BLOCKS: u32 = 2048;
 const FAR: u64 = 70_000;
-/// Blocks of a transaction, no two of them neighbours. So they take much longer to go home than to
-/// be logged.
+/// Blocks of a transaction, no two of them neighbours. So they take much longer to write back than
+/// to log.
 const AT_ONCE: u64 = 128;
 
 fn relieved_rig(setup: &Setup, images: Vec<Image>) -> Rig {
@@ -83,10 +83,11 @@ async fn put_apart(engine: &Rc<Engine>, number: u64) {
     engine.commit(handle.stop()).await.unwrap();
 }
 
-/// As long as logs fill as fast as they are relieved, one relief goes on. What comes meanwhile is
-/// told all the same, or a restart would read nearly all that the logs hold.
+/// As long as logs fill as fast as they are relieved, one relief goes on. What is
+/// committed during it is recorded all the same, or a restart would read nearly all that the logs
+/// hold.
 #[test]
-fn what_comes_while_full_logs_are_relieved_is_told() {
+fn what_comes_while_full_logs_are_relieved_is_recorded() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
         let mut setup = often(setup(DataMode::Journal, records));
         setup.home_blocks = FAR + (RELIEVED_LOGS + 1) * 2 * u64::from(RELIEVED_BLOCKS);
@@ -111,17 +112,17 @@ fn what_comes_while_full_logs_are_relieved_is_told() {
     }
 }
 
-/// Whether it is told, or only read from the log, or told by the next mount: what was freed does
-/// not come back.
+/// Whether the revoke is recorded, or only read from the log, or recorded by the next mount: what
+/// was freed does not come back.
 #[test]
-fn a_block_freed_after_it_was_told_never_comes_back() {
+fn a_block_freed_after_it_was_recorded_never_comes_back() {
     for plain in all() {
         let name = format!("{} {:?}", plain.mode, plain.options.records);
         let setup = often(plain.clone());
-        let told = live(&setup, setup.images(), async |_, engine| put_all(&engine, 1).await);
+        let recorded = live(&setup, setup.images(), async |_, engine| put_all(&engine, 1).await);
         for frees in [often(plain.clone()), never(plain.clone())] {
-            let mut images = live(&frees, told.clone(), async |report, engine| {
-                is_told(&report);
+            let mut images = live(&frees, recorded.clone(), async |report, engine| {
+                is_read_from_snapshot(&report);
                 assert_eq!(read(&engine, FREED).await, content(FREED, 1));
                 free(&engine, FREED).await;
                 rest(&engine).await;
@@ -129,7 +130,7 @@ fn a_block_freed_after_it_was_told_never_comes_back() {
             for _ in 0..2 {
                 let failed = name.clone();
                 images = live(&setup, images, async move |report, engine| {
-                    is_told(&report);
+                    is_read_from_snapshot(&report);
                     assert_ne!(read(&engine, FREED).await, content(FREED, 1), "{failed}");
                     put(&engine, FREED + 1, 2).await;
                     rest(&engine).await;
@@ -145,34 +146,34 @@ fn a_block_freed_after_it_was_told_never_comes_back() {
     }
 }
 
-/// A part that no snapshot tells of needs the block that one tells to be whole.
+/// A part that no snapshot records needs the whole block that one records.
 #[test]
-fn parts_of_blocks_are_put_over_what_a_snapshot_tells() {
+fn parts_of_blocks_are_put_over_what_a_snapshot_records() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
         let plain = setup(DataMode::Wasteless, records);
-        let told = often(plain.clone());
-        let images = live(&told, told.images(), async |_, engine| {
+        let recording = often(plain.clone());
+        let images = live(&recording, recording.images(), async |_, engine| {
             for block in 0..8 {
                 put(&engine, block, 1).await;
             }
-            overwrite(&engine, 0, BlockRange::new(50, 54), b"told", 4).await;
+            overwrite(&engine, 0, BlockRange::new(50, 54), b"snap", 4).await;
             engine.checkpoint().await.unwrap();
             for block in 0..6 {
                 put(&engine, block, 2).await;
             }
-            // Told, and not home: a restart reads it.
+            // Recorded, and not home: a restart reads it.
             overwrite(&engine, 3, BlockRange::new(200, 204), b"more", 4).await;
             put(&engine, 6, 2).await;
             rest(&engine).await;
         });
         let images = live(&never(plain.clone()), images, async |report, engine| {
-            is_told(&report);
+            is_read_from_snapshot(&report);
             overwrite(&engine, 1, BlockRange::new(100, 104), b"part", 4).await;
             overwrite(&engine, 2, BlockRange::new(100, 104), b"part", 4).await;
             put(&engine, 2, 3).await;
         });
-        live(&told, images, async move |report, engine| {
-            is_told(&report);
+        live(&recording, images, async move |report, engine| {
+            is_read_from_snapshot(&report);
             for block in 0..8 {
                 let version = [2, 2, 3, 2, 2, 2, 2, 1][block as usize];
                 let mut expected = content(block, version);
@@ -192,15 +193,15 @@ fn parts_of_blocks_are_put_over_what_a_snapshot_tells() {
     }
 }
 
-/// A restart left a part in memory, and its transaction was told before it went home. The whole
-/// block of an earlier one counts no more.
+/// A restart left a part in memory, and its transaction was recorded before it was written back.
+/// The whole block of an earlier one counts no more.
 #[test]
-fn a_part_that_went_home_is_not_undone_by_what_was_told_before() {
+fn a_part_written_back_is_not_undone_by_an_older_record() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
         let mut plain = setup(DataMode::Wasteless, records);
         plain.options.durable_only = true;
-        let (told, uncovered) = (often(plain.clone()), never(plain));
-        let images = live(&told, told.images(), async |_, engine| {
+        let (recording, uncovered) = (often(plain.clone()), never(plain));
+        let images = live(&recording, recording.images(), async |_, engine| {
             // One transaction, which is needed for the second block as long as that stays in the
             // log.
             let mut handle = engine.start_writing(Credits(0), 2).await.unwrap();
@@ -211,12 +212,12 @@ fn a_part_that_went_home_is_not_undone_by_what_was_told_before() {
             rest(&engine).await;
         });
         let images = live(&uncovered, images, async |report, engine| {
-            is_told(&report);
+            is_read_from_snapshot(&report);
             overwrite(&engine, 0, BlockRange::new(100, 104), b"part", 4).await;
             put(&engine, 9, 1).await;
         });
-        let images = live(&told, images, async move |report, engine| {
-            is_told(&report);
+        let images = live(&recording, images, async move |report, engine| {
+            is_read_from_snapshot(&report);
             assert_eq!(report.blocks_in_part, 1, "{records:?}: {report:?}");
             put(&engine, 10, 1).await;
             rest(&engine).await;
@@ -224,8 +225,8 @@ fn a_part_that_went_home_is_not_undone_by_what_was_told_before() {
             put(&engine, 11, 1).await;
             rest(&engine).await;
         });
-        live(&told, images, async move |report, engine| {
-            is_told(&report);
+        live(&recording, images, async move |report, engine| {
+            is_read_from_snapshot(&report);
             assert_eq!(
                 (report.blocks_in_part, report.home_blocks_written),
                 (0, 0),
@@ -239,16 +240,16 @@ fn a_part_that_went_home_is_not_undone_by_what_was_told_before() {
     }
 }
 
-/// A whole block was told. A part of it went home and another was logged before more was told: that
-/// is put over what home has.
+/// A whole block was recorded. A part of it was written back and another logged before more was
+/// recorded: that is put over what home has.
 #[test]
-fn a_part_over_one_that_went_home_is_not_put_over_what_was_told() {
+fn a_part_over_one_written_back_is_not_put_over_the_record() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
-        let mut told = often(setup(DataMode::Wasteless, records));
-        told.options.durable_only = true;
-        let mut later = told.clone();
+        let mut recording = often(setup(DataMode::Wasteless, records));
+        recording.options.durable_only = true;
+        let mut later = recording.clone();
         later.options.snapshot_after = Some(600 << 10);
-        let images = live(&told, told.images(), async |_, engine| {
+        let images = live(&recording, recording.images(), async |_, engine| {
             let mut handle = engine.start_writing(Credits(0), 2).await.unwrap();
             for block in [0, 1] {
                 handle.file_data(whole(block, &content(block, 1), block == 1)).await.unwrap();
@@ -257,7 +258,7 @@ fn a_part_over_one_that_went_home_is_not_put_over_what_was_told() {
             rest(&engine).await;
         });
         let images = live(&later, images, async |report, engine| {
-            is_told(&report);
+            is_read_from_snapshot(&report);
             overwrite(&engine, 0, BlockRange::new(100, 104), b"part", 4).await;
             engine.checkpoint().await.unwrap();
             overwrite(&engine, 0, BlockRange::new(200, 204), b"more", 4).await;
@@ -266,8 +267,8 @@ fn a_part_over_one_that_went_home_is_not_put_over_what_was_told() {
             }
             rest(&engine).await;
         });
-        live(&told, images, async move |report, engine| {
-            is_told(&report);
+        live(&recording, images, async move |report, engine| {
+            is_read_from_snapshot(&report);
             let mut expected = content(0, 1);
             expected[100..104].copy_from_slice(b"part");
             expected[200..204].copy_from_slice(b"more");
@@ -323,9 +324,9 @@ fn no_damage_of_a_snapshot_loses_anything() {
                 }
                 put_all(&engine, 2).await;
             });
-            // The next one tells of all.
+            // The next one records everything.
             live(&setup, images, async |report, engine| {
-                is_told(&report);
+                is_read_from_snapshot(&report);
                 for block in 0..BLOCKS {
                     assert_eq!(read(&engine, block).await, content(block, 2), "{report:?}");
                 }
@@ -343,7 +344,7 @@ fn a_piece_counts_only_under_the_number_that_the_superblock_names() {
     let at = (journal_at(&setup) + u64::from(named.first_at.get())) * BYTES;
     let mut piece = vec![0; BYTES as usize];
     older[0].read(at, &mut piece);
-    // What is refused is told anew, from the ring's start on.
+    // What is refused is recorded anew, from the ring's start on.
     let mut spoiled = older;
     spoiled[0].write(at, &[0; 512]);
     let mut later = live(&setup, spoiled, async |report, engine| {
@@ -361,10 +362,10 @@ fn a_piece_counts_only_under_the_number_that_the_superblock_names() {
     });
 }
 
-/// Another program may bring all home, or go on without a snapshot: what an older one told counts
-/// no more.
+/// Another program may write everything back, or go on without a snapshot: what an older one
+/// recorded counts no more.
 #[test]
-fn recovery_brings_all_home_whatever_a_snapshot_tells() {
+fn recovery_writes_everything_back_whatever_a_snapshot_records() {
     for setup in all().map(often) {
         let images = live(&setup, setup.images(), async |_, engine| put_all(&engine, 1).await);
         let mut circular = setup.clone();
@@ -392,13 +393,13 @@ fn what_a_snapshot_takes_is_a_small_part_of_what_is_logged() {
         for version in 1..4 {
             put_all(&engine, version).await;
         }
-        let told = engine.statistics();
+        let statistics = engine.statistics();
         let logged: u64 = ["descriptor", "regular", "commit", "run_header"]
             .iter()
-            .map(|kind| told.log_written[kind].bytes)
+            .map(|kind| statistics.log_written[kind].bytes)
             .sum();
         let [snapshot, named] =
-            ["snapshot", "journal_superblock"].map(|kind| told.log_written[kind].bytes);
+            ["snapshot", "journal_superblock"].map(|kind| statistics.log_written[kind].bytes);
         assert!(
             snapshot > 0 && (snapshot + named) * 4 < logged,
             "{snapshot} and {named} of {logged}"
@@ -424,7 +425,7 @@ fn a_restart_with_a_snapshot_keeps_what_was_acknowledged_at_every_cut() {
                     swap::log_all(&engine, 0..swap::FILLS_THREE_LOGS, 1, &seen).await;
                     swap::rest(&engine).await;
                     swap::log_all(&engine, 64..64 + swap::FILLS_THREE_LOGS, 2, &seen).await;
-                    // Each swap is told, so all of them take longer than without.
+                    // Each swap is recorded, so all of them take longer than without.
                     for _ in 0..3 {
                         swap::rest(&engine).await;
                     }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockRange, HomeBlock, Owner};
 
-/// So many transactions that a log of 1024 blocks is written several times over.
+/// Enough transactions to write a log of 1024 blocks several times over.
 const LONG: Script = Script { writers: 6, handles: 900, sync_one_in: 2, seed: 11 };
 
 #[test]
@@ -22,7 +22,7 @@ fn a_log_that_wraps_many_times_keeps_every_promise() {
         DataMode::ALL.into_iter().flat_map(|mode| [true, false].map(|access| (mode, access)));
     for (mode, forced_unit_access) in kinds {
         let mut setup = Setup { forced_unit_access, ..Setup::new(mode, Layout::Internal, 1024) };
-        // Nothing goes home but for want of log space.
+        // Nothing is written back but for want of log space.
         setup.options.expire = Duration::from_secs(3600);
         let (rig, history, ended) = run_until(&setup, LONG, None);
         assert!(ended);
@@ -95,7 +95,8 @@ fn the_cache_stays_within_its_bound_however_much_is_written_and_read() {
     }
 }
 
-/// Its data goes home before the commit in any case. The commit then waits for what went before it.
+/// Its data is written home before the commit in any case. The commit then waits for what went
+/// before it.
 #[test]
 fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
     const BLOCKS: u64 = 3000;
@@ -199,14 +200,14 @@ fn a_host_that_separates_barriers_flushes_what_a_full_log_sends_home() {
         }
     }
     let statistics = full_log(DataMode::Journal, Rc::new(Separate));
-    // Before each move of the tail what went home is flushed.
+    // Before each move of the tail what was written back is flushed.
     assert_eq!(statistics.flushes, 1 + 2 * statistics.commits + statistics.tail_updates);
 }
 
-/// A commit under way has an older image of a block that memory wants home: that one must not come
+/// A commit in flight has an older image of a block that memory wants home: that one must not come
 /// later.
 #[test]
-fn data_does_not_go_home_past_an_older_image_of_itself() {
+fn data_is_not_written_home_past_an_older_image_of_itself() {
     let mut setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);
     setup.home_blocks = 4096;
     setup.options.cache_bytes = 512 << 12;
@@ -267,8 +268,8 @@ fn handles_that_write_little_do_not_keep_one_another_out() {
     }
 }
 
-/// Ten seconds of old data go home, 2048 blocks at a time, while one writer needs the whole log
-/// several times.
+/// Ten seconds of old data are written back, 2048 blocks at a time, while one writer needs the
+/// whole log several times.
 #[test]
 fn who_needs_log_space_does_not_wait_until_everything_old_is_home() {
     const OLD: u64 = 8000;
@@ -387,7 +388,7 @@ async fn use_free_and_use_again(parts: EngineParts) {
 
 /// Recovery looks no further ahead than the superblock says that transactions reach.
 #[test]
-fn no_transaction_is_written_before_the_superblock_tells_its_length() {
+fn no_transaction_is_written_before_the_superblock_has_its_length() {
     for layout in [Layout::Internal, Layout::Separate] {
         let mut setup = Setup::new(DataMode::Journal, layout, 4096);
         setup.options.commit = Duration::from_secs(3600);

@@ -129,10 +129,13 @@ fn swaps_in_idle_time_empty_logs_near_the_head_and_reads_follow() {
             let before = engine.statistics();
             assert_eq!(before.swaps, 0, "it was not idle");
             rest(&engine).await;
-            let told = engine.statistics();
-            assert_eq!(told.swaps, 3, "{told:?}");
-            assert_eq!((told.log.free_blocks, told.home_bytes()), (before.log.free_blocks, 0));
-            assert!(told.log_written["swapped"].blocks >= FILLS_THREE_LOGS, "{told:?}");
+            let statistics = engine.statistics();
+            assert_eq!(statistics.swaps, 3, "{statistics:?}");
+            assert_eq!(
+                (statistics.log.free_blocks, statistics.home_bytes()),
+                (before.log.free_blocks, 0)
+            );
+            assert!(statistics.log_written["swapped"].blocks >= FILLS_THREE_LOGS, "{statistics:?}");
             // Their room is used again, and what is swapped once stays.
             log_all(&engine, FILLS_THREE_LOGS..FILLS_THREE_LOGS + FILLS_A_LOG, 2, &seen).await;
             for block in 0..FILLS_THREE_LOGS {
@@ -199,9 +202,9 @@ fn what_was_acknowledged_survives_every_cut_of_a_swap_and_of_what_follows() {
     }
 }
 
-/// Whoever comes while runs are copied does not wait for the rest, and the swap is given up.
+/// A request that comes while runs are copied does not wait for the rest, and the swap is given up.
 #[test]
-fn a_swap_is_given_up_when_somebody_comes() {
+fn a_swap_is_given_up_when_a_request_comes() {
     let setup = setup(RecordFormat::Blocks, true);
     let rig = rig(&setup, images(&setup));
     rig.play(async move |engine| {
@@ -221,7 +224,7 @@ fn a_swap_is_given_up_when_somebody_comes() {
 }
 
 /// A commit that goes to a log of which recovery knows nothing waits for the announcement that is
-/// on its way, and no longer.
+/// in flight, and no longer.
 #[test]
 fn a_commit_gets_by_while_a_swap_is_announced() {
     let setup = setup(RecordFormat::Blocks, true);

@@ -1,4 +1,4 @@
-//! What time alone does: blocks go home by age, and transaction numbers begin again at 0.
+//! What time alone does: blocks are written back by age, and transaction numbers begin again at 0.
 
 use crate::common;
 
@@ -81,7 +81,7 @@ fn watch(
 }
 
 #[test]
-fn a_block_goes_home_at_the_first_tick_after_its_expiry_not_before() {
+fn a_block_is_written_back_at_the_first_tick_after_its_expiry() {
     for mode in DataMode::ALL {
         for (writeback, expire) in
             [(5, 32), (2, 11), (7, 3), (10, 15)].map(|(a, b)| (seconds(a), seconds(b)))
@@ -117,7 +117,7 @@ fn a_block_goes_home_at_the_first_tick_after_its_expiry_not_before() {
 }
 
 #[test]
-fn a_block_written_again_goes_home_as_old_as_its_first_change() {
+fn a_block_written_again_expires_by_its_first_change() {
     for mode in LOGGED {
         let rig = fresh(mode, seconds(2), seconds(10));
         let parts = rig.parts.clone();
@@ -137,7 +137,7 @@ fn a_block_written_again_goes_home_as_old_as_its_first_change() {
             runtime::race(writing, looking).await;
         })
         .unwrap();
-        let arrived = arrived.get().expect("it goes home");
+        let arrived = arrived.get().expect("it is written back");
         assert!(
             arrived >= seconds(10) && arrived <= seconds(12) + SLACK,
             "{mode}: after {arrived:?}"
@@ -148,7 +148,7 @@ fn a_block_written_again_goes_home_as_old_as_its_first_change() {
 /// What was committed of it is a few bytes of a block never read; what is in memory, the whole
 /// block anew.
 #[test]
-fn a_block_overwritten_whole_before_its_committed_bytes_are_home_goes_home_as_committed() {
+fn a_block_overwritten_whole_is_written_home_as_committed() {
     let rig = fresh(DataMode::Wasteless, seconds(1), seconds(1));
     rig.play(async move |engine| {
         let first = write_data(&engine, 6, b"first").await;
@@ -162,7 +162,7 @@ fn a_block_overwritten_whole_before_its_committed_bytes_are_home_goes_home_as_co
 }
 
 #[test]
-fn blocks_that_expire_between_two_ticks_go_home_together() {
+fn blocks_that_expire_between_two_ticks_are_written_back_together() {
     for mode in LOGGED {
         let rig = fresh(mode, seconds(5), seconds(12));
         let parts = rig.parts.clone();
@@ -216,7 +216,7 @@ fn what_lies_beside_an_expired_block_stays_until_it_is_due() {
 }
 
 #[test]
-fn when_the_log_is_short_neighbours_of_an_old_block_go_home_too() {
+fn when_the_log_is_short_neighbours_of_an_old_block_go_along() {
     for mode in DataMode::ALL {
         let rig = fresh(mode, seconds(60), seconds(60));
         rig.play(async move |engine| {
@@ -311,7 +311,7 @@ fn fresh_with(mode: DataMode, checkpoint: CheckpointTimes) -> Rig {
 }
 
 #[test]
-fn without_checkpoints_the_log_stays_and_other_data_goes_home_by_age() {
+fn without_checkpoints_the_log_stays_and_other_data_expires() {
     for mode in DataMode::ALL {
         let rig = Rc::new(fresh_with(mode, CheckpointTimes::Manual));
         let (parts, of_run) = (rig.parts.clone(), rig.clone());

@@ -16,7 +16,7 @@ const SECTOR: usize = 512;
 /// What versions of a block differ in: not in its first sector, where a packed transaction has its
 /// header.
 const CHANGED: usize = 2100;
-/// The second block tells which version was committed.
+/// The second block holds which version was committed.
 const BLIND: HomeBlock = HomeBlock(20);
 const BESIDE: HomeBlock = HomeBlock(21);
 

@@ -180,7 +180,7 @@ fn open_and_list(
             if recovery.blocks_kept > 0 {
                 writeln!(
                     text,
-                    "restart: {} blocks stay in {} logs; a snapshot of {} log blocks tells of {} transactions",
+                    "restart: {} blocks stay in {} logs; a snapshot of {} log blocks covers {} transactions",
                     recovery.blocks_kept,
                     recovery.logs_read,
                     recovery.snapshot_blocks_read,
@@ -212,7 +212,7 @@ fn check(directory: &Path, home: &Image, journal: Option<&Image>, how: &str) -> 
     let Output { status, .. } = command.arg(&path).output().unwrap();
     match status.code() {
         Some(0) => "nothing wrong",
-        Some(1) => "mends the volume",
+        Some(1) => "repairs the volume",
         Some(4..8) => "finds errors",
         Some(8..) => "refuses",
         code => panic!("e2fsck ended with {code:?}"),

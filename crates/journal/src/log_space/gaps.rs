@@ -292,21 +292,21 @@ mod tests {
     }
 
     #[test]
-    fn whoever_thinks_gets_a_longer_gap_or_none() {
+    fn a_caller_that_pauses_gets_a_longer_gap_or_none() {
         let mut gaps = auto();
         play(&mut gaps, 100, 20_000);
         let (at_once, soon) = (gaps.wanted(Duration::ZERO, 0), gaps.wanted(MILLISECOND / 2, 0));
         assert_eq!((at_once, soon, gaps.wanted(2 * MILLISECOND, 0)), (FIRST, FIRST + 100_000, 0));
         let (gap, took) = (FIRST.into(), 8 * MILLISECOND);
-        for (tells_nothing, writes) in [
+        for (uninformative, writes) in [
             (TimedCommit { gap, took, idle: 3 * MILLISECOND, ..COMMIT }, 1),
             (TimedCommit { gap, took, ..COMMIT }, 2),
             (TimedCommit { gap: 512, took, ..COMMIT }, 1),
         ] {
             for _ in 0..100 {
-                gaps.committed(&TimedCommit { writes: gaps.writes + writes, ..tells_nothing });
+                gaps.committed(&TimedCommit { writes: gaps.writes + writes, ..uninformative });
             }
-            assert_eq!(gaps.wanted(Duration::ZERO, 0), FIRST, "{tells_nothing:?}");
+            assert_eq!(gaps.wanted(Duration::ZERO, 0), FIRST, "{uninformative:?}");
         }
     }
 
@@ -323,14 +323,13 @@ mod tests {
 
     #[test]
     fn nothing_that_is_observed_leads_beyond_the_longest_gap() {
-        let dice = units::SplitMix::new(5);
+        let rng = units::SplitMix::new(5);
         let mut gaps = Gaps::new(LogGap::Auto, 100 << 10, LOG);
         for step in 0..20_000 {
-            let any = || {
-                1u64.checked_shl(dice.below(64) as u32).map_or(0, |most| dice.below(most.max(1)))
-            };
+            let any =
+                || 1u64.checked_shl(rng.below(64) as u32).map_or(0, |most| rng.below(most.max(1)));
             let time = || Duration::from_nanos(any());
-            let writes = if dice.below(4) > 0 { gaps.writes.saturating_add(1) } else { any() };
+            let writes = if rng.below(4) > 0 { gaps.writes.saturating_add(1) } else { any() };
             gaps.committed(&TimedCommit {
                 gap: any(),
                 written: any(),

@@ -14,10 +14,10 @@
 //!    all transactions in the order of ids and slots. No other code knows how to walk a log.
 
 mod circular;
+mod free_space;
 mod gaps;
 mod held;
 mod places;
-mod rooms;
 mod run_table;
 mod scattered;
 mod swap;
@@ -26,7 +26,7 @@ pub use circular::{CircularLog, LogRing};
 pub use gaps::{Gaps, LogGap, TimedCommit};
 pub use places::{LogPlaces, Logs};
 pub use run_table::TablePage;
-pub(crate) use scattered::LENGTH_UNSAID;
+pub(crate) use scattered::ANNOUNCED_LENGTH_MIN;
 pub use scattered::ScatteredLog;
 pub use swap::{LogSwap, SwappedRun};
 

@@ -61,8 +61,8 @@ impl ScatteredLog {
                     .or_insert_with(|| self.slots_beside(held, seed));
             }
         }
-        let told = run_table::slot_page(transaction);
-        pages.entry(told).or_insert_with(|| self.slots_beside(transaction, seed));
+        let page = run_table::slot_page(transaction);
+        pages.entry(page).or_insert_with(|| self.slots_beside(transaction, seed));
         let mut latest = Buffer::zeroed(TABLE_PAGE);
         let header = self.header_of(transaction).expect("a transaction that is bound");
         run_table::put_latest(&header, seed, &mut latest);

@@ -7,7 +7,7 @@
 //!    ([`LogSpace::announce`]).
 //! 3. So is the length of the longest run, before it is written. Recovery looks that far for a run
 //!    behind one whose header has rotted.
-//! 4. A run that fits when it is admitted fits when it is bound (`rooms`).
+//! 4. A run that fits when it is admitted fits when it is bound (`free_space`).
 //! 5. While runs move, the superblock marks the copies: they count from the write of it that
 //!    removes the mark, all at once. No run is written behind a mark.
 //! 6. A power cut may leave a run without its header. A restart does not see it, and its number is
@@ -17,9 +17,9 @@
 //! 7. While a snapshot counts, the superblock also names each log that may get a run behind it,
 //!    durably, before the run is written. So a restart need not look into the others.
 
+use super::free_space::{FreeSpace, UsedSpace};
 use super::held::HeldInOrder;
 use super::places::Logs;
-use super::rooms::{Rooms, Used};
 use super::run_table::{RunTable, TablePage};
 use super::swap::{LogSwap, SwappedRun};
 use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk, transaction_blocks_max};
@@ -33,7 +33,7 @@ use units::{HomeBlock, LogBlock, TransactionId};
 const LOOKED_INTO_MAX: usize = 512;
 /// Bytes that recovery looks ahead whatever the superblock says: shorter runs need not be
 /// announced.
-pub(crate) const LENGTH_UNSAID: usize = 64 << 10;
+pub(crate) const ANNOUNCED_LENGTH_MIN: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
 pub struct ScatteredLog {
@@ -43,7 +43,7 @@ pub struct ScatteredLog {
     pub(super) seed: Seed,
     /// Start of the log in the journal superblock.
     anchor: LogBlock,
-    pub(super) rooms: Rooms,
+    pub(super) free_space: FreeSpace,
     pub(super) held: HeldInOrder<Held>,
     /// Log of the last run.
     last: u32,
@@ -88,7 +88,7 @@ impl ScatteredLog {
             unit,
             seed: superblock.scattered_seed(),
             anchor: superblock.log_blocks().start,
-            rooms: Rooms::new(logs.count(), logs.length()),
+            free_space: FreeSpace::new(logs.count(), logs.length()),
             held: HeldInOrder::new(),
             last: 0,
             chosen: None,
@@ -111,9 +111,9 @@ impl ScatteredLog {
             let (log, behind_header) = self.logs.log_of(run.start);
             let at = behind_header - HEADER;
             self.held.push(transaction, Held { blocks, bound: Some((log, at)) });
-            let used = self.rooms.used(log);
+            let used = self.free_space.used(log);
             let end = used.blocks.max(at + blocks);
-            self.rooms.set(log, Used { blocks: end, live: used.live + 1, fresh: 0 });
+            self.free_space.set(log, UsedSpace { blocks: end, live: used.live + 1, fresh: 0 });
             (self.last, self.longest) = (log, self.longest.max(blocks));
             transaction = transaction.next();
         }
@@ -125,7 +125,7 @@ impl ScatteredLog {
     /// that there are few of them, and never shrink, so that none is repeated with each move of the
     /// tail.
     fn announce_longest(&self, said: &mut Option<u32>) -> bool {
-        let is_long = self.longest as usize * self.unit >= LENGTH_UNSAID;
+        let is_long = self.longest as usize * self.unit >= ANNOUNCED_LENGTH_MIN;
         let is_longer = is_long && said.is_none_or(|said| self.longest > said);
         if is_longer {
             *said = Some(self.longest.next_power_of_two());
@@ -161,9 +161,9 @@ impl ScatteredLog {
     /// Returns the log with space for `blocks` in which the next run would lie nearest to `head`.
     fn nearest(&self, blocks: u32, head: HomeBlock) -> Option<u32> {
         let distance = |log: &u32| {
-            self.logs.home(*log, self.rooms.used(*log).blocks).get().abs_diff(head.get())
+            self.logs.home(*log, self.free_space.used(*log).blocks).get().abs_diff(head.get())
         };
-        (0..self.logs.count()).filter(|log| self.rooms.fits(*log, blocks)).min_by_key(distance)
+        (0..self.logs.count()).filter(|log| self.free_space.fits(*log, blocks)).min_by_key(distance)
     }
 }
 
@@ -175,11 +175,11 @@ impl LogSpace for ScatteredLog {
         self.logs.blocks()
     }
     fn free(&self) -> u32 {
-        self.rooms.free()
+        self.free_space.free()
     }
     fn room(&self) -> u32 {
         let unbound = self.held.iter().rev().take_while(|(_, held)| held.bound.is_none()).count();
-        self.rooms.fitting(unbound).saturating_sub(HEADER)
+        self.free_space.fitting(unbound).saturating_sub(HEADER)
     }
     /// Leaves space for the next transaction, and for a revoke for each live record.
     fn transaction_max(&self) -> u32 {
@@ -201,7 +201,7 @@ impl LogSpace for ScatteredLog {
         }
         let blocks = count + HEADER;
         self.held.push(transaction, Held { blocks, bound: None });
-        self.rooms.promise(blocks);
+        self.free_space.reserve(blocks);
         self.longest = self.longest.max(blocks);
         Ok(())
     }
@@ -218,7 +218,7 @@ impl LogSpace for ScatteredLog {
             self.nearest(blocks, head)
         });
         let log = log.expect("room was reserved");
-        let first = self.rooms.take(log, blocks);
+        let first = self.free_space.take(log, blocks);
         self.held.get_mut(transaction).expect("as before").bound = Some((log, first));
         self.last = log;
         LogRuns(vec![LogRun {
@@ -312,7 +312,11 @@ impl LogSpace for ScatteredLog {
         let later =
             self.held.iter().rev().take_while(|(transaction, _)| transaction.is_at_or_after(first));
         let longest = later.map(|(_, held)| held.blocks).max().unwrap_or(0);
-        if longest as usize * self.unit < LENGTH_UNSAID { 0 } else { longest.next_power_of_two() }
+        if longest as usize * self.unit < ANNOUNCED_LENGTH_MIN {
+            0
+        } else {
+            longest.next_power_of_two()
+        }
     }
     fn are_many(&self, since: &ActiveLogs) -> bool {
         self.logs.active(since).count() > LOOKED_INTO_MAX
@@ -327,7 +331,7 @@ impl LogSpace for ScatteredLog {
     fn release(&mut self, transaction: TransactionId) {
         let held = self.held.get(transaction).expect("a transaction in the log is released once");
         let (log, _) = held.bound.expect("what was never written is not released");
-        self.rooms.release(log);
+        self.free_space.release(log);
         self.held.release(transaction, drop);
     }
     fn begin_swap(&mut self, percent: u32, head: HomeBlock) -> Option<LogSwap> {

@@ -14,7 +14,7 @@
 //! 4. Numbers rise within a log: runs move to an empty one, or behind others that are all older and
 //!    leave space for them.
 
-use super::rooms::Used;
+use super::free_space::UsedSpace;
 use super::scattered::{Filling, HEADER, ScatteredLog};
 use device::Buffer;
 use format::scattered::RunHeader;
@@ -28,7 +28,7 @@ pub struct LogSwap {
     to: u32,
     /// Blocks of the log that were in use, and of the one that is filled.
     used: u32,
-    filled: Used,
+    filled: UsedSpace,
     runs: Vec<SwappedRun>,
 }
 
@@ -76,18 +76,18 @@ impl ScatteredLog {
         let newest = self.newest_of_each();
         let takes = |to: &u32| {
             let are_older = newest[*to as usize].is_none_or(|newest| oldest.is_after(newest));
-            distance(*to) > distance(from) && are_older && self.rooms.fits(*to, blocks)
+            distance(*to) > distance(from) && are_older && self.free_space.fits(*to, blocks)
         };
         let cold = (0..self.logs.count()).filter(takes);
-        let to = cold.max_by_key(|log| (self.rooms.used(*log).blocks == 0, distance(*log)))?;
-        let filled = self.rooms.used(to);
+        let to = cold.max_by_key(|log| (self.free_space.used(*log).blocks == 0, distance(*log)))?;
+        let filled = self.free_space.used(to);
         let (mut runs, mut at) = (Vec::new(), self.logs.start(to).plus(filled.blocks));
         for (transaction, first, blocks) in moving {
             let from = self.logs.start(from).plus(first);
             runs.push(SwappedRun { transaction, from, to: at, blocks: blocks - HEADER });
             at = at.plus(blocks);
         }
-        Some(LogSwap { from, to, used: self.rooms.used(from).blocks, filled, runs })
+        Some(LogSwap { from, to, used: self.free_space.used(from).blocks, filled, runs })
     }
 
     /// Returns transaction, first block and blocks of each run that is held in `log`, in order.
@@ -108,7 +108,7 @@ impl ScatteredLog {
         newest
     }
     fn may_move(&self, log: u32, percent: u32) -> bool {
-        let (used, length) = (self.rooms.used(log), u64::from(self.logs.length()));
+        let (used, length) = (self.free_space.used(log), u64::from(self.logs.length()));
         let full = length * u64::from(percent) / 100;
         u64::from(used.blocks) > full
             && u64::from(used.fresh) >= full.min(length / u64::from(FRESH_PART)).max(1)
@@ -117,11 +117,11 @@ impl ScatteredLog {
     pub(super) fn close_for(&mut self, swap: &LogSwap) {
         let at = self.logs.start(swap.to).plus(swap.filled.blocks);
         self.swapping = Some(Filling { log: swap.to, at, counts: false });
-        self.rooms.close(swap.from);
-        self.rooms.close(swap.to);
+        self.free_space.close(swap.from);
+        self.free_space.close(swap.to);
         // The runs that come count as one, so that the log is not begun again if all its own are
         // released during the swap.
-        self.rooms.hold(swap.to);
+        self.free_space.hold(swap.to);
     }
 
     /// Moves the runs that are still held to the addresses of their copies.
@@ -137,10 +137,10 @@ impl ScatteredLog {
             Some(last) => {
                 let blocks =
                     last.to.plus(HEADER + last.blocks).get() - self.logs.start(swap.to).get();
-                let live = self.rooms.used(swap.to).live + moved.len() as u32;
-                self.rooms.set(swap.to, Used { blocks, live, fresh: 0 });
-                self.rooms.release(swap.to);
-                self.rooms.set(swap.from, Used::default());
+                let live = self.free_space.used(swap.to).live + moved.len() as u32;
+                self.free_space.set(swap.to, UsedSpace { blocks, live, fresh: 0 });
+                self.free_space.release(swap.to);
+                self.free_space.set(swap.from, UsedSpace::default());
             }
             None => self.open_filled(swap),
         }
@@ -152,18 +152,18 @@ impl ScatteredLog {
     pub(super) fn open_again(&mut self, swap: &LogSwap, again: bool) {
         self.open_filled(swap);
         if !self.remaining(swap).is_empty() {
-            let Used { live, fresh, .. } = self.rooms.used(swap.from);
+            let UsedSpace { live, fresh, .. } = self.free_space.used(swap.from);
             let fresh = if again { fresh } else { 0 };
-            self.rooms.set(swap.from, Used { blocks: swap.used, live, fresh });
+            self.free_space.set(swap.from, UsedSpace { blocks: swap.used, live, fresh });
         }
         self.swapping = None;
     }
 
     /// Reopens the log that was to be filled, to which nothing came.
     fn open_filled(&mut self, swap: &LogSwap) {
-        let live = self.rooms.used(swap.to).live;
-        self.rooms.set(swap.to, Used { live, ..swap.filled });
-        self.rooms.release(swap.to);
+        let live = self.free_space.used(swap.to).live;
+        self.free_space.set(swap.to, UsedSpace { live, ..swap.filled });
+        self.free_space.release(swap.to);
     }
 
     /// Returns the runs of which no transaction was released during the swap. While there are any,
@@ -245,7 +245,7 @@ mod tests {
             [(id(0), 64 + 16, 64 + 48), (id(1), 64 + 24, 64 + 56)],
             "the last one is in use"
         );
-        assert_eq!(log.free(), free - 16 - 2, "both are closed meanwhile");
+        assert_eq!(log.free(), free - 16 - 2, "both are closed during the swap");
         assert_eq!(log.begin_swap(0, HEAD), None, "one at a time");
         assert_eq!(put(&mut log, 3, 3, 110).start, LogBlock(64 + 32 + 1));
         assert_eq!(put(&mut log, 4, 3, 310).start, LogBlock(64 + 64 + 5));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_meanwhile_does_not_move_and_its_log_may_be_begun_again() {
+    fn a_run_released_during_a_swap_does_not_move() {
         for (released, moved) in [(0, 2), (1, 1), (2, 0)] {
             let mut log = log(4);
             put(&mut log, 0, 6, 0);
@@ -407,11 +407,11 @@ mod tests {
         (0..4).for_each(|log| superblock.scattered.as_mut().unwrap().active.set(log));
         superblock.set_moving(Some(LogBlock(64 + 16)));
         for (head, is_news) in [(0, false), (100, true)] {
-            let (mut log, mut said) = (log(4), superblock.clone());
+            let (mut log, mut announced) = (log(4), superblock.clone());
             log.reserve(id(0), 3).unwrap();
             log.choose(id(0), HomeBlock(head));
-            assert_eq!(log.announce(&mut said, None), is_news, "the head at {head}");
-            assert_eq!(said.moving(), None, "whoever writes the superblock takes it away");
+            assert_eq!(log.announce(&mut announced, None), is_news, "the head at {head}");
+            assert_eq!(announced.moving(), None, "the next write of the superblock removes it");
         }
     }
 
@@ -427,7 +427,7 @@ mod tests {
             match random.below(4) {
                 0 if under_way.is_none() => under_way = log.begin_swap(30, head),
                 0 => {
-                    let swap = under_way.take().expect("one that is under way");
+                    let swap = under_way.take().expect("one that is in flight");
                     match random.below(3) {
                         0 => log.give_up_swap(&swap, true),
                         _ => swaps += log.end_swap(&swap).len(),
@@ -461,7 +461,7 @@ mod tests {
                 places.windows(2).all(|pair| pair[0].end <= pair[1].start),
                 "seed {seed}: {places:?}"
             );
-            let free: u32 = (0..6).map(|number| 16 - log.rooms.used(number).blocks).sum();
+            let free: u32 = (0..6).map(|number| 16 - log.free_space.used(number).blocks).sum();
             assert_eq!(log.free(), free, "seed {seed}");
         }
         assert!(next > 500 && swaps > 50, "seed {seed}: {next} runs, {swaps} moved");

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn where_overwrites_are_ordered_they_go_home_as_what_a_commit_makes_reachable() {
+    fn ordered_overwrites_are_written_home_as_reachable_data() {
         let ordered = Variations { ordered_overwrites: true, ..Variations::default() };
         for mode in DataMode::ALL {
             let other = update(BlockRange::new(0, 4096), 1 << 20, UpdateSequence::None);

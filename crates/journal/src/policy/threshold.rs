@@ -105,7 +105,8 @@ struct Learnt {
 
 impl Learnt {
     fn class_costs(&self) -> [ClassCost; CLASSES] {
-        let (byte, busy, waited) = (self.costs.byte(), self.costs.busy(), self.costs.waited());
+        let (byte, busy, waited) =
+            (self.costs.byte(), self.costs.utilization(), self.costs.waited());
         // No logged data has been written back yet, so nobody was delayed by that either.
         let (later, of_bytes) = self.costs.later().map_or((0.0, 0.0), |each| (each, 1.0));
         // While the cost is unknown, no request that a caller waits for is sent home.
@@ -202,7 +203,7 @@ impl AutoThreshold {
     /// Records a sync, which came at `asked`, of data that was overwritten in place: at home it
     /// takes no commit. In the log it shares one with those that come while the previous commit is
     /// in progress.
-    pub fn asked_for_data_alone(&self, asked: Instant) {
+    pub fn data_sync_requested(&self, asked: Instant) {
         let learnt = &mut *self.learnt.borrow_mut();
         let (shortest, had_small) = (self.shortest.take(), self.had_small.take());
         let Some(class) = shortest.filter(|_| asked > learnt.spared) else { return };
@@ -211,7 +212,7 @@ impl AutoThreshold {
         learnt.classes[class].commits += f64::from(u8::from(!had_small));
     }
     /// Records that the sync was answered without a commit.
-    pub fn needed_no_commit(&self, asked: Instant, now: Instant) {
+    pub fn data_sync_answered(&self, asked: Instant, now: Instant) {
         self.conclude(&mut self.learnt.borrow_mut(), now, now.since(asked.min(now)));
     }
 
@@ -472,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_home_together_later_is_logged() {
+    fn what_would_be_written_back_together_later_is_logged() {
         // One by one it costs as much to write back later as at once, and the log in addition.
         let mut disk = World::new((2_000_000, 2_000_000), 10);
         disk.commits(200, 16 << 10, 32, 0);
@@ -502,7 +503,7 @@ mod tests {
             let is_small = disk.auto.is_small(request, false);
             disk.trials += u64::from(is_small != usual);
             disk.auto.updated(request, request, true);
-            disk.auto.asked_for_data_alone(began);
+            disk.auto.data_sync_requested(began);
             if is_small {
                 logged.bytes += request;
                 logged.writes += 1;
@@ -513,7 +514,7 @@ mod tests {
                     true,
                 );
                 disk.works(took);
-                disk.auto.needed_no_commit(began, disk.now);
+                disk.auto.data_sync_answered(began, disk.now);
             }
         }
         if logged.bytes > 0 {
@@ -575,11 +576,11 @@ mod tests {
     fn the_same_observations_give_the_same_thresholds() {
         let play = || {
             let mut disk = World::new(DISK, 10);
-            let dice = units::SplitMix::new(7);
+            let rng = units::SplitMix::new(7);
             (0..500)
                 .map(|_| {
-                    let (request, count) = (4096 << dice.below(8), 1 + dice.below(20));
-                    disk.commit(request, count, dice.below(count));
+                    let (request, count) = (4096 << rng.below(8), 1 + rng.below(20));
+                    disk.commit(request, count, rng.below(count));
                     disk.auto.present()
                 })
                 .collect::<Vec<_>>()
@@ -590,26 +591,20 @@ mod tests {
     /// No observation leads beyond the bounds, or to no number.
     #[test]
     fn no_observation_leads_beyond_the_bounds() {
-        let (auto, dice) = (AutoThreshold::default(), units::SplitMix::new(3));
+        let (auto, rng) = (AutoThreshold::default(), units::SplitMix::new(3));
         for step in 0..5000 {
-            let any = || {
-                1u64.checked_shl(dice.below(64) as u32).map_or(0, |most| dice.below(most.max(1)))
-            };
+            let any =
+                || 1u64.checked_shl(rng.below(64) as u32).map_or(0, |most| rng.below(most.max(1)));
             let took = || TimedWrites { writes: any(), bytes: any(), nanoseconds: any() };
-            auto.updated(any(), any(), dice.below(2) == 0);
-            auto.note_home_writes(&took(), dice.below(2) == 0);
+            auto.updated(any(), any(), rng.below(2) == 0);
+            auto.note_home_writes(&took(), rng.below(2) == 0);
             auto.committed(
                 Instant(any()),
                 Duration::from_nanos(any()),
-                &CommitCost {
-                    home: took(),
-                    log: took(),
-                    waited: true,
-                    durable: dice.below(2) == 0,
-                },
+                &CommitCost { home: took(), log: took(), waited: true, durable: rng.below(2) == 0 },
             );
-            auto.asked_for_data_alone(Instant(any()));
-            auto.needed_no_commit(Instant(any()), Instant(any()));
+            auto.data_sync_requested(Instant(any()));
+            auto.data_sync_answered(Instant(any()), Instant(any()));
             assert!((SMALL..=LARGE).contains(&auto.present()), "step {step}: {auto:?}");
         }
     }

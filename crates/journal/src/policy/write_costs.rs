@@ -141,7 +141,7 @@ impl WriteCosts {
         self.log.beside(self.byte())
     }
     /// Returns the share of the time in which the home disk is at work.
-    pub fn busy(&self) -> f64 {
+    pub fn utilization(&self) -> f64 {
         self.busy.part()
     }
     /// Returns the share of written bytes that someone waits for.

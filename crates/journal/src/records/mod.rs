@@ -18,7 +18,7 @@
 //! 6. [`Scanner::ahead`] returns *proves* only for blocks that could not exist had the open
 //!    transaction not been durable. With one commit at a time any later transaction proves that. A
 //!    format for overlapping commits records up to which transaction everything was durable when it
-//!    was issued ([`CommitMoment::durable`]), and proves just that.
+//!    was issued ([`CommitStamp::durable`]), and proves just that.
 //! 7. No input is trusted: no block makes a reader panic, loop, or hold more than the length of the
 //!    log.
 
@@ -59,7 +59,7 @@ pub struct WholePlace {
 
 /// State at the moment when a transaction's records were made, which they record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CommitMoment {
+pub struct CommitStamp {
     pub time: Timestamp,
     /// This transaction and all before it are durable in the log, or home.
     pub durable: TransactionId,
@@ -104,7 +104,7 @@ pub trait Records: fmt::Debug {
         &self,
         transaction: &LockedTransaction,
         images: Images,
-        moment: &CommitMoment,
+        stamp: &CommitStamp,
         wholes: &mut Wholes,
     ) -> LogContent;
     /// Returns how many log blocks hold `bytes` bytes of a block that begins at byte `offset` of
@@ -185,7 +185,7 @@ pub struct FoundTransaction {
 
 /// A block that may belong to a later transaction than the open one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ahead {
+pub struct BlockAhead {
     pub transaction: TransactionId,
     /// The open transaction was durable before this block was written.
     pub proves: bool,
@@ -201,7 +201,7 @@ pub trait Scanner {
         false
     }
     /// Examines a block behind the seeming end of the log, or the one that seemed to end it.
-    fn ahead(&self, block: &[u8]) -> Option<Ahead>;
+    fn ahead(&self, block: &[u8]) -> Option<BlockAhead>;
 }
 
 /// Content of a span of the log.

@@ -20,7 +20,7 @@ use units::{LogBlock, TransactionId};
 
 /// Bytes behind the last run of a log that are searched for another, and more where the superblock
 /// knows of longer runs, so that a rotted header is noticed.
-const LOOK_AHEAD: usize = crate::log_space::LENGTH_UNSAID;
+const LOOK_AHEAD: usize = crate::log_space::ANNOUNCED_LENGTH_MIN;
 
 /// Returns how many log blocks behind the last run of a log are searched for another.
 pub fn look_ahead(superblock: &JournalSuperblock) -> u32 {
@@ -45,7 +45,7 @@ pub struct FindRuns {
     /// The last run of this log.
     last: Option<TransactionId>,
     /// End of the last run, and its transaction, of each log that a snapshot covers.
-    told: BTreeMap<u32, (LogBlock, TransactionId)>,
+    covered: BTreeMap<u32, (LogBlock, TransactionId)>,
     /// Blocks that may still be looked at without a header.
     left: u32,
     look_ahead: u32,
@@ -77,7 +77,7 @@ pub struct FoundRuns {
     pub(super) gave_up: bool,
     pub(super) headers: Vec<(LogBlock, TransactionId)>,
     /// Header of the latest run, where a table records it. In the log it may be torn.
-    pub(super) told: Option<RunHeader>,
+    pub(super) header_in_table: Option<RunHeader>,
     pub logs_read: u32,
     pub blocks_read: u64,
 }
@@ -109,7 +109,7 @@ impl FoundRuns {
         superblock: &JournalSuperblock,
         end: TransactionId,
     ) -> Option<(LogBlock, Rc<Buffer>)> {
-        let header = self.told.filter(|header| end.is_after(header.transaction))?;
+        let header = self.header_in_table.filter(|header| end.is_after(header.transaction))?;
         if units::fault!("told-header-not-written") {
             return None;
         }
@@ -151,7 +151,7 @@ impl FindRuns {
             tail: superblock.sequence,
             at: LogBlock(0),
             last: None,
-            told: BTreeMap::new(),
+            covered: BTreeMap::new(),
             left: look_ahead,
             look_ahead,
             moving: superblock.moving(),
@@ -167,8 +167,8 @@ impl FindRuns {
 
     /// Skips logs of which nothing is to be read.
     fn begin(&mut self) {
-        let (logs, told, moving) = (&self.logs, &self.told, self.moving);
-        let from = |log: u32| told.get(&log).map_or(logs.start(log), |(end, _)| *end);
+        let (logs, covered, moving) = (&self.logs, &self.covered, self.moving);
+        let from = |log: u32| covered.get(&log).map_or(logs.start(log), |(end, _)| *end);
         self.queue.retain(|log| from(*log) < logs.counted_end(*log, moving));
         self.logs_read = self.queue.len() as u32;
         self.begin_log();
@@ -178,16 +178,16 @@ impl FindRuns {
     pub fn behind(
         superblock: &JournalSuperblock,
         logs: Rc<Logs>,
-        told: &SnapshotContents,
+        snapshot: &SnapshotContents,
     ) -> FindRuns {
         let mut find = FindRuns::new(superblock, logs);
         let longest = superblock.named_snapshot().map_or(0, |named| named.longest);
         find.look_ahead = look_ahead_of(superblock, longest);
-        for run in told.runs_from(find.tail) {
+        for run in snapshot.runs_from(find.tail) {
             let distance = run.transaction.0.wrapping_sub(find.tail.0);
             find.found.insert(distance, FoundRun { run: run.run, durable: run.durable });
             if let Some(log) = find.logs.holding(run.run.start) {
-                find.told.insert(log, (run.run.start.plus(run.run.count), run.transaction));
+                find.covered.insert(log, (run.run.start.plus(run.run.count), run.transaction));
             }
         }
         let since = superblock.named_snapshot().map(|named| find.logs.active(&named.since));
@@ -204,7 +204,7 @@ impl FindRuns {
     fn begin_log(&mut self) {
         if let Some(log) = self.queue.front() {
             self.left = self.look_ahead;
-            (self.at, self.last) = match self.told.get(log) {
+            (self.at, self.last) = match self.covered.get(log) {
                 Some((end, last)) => (*end, Some(*last)),
                 None => (self.logs.start(*log), None),
             };
@@ -293,7 +293,7 @@ impl FindRuns {
             proven,
             gave_up,
             headers,
-            told: None,
+            header_in_table: None,
             logs_read,
             blocks_read,
         })

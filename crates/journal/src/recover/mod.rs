@@ -17,7 +17,6 @@
 //! Source: paper, section 3.3; kernel `fs/jbd2/recovery.c` and e2fsprogs `e2fsck/recovery.c` for
 //! what counts as the end of the log and what as damage.
 
-mod again;
 mod find_copies;
 mod find_runs;
 mod images;
@@ -26,6 +25,7 @@ mod read_table;
 mod replay;
 mod revoke_pass;
 mod scan;
+mod second_reading;
 
 pub use find_copies::FindCopies;
 pub use find_runs::{FindRuns, FoundRuns, look_ahead};

@@ -25,13 +25,13 @@ pub enum SnapshotRefused {
     NoneCounts,
     #[error("its piece {0} is lost, damaged or another's")]
     Piece(u32),
-    #[error("it does not tell of {0}")]
+    #[error("it does not record {0}")]
     Missing(TransactionId),
-    #[error("it tells of {0} what cannot be")]
+    #[error("it records of {0} what is impossible")]
     Impossible(TransactionId),
-    #[error("it tells of more blocks than there is room for")]
+    #[error("it records more blocks than there is memory for")]
     TooMany,
-    #[error("it tells of another place of {0} than the logs do")]
+    #[error("it records another place of {0} than the logs do")]
     Elsewhere(TransactionId),
 }
 
@@ -88,9 +88,10 @@ impl SnapshotContents {
         }
         let is_believed =
             units::fault!("swap-counts-early") || units::fault!("snapshot-kept-in-swap");
-        let elsewhere = self.runs.iter().zip(found).find(|(told, found)| told.run != **found);
+        let elsewhere =
+            self.runs.iter().zip(found).find(|(recorded, found)| recorded.run != **found);
         match elsewhere.filter(|_| !is_believed) {
-            Some((told, _)) => Err(SnapshotRefused::Elsewhere(told.transaction)),
+            Some((recorded, _)) => Err(SnapshotRefused::Elsewhere(recorded.transaction)),
             None => Ok(()),
         }
     }
@@ -128,7 +129,7 @@ pub struct ReadSnapshot {
     is_over: bool,
     /// The transaction with which the next piece, or the next run of this one, must begin.
     next: Option<TransactionId>,
-    told: SnapshotContents,
+    contents: SnapshotContents,
 }
 
 impl ReadSnapshot {
@@ -162,7 +163,7 @@ impl ReadSnapshot {
             blocks: None,
             is_over: false,
             next: None,
-            told: SnapshotContents {
+            contents: SnapshotContents {
                 tail,
                 runs: Vec::new(),
                 blocks: BTreeMap::new(),
@@ -210,7 +211,7 @@ impl ReadSnapshot {
         let items = header.items(&self.bytes, self.places.seed).ok_or(refused)?;
         self.take(&header, items)?;
         let (at, end) = (self.begin, header.end);
-        self.told.pieces.push(SnapshotPiece { number, at, blocks, end });
+        self.contents.pieces.push(SnapshotPiece { number, at, blocks, end });
         self.is_over = number == self.named.last;
         (self.begin, self.blocks) = (self.places.behind(at.plus(blocks)), None);
         self.number = number.wrapping_add(1);
@@ -247,7 +248,7 @@ impl ReadSnapshot {
     ) -> Result<(), SnapshotRefused> {
         let next = self.next.expect("a piece was begun");
         let impossible = SnapshotRefused::Impossible(next);
-        let tail = self.told.tail;
+        let tail = self.contents.tail;
         match item {
             SnapshotItem::Run { transaction, start, blocks } => {
                 if transaction != next {
@@ -255,45 +256,45 @@ impl ReadSnapshot {
                 }
                 self.next = Some(next.next());
                 if transaction.is_at_or_after(tail) {
-                    if self.told.runs.is_empty() && transaction != tail {
+                    if self.contents.runs.is_empty() && transaction != tail {
                         return Err(SnapshotRefused::Missing(tail));
                     }
                     let run = LogRun { start, count: blocks };
-                    self.told.runs.push(SnapshotRun { transaction, run, durable });
+                    self.contents.runs.push(SnapshotRun { transaction, run, durable });
                 }
             }
             SnapshotItem::Moved { transaction, start } => {
                 let index = transaction.0.wrapping_sub(tail.0) as usize;
-                if let Some(told) = self.told.runs.get_mut(index) {
-                    (told.run.start, told.durable) = (start, durable);
+                if let Some(run) = self.contents.runs.get_mut(index) {
+                    (run.run.start, run.durable) = (start, durable);
                 } else if transaction.is_at_or_after(tail) {
                     return Err(impossible);
                 }
             }
             SnapshotItem::Whole { home, stays, offset, sum } => {
-                self.tell(home, Some(SnapshotWhole { offset, sum, stays }))?;
+                self.take_record(home, Some(SnapshotWhole { offset, sum, stays }))?;
             }
-            SnapshotItem::Other { home } => self.tell(home, None)?,
+            SnapshotItem::Other { home } => self.take_record(home, None)?,
             SnapshotItem::Revoke { home } => {
-                self.told.blocks.remove(&home);
+                self.contents.blocks.remove(&home);
             }
         }
         Ok(())
     }
 
     /// Adds a record of the transaction whose run was recorded last.
-    fn tell(
+    fn take_record(
         &mut self,
         home: HomeBlock,
         whole: Option<SnapshotWhole>,
     ) -> Result<(), SnapshotRefused> {
         let by = self.next.expect("a piece was begun").previous();
-        let is_read = by.is_at_or_after(self.told.read_from);
-        if !by.is_at_or_after(self.told.tail) || is_read {
+        let is_read = by.is_at_or_after(self.contents.read_from);
+        if !by.is_at_or_after(self.contents.tail) || is_read {
             return Ok(());
         }
-        self.told.blocks.insert(home, SnapshotBlock { by, whole });
-        if self.told.blocks.len() > self.most { Err(SnapshotRefused::TooMany) } else { Ok(()) }
+        self.contents.blocks.insert(home, SnapshotBlock { by, whole });
+        if self.contents.blocks.len() > self.most { Err(SnapshotRefused::TooMany) } else { Ok(()) }
     }
 
     pub fn finish(self, bounds: &dyn Bounds) -> Result<SnapshotContents, SnapshotRefused> {
@@ -305,20 +306,20 @@ impl ReadSnapshot {
             return Err(SnapshotRefused::Missing(named_end));
         }
         self.check_places()?;
-        for (home, told) in &self.told.blocks {
-            if bounds.refuses(*home).is_some() || !self.lies_in_run(told) {
-                return Err(SnapshotRefused::Impossible(told.by));
+        for (home, block) in &self.contents.blocks {
+            if bounds.refuses(*home).is_some() || !self.lies_in_run(block) {
+                return Err(SnapshotRefused::Impossible(block.by));
             }
         }
-        Ok(self.told)
+        Ok(self.contents)
     }
 
-    fn lies_in_run(&self, told: &SnapshotBlock) -> bool {
-        let Some(whole) = told.whole else { return true };
-        let index = told.by.0.wrapping_sub(self.told.tail.0) as usize;
+    fn lies_in_run(&self, block: &SnapshotBlock) -> bool {
+        let Some(whole) = block.whole else { return true };
+        let index = block.by.0.wrapping_sub(self.contents.tail.0) as usize;
         let unit = (self.places.block_bytes / self.places.each as usize) as u64;
         let end = u64::from(whole.offset) + self.places.block_bytes as u64;
-        self.told.runs.get(index).is_some_and(|told| end <= u64::from(told.run.count) * unit)
+        self.contents.runs.get(index).is_some_and(|run| end <= u64::from(run.run.count) * unit)
     }
 
     /// Checks that every run lies in a log that recovery would look at, behind those of earlier
@@ -326,7 +327,7 @@ impl ReadSnapshot {
     fn check_places(&self) -> Result<(), SnapshotRefused> {
         let active: Vec<u32> = self.logs.active(&self.active).collect();
         let mut ends: BTreeMap<u32, LogBlock> = BTreeMap::new();
-        for SnapshotRun { transaction, run, .. } in &self.told.runs {
+        for SnapshotRun { transaction, run, .. } in &self.contents.runs {
             let refused = SnapshotRefused::Impossible(*transaction);
             let log = self.logs.holding(run.start).filter(|log| active.binary_search(log).is_ok());
             let log = log.ok_or(refused)?;
@@ -366,28 +367,28 @@ mod tests {
     }
 
     /// Four logs of 32 blocks behind a journal of 64, all announced, and that journal's blocks.
-    struct Told {
+    struct Written {
         superblock: JournalSuperblock,
         ring: SnapshotRing,
         blocks: Vec<Vec<u8>>,
     }
 
-    impl Told {
-        fn new() -> Told {
+    impl Written {
+        fn new() -> Written {
             let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
             superblock.set_scattered(5);
             superblock.sequence = TAIL;
             let scattered = superblock.scattered.as_mut().unwrap();
             (0..4).for_each(|log| scattered.active.set(log));
             let ring = SnapshotRing::new(&superblock);
-            Told { superblock, ring, blocks: vec![vec![0; 1024]; 64] }
+            Written { superblock, ring, blocks: vec![vec![0; 1024]; 64] }
         }
         /// Adds a piece that covers all transactions before `end`.
-        fn tell(self, end: u32, items: &[SnapshotItem]) -> Told {
-            self.tell_late(end, end.wrapping_sub(1), items)
+        fn piece(self, end: u32, items: &[SnapshotItem]) -> Written {
+            self.piece_late(end, end.wrapping_sub(1), items)
         }
         /// Adds a piece, written when `committed` was committed.
-        fn tell_late(mut self, end: u32, committed: u32, items: &[SnapshotItem]) -> Told {
+        fn piece_late(mut self, end: u32, committed: u32, items: &[SnapshotItem]) -> Written {
             let piece =
                 self.ring.begin_piece(self.ring.end(TAIL)..id(end), id(committed), items).unwrap();
             for step in plan_piece(Some(&piece)).steps {
@@ -406,10 +407,10 @@ mod tests {
             self.superblock.name_snapshot(Some(named));
             self
         }
-        fn of_two() -> Told {
-            Told::new()
-                .tell(2, &[run(0, 65), whole(7, 1), whole(8, 2), run(1, 97), whole(7, 3)])
-                .tell(3, &[run(2, 70), SnapshotItem::Revoke { home: HomeBlock(8) }, whole(9, 4)])
+        fn of_two() -> Written {
+            Written::new()
+                .piece(2, &[run(0, 65), whole(7, 1), whole(8, 2), run(1, 97), whole(7, 3)])
+                .piece(3, &[run(2, 70), SnapshotItem::Revoke { home: HomeBlock(8) }, whole(9, 4)])
         }
         fn read(&self, most: usize) -> Result<SnapshotContents, SnapshotRefused> {
             let homes = (0..4).map(|log| HomeBlock(100 * log)).collect();
@@ -430,77 +431,79 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_record_of_each_block_that_no_revoke_hides_is_told() {
-        let told = Told::of_two().read(10).unwrap();
+    fn the_newest_record_that_no_revoke_hides_counts() {
+        let contents = Written::of_two().read(10).unwrap();
         let known = |by, sum| {
             let whole = SnapshotWhole { offset: 1024, sum, stays: false };
             SnapshotBlock { by: id(by), whole: Some(whole) }
         };
         let expected = [(HomeBlock(7), known(1, 3)), (HomeBlock(9), known(2, 4))];
         assert_eq!(
-            told.blocks().iter().map(|(home, block)| (*home, *block)).collect::<Vec<_>>(),
+            contents.blocks().iter().map(|(home, block)| (*home, *block)).collect::<Vec<_>>(),
             expected
         );
-        assert_eq!((told.end(), told.pieces().len(), told.runs.len()), (id(3), 2, 3));
+        assert_eq!((contents.end(), contents.pieces().len(), contents.runs.len()), (id(3), 2, 3));
     }
 
     #[test]
     fn what_lies_before_the_tail_or_is_read_all_the_same_is_left_out() {
-        let mut told = Told::of_two();
-        told.superblock.sequence = id(1);
-        let mut named = told.superblock.named_snapshot().cloned().unwrap();
+        let mut written = Written::of_two();
+        written.superblock.sequence = id(1);
+        let mut named = written.superblock.named_snapshot().cloned().unwrap();
         named.read_from = id(2);
-        told.superblock.name_snapshot(Some(named));
-        let read = told.read(10).unwrap();
+        written.superblock.name_snapshot(Some(named));
+        let read = written.read(10).unwrap();
         assert_eq!(read.blocks().keys().copied().collect::<Vec<_>>(), [HomeBlock(7)]);
         assert_eq!((read.runs.len(), read.read_from()), (2, id(2)));
     }
 
     #[test]
-    fn a_run_that_has_moved_lies_where_it_was_told_last() {
+    fn a_moved_run_lies_where_it_was_recorded_last() {
         let moved = SnapshotItem::Moved { transaction: id(0), start: LogBlock(130) };
-        let told = Told::of_two().tell(3, &[moved]).read(10).unwrap();
-        assert_eq!(told.runs[0].run.start, LogBlock(130));
-        assert_eq!([0, 1].map(|at| told.runs[at].durable), [id(2), id(1)]);
+        let contents = Written::of_two().piece(3, &[moved]).read(10).unwrap();
+        assert_eq!(contents.runs[0].run.start, LogBlock(130));
+        assert_eq!([0, 1].map(|at| contents.runs[at].durable), [id(2), id(1)]);
     }
 
     #[test]
     fn a_piece_with_a_backlog_outranks_copies_left_behind_before() {
-        let told = Told::new().tell_late(1, 9, &[run(0, 65)]).read(10).unwrap();
-        assert_eq!(told.runs[0].durable, id(9));
+        let contents = Written::new().piece_late(1, 9, &[run(0, 65)]).read(10).unwrap();
+        assert_eq!(contents.runs[0].durable, id(9));
         let found = [65, 97].map(|start| LogRun { start: LogBlock(start), count: 4 });
-        assert_eq!(told.check_found(&found), Ok(()));
-        assert_eq!(told.check_found(&found[1..]), Err(SnapshotRefused::Elsewhere(id(0))));
-        assert_eq!(told.check_found(&[]), Err(SnapshotRefused::Missing(id(1))));
+        assert_eq!(contents.check_found(&found), Ok(()));
+        assert_eq!(contents.check_found(&found[1..]), Err(SnapshotRefused::Elsewhere(id(0))));
+        assert_eq!(contents.check_found(&[]), Err(SnapshotRefused::Missing(id(1))));
     }
 
     #[test]
-    fn a_snapshot_that_tells_what_cannot_be_is_refused() {
+    fn a_snapshot_that_records_the_impossible_is_refused() {
         let first = SnapshotRefused::Impossible(id(0));
         for start in [0, 64, 64 + 4 * 32, 93] {
-            Told::new().tell(1, &[run(0, start)]).refuses(first);
+            Written::new().piece(1, &[run(0, start)]).refuses(first);
         }
-        Told::new().tell(2, &[run(0, 70), run(1, 65)]).refuses(SnapshotRefused::Impossible(id(1)));
+        Written::new()
+            .piece(2, &[run(0, 70), run(1, 65)])
+            .refuses(SnapshotRefused::Impossible(id(1)));
         for home in [25, 50] {
-            Told::new().tell(1, &[run(0, 65), whole(home, 1)]).refuses(first);
+            Written::new().piece(1, &[run(0, 65), whole(home, 1)]).refuses(first);
         }
         let long = SnapshotItem::Whole { home: HomeBlock(1), stays: false, offset: 3073, sum: 0 };
-        Told::new().tell(1, &[run(0, 65), long]).refuses(first);
+        Written::new().piece(1, &[run(0, 65), long]).refuses(first);
         let moved = SnapshotItem::Moved { transaction: id(4), start: LogBlock(65) };
-        Told::new().tell(1, &[run(0, 65), moved]).refuses(SnapshotRefused::Impossible(id(1)));
-        let mut unannounced = Told::of_two();
+        Written::new().piece(1, &[run(0, 65), moved]).refuses(SnapshotRefused::Impossible(id(1)));
+        let mut unannounced = Written::of_two();
         unannounced.superblock.scattered.as_mut().unwrap().active = ActiveLogs::none();
         unannounced.refuses(first);
     }
 
     #[test]
     fn a_snapshot_with_a_gap_is_refused() {
-        Told::new().tell(2, &[run(0, 65)]).refuses(SnapshotRefused::Missing(id(1)));
-        Told::new().tell(2, &[run(0, 65), run(2, 97)]).refuses(SnapshotRefused::Missing(id(1)));
-        let mut late = Told::of_two();
+        Written::new().piece(2, &[run(0, 65)]).refuses(SnapshotRefused::Missing(id(1)));
+        Written::new().piece(2, &[run(0, 65), run(2, 97)]).refuses(SnapshotRefused::Missing(id(1)));
+        let mut late = Written::of_two();
         late.superblock.sequence = TransactionId(FIRST - 1);
         late.refuses(SnapshotRefused::Missing(TransactionId(FIRST - 1)));
-        let mut longer = Told::of_two();
+        let mut longer = Written::of_two();
         let mut named = longer.superblock.named_snapshot().cloned().unwrap();
         named.end = id(4);
         longer.superblock.name_snapshot(Some(named));
@@ -509,15 +512,15 @@ mod tests {
 
     #[test]
     fn a_piece_that_is_not_the_named_one_is_refused() {
-        let mut swapped = Told::of_two();
+        let mut swapped = Written::of_two();
         swapped.blocks.swap(1, 2);
         swapped.refuses(SnapshotRefused::Piece(1));
-        let mut named = Told::of_two();
+        let mut named = Written::of_two();
         let mut other = named.superblock.named_snapshot().cloned().unwrap();
         other.first_at = LogBlock(u32::MAX);
         named.superblock.name_snapshot(Some(other));
         named.refuses(SnapshotRefused::Piece(1));
-        assert_eq!(Told::of_two().read(1).unwrap_err(), SnapshotRefused::TooMany);
-        Told::new().refuses(SnapshotRefused::NoneCounts);
+        assert_eq!(Written::of_two().read(1).unwrap_err(), SnapshotRefused::TooMany);
+        Written::new().refuses(SnapshotRefused::NoneCounts);
     }
 }

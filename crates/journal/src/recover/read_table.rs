@@ -25,11 +25,11 @@ pub enum TableRefused {
     NoneWasUsed,
     #[error("it is another volume's, older than the last mount, or was being rewritten")]
     OfAnother,
-    #[error("it does not tell of {0}")]
+    #[error("it does not record {0}")]
     Missing(TransactionId),
-    #[error("it tells of more transactions than it has slots for")]
+    #[error("it records more transactions than it has slots for")]
     TooMany,
-    #[error("it tells of a run of {0} where none can lie")]
+    #[error("it records a run of {0} where none can lie")]
     Impossible(TransactionId),
 }
 
@@ -151,7 +151,7 @@ impl ReadTable {
             proven: latest.map(TransactionId::previous),
             gave_up: false,
             headers: self.headers.iter().map(|header| (header.at, header.transaction)).collect(),
-            told: self.headers.last().copied(),
+            header_in_table: self.headers.last().copied(),
             logs_read: 0,
             blocks_read: 0,
         })
@@ -188,7 +188,7 @@ mod tests {
     const FIRST: u32 = u32::MAX - 1;
 
     /// Four logs of 32 blocks, and the pages of a table.
-    struct Told {
+    struct Table {
         superblock: JournalSuperblock,
         logs: Rc<Logs>,
         log: ScatteredLog,
@@ -196,8 +196,8 @@ mod tests {
         starts: Vec<LogBlock>,
     }
 
-    impl Told {
-        fn new() -> Told {
+    impl Table {
+        fn new() -> Table {
             let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
             superblock.set_scattered(5);
             superblock.sequence = TransactionId(FIRST);
@@ -205,7 +205,7 @@ mod tests {
             let places = LogPlaces { first: LogBlock(64), blocks: 32, homes };
             let logs = places.in_units(1).unwrap();
             let log = ScatteredLog::new(&superblock, logs.clone()).with_table(MARK);
-            Told {
+            Table {
                 superblock,
                 logs: Rc::new(logs),
                 log,
@@ -214,12 +214,12 @@ mod tests {
             }
         }
         /// Creates runs of `count` transactions, each in another log.
-        fn of(count: u32) -> Told {
-            let mut told = Told::new();
+        fn of(count: u32) -> Table {
+            let mut table = Table::new();
             (0..count).for_each(|number| {
-                told.put(FIRST.wrapping_add(number), u64::from(number) * 100 % 400)
+                table.put(FIRST.wrapping_add(number), u64::from(number) * 100 % 400)
             });
-            told
+            table
         }
         fn put(&mut self, number: u32, head: u64) {
             let id = TransactionId(number);
@@ -251,12 +251,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_is_read_back_across_the_wrap_of_numbers() {
-        let told = Told::of(6);
-        let found = told.read().unwrap();
+    fn recorded_runs_are_read_back_across_the_number_wrap() {
+        let table = Table::of(6);
+        let found = table.read().unwrap();
         assert_eq!(
             found.first_runs(6).iter().map(|run| run.start).collect::<Vec<_>>(),
-            told.starts
+            table.starts
         );
         let latest = TransactionId(FIRST.wrapping_add(5));
         assert_eq!(
@@ -268,38 +268,38 @@ mod tests {
 
     #[test]
     fn runs_behind_the_tail_alone_are_asked_for() {
-        let mut told = Told::of(6);
-        told.superblock.sequence = TransactionId(FIRST.wrapping_add(4));
-        assert_eq!(told.read().unwrap().first_runs(2)[0].start, told.starts[4]);
-        told.superblock.sequence = TransactionId(FIRST.wrapping_add(6));
-        assert_eq!(told.read().unwrap().start(), None, "all is home");
-        told.superblock.sequence = TransactionId(FIRST.wrapping_add(7));
-        assert_eq!(told.read().unwrap_err(), TableRefused::OfAnother);
+        let mut table = Table::of(6);
+        table.superblock.sequence = TransactionId(FIRST.wrapping_add(4));
+        assert_eq!(table.read().unwrap().first_runs(2)[0].start, table.starts[4]);
+        table.superblock.sequence = TransactionId(FIRST.wrapping_add(6));
+        assert_eq!(table.read().unwrap().start(), None, "all is home");
+        table.superblock.sequence = TransactionId(FIRST.wrapping_add(7));
+        assert_eq!(table.read().unwrap_err(), TableRefused::OfAnother);
     }
 
     #[test]
     fn another_mark_is_refused() {
-        let mut told = Told::of(6);
-        *told.mark() = MARK + 1;
-        assert_eq!(told.read().unwrap_err(), TableRefused::OfAnother);
-        *told.mark() = 0;
-        assert_eq!(told.read().unwrap_err(), TableRefused::NoneWasUsed);
+        let mut table = Table::of(6);
+        *table.mark() = MARK + 1;
+        assert_eq!(table.read().unwrap_err(), TableRefused::OfAnother);
+        *table.mark() = 0;
+        assert_eq!(table.read().unwrap_err(), TableRefused::NoneWasUsed);
     }
 
     #[test]
     fn a_missing_slot_is_refused_and_so_is_a_missing_page_of_the_latest() {
-        let told = Told::of(6);
+        let table = Table::of(6);
         for number in 0..6 {
-            let mut told = Told { pages: told.pages.clone(), ..Told::of(6) };
+            let mut table = Table { pages: table.pages.clone(), ..Table::of(6) };
             let id = TransactionId(FIRST.wrapping_add(number));
-            let page = told.pages.get_mut(&run_table::slot_page(id)).unwrap();
+            let page = table.pages.get_mut(&run_table::slot_page(id)).unwrap();
             let at = (id.0 % 128) as usize * 32;
             page[at + 9] ^= 1;
-            assert_eq!(told.read().unwrap_err(), TableRefused::Missing(id));
+            assert_eq!(table.read().unwrap_err(), TableRefused::Missing(id));
         }
         for count in 1..6 {
             for page in LATEST_PAGES {
-                let mut lost = Told::of(count);
+                let mut lost = Table::of(count);
                 lost.pages.remove(&page);
                 assert_eq!(
                     lost.read().unwrap_err(),
@@ -313,69 +313,69 @@ mod tests {
     /// A run was recorded in between.
     #[test]
     fn pages_of_the_latest_that_do_not_fit_are_refused() {
-        let mut told = Told::of(6);
+        let mut table = Table::of(6);
         let page = run_table::latest_page(TransactionId(FIRST.wrapping_add(5)));
-        told.pages.insert(page, Told::of(4).pages[&page].clone());
+        table.pages.insert(page, Table::of(4).pages[&page].clone());
         assert_eq!(
-            told.read().unwrap().latest,
+            table.read().unwrap().latest,
             TransactionId(FIRST.wrapping_add(5)),
             "its slot says so"
         );
-        told.pages.insert(page, Told::of(2).pages[&page].clone());
-        assert_eq!(told.read().unwrap_err(), TableRefused::OfAnother);
+        table.pages.insert(page, Table::of(2).pages[&page].clone());
+        assert_eq!(table.read().unwrap_err(), TableRefused::OfAnother);
     }
 
     #[test]
     fn a_run_where_none_can_lie_is_refused() {
         let id = TransactionId(FIRST);
-        let seed = run_table::table_seed(Told::new().superblock.scattered_seed(), MARK);
+        let seed = run_table::table_seed(Table::new().superblock.scattered_seed(), MARK);
         for (at, blocks) in [(0, 3), (63, 3), (64 + 4 * 32, 3), (64 + 31, 1), (64, 32), (64, 0)] {
-            let mut told = Told::of(2);
+            let mut table = Table::of(2);
             let header =
                 RunHeader { at: LogBlock(at), transaction: id, blocks, durable: id.previous() };
             run_table::put_slot(
                 &header,
                 seed,
-                told.pages.get_mut(&run_table::slot_page(id)).unwrap(),
+                table.pages.get_mut(&run_table::slot_page(id)).unwrap(),
             );
-            assert_eq!(told.read().unwrap_err(), TableRefused::Impossible(id), "{at}+{blocks}");
+            assert_eq!(table.read().unwrap_err(), TableRefused::Impossible(id), "{at}+{blocks}");
         }
-        let mut told = Told::of(2);
-        told.superblock.scattered.as_mut().unwrap().active = ActiveLogs::none();
-        assert_eq!(told.read().unwrap_err(), TableRefused::Impossible(id));
+        let mut table = Table::of(2);
+        table.superblock.scattered.as_mut().unwrap().active = ActiveLogs::none();
+        assert_eq!(table.read().unwrap_err(), TableRefused::Impossible(id));
     }
 
     /// Pages that the swap itself has written may be lost until its flush has ended.
     #[test]
     fn a_run_that_comes_while_runs_move_leaves_no_table_that_lacks_it() {
         for gives_up in [false, true] {
-            let mut told = Told::of(2);
+            let mut table = Table::of(2);
             let swap =
-                told.log.begin_swap(0, HomeBlock(0)).expect("runs in the log that is nearest");
-            told.log.forget_table();
+                table.log.begin_swap(0, HomeBlock(0)).expect("runs in the log that is nearest");
+            table.log.forget_table();
             assert_eq!(
-                told.read().unwrap().latest,
+                table.read().unwrap().latest,
                 TransactionId(FIRST.wrapping_add(1)),
                 "not written yet"
             );
-            told.put(FIRST.wrapping_add(2), 200);
-            assert_eq!(told.read().unwrap_err(), TableRefused::OfAnother);
+            table.put(FIRST.wrapping_add(2), 200);
+            assert_eq!(table.read().unwrap_err(), TableRefused::OfAnother);
             match gives_up {
-                true => told.log.give_up_swap(&swap, true),
-                false => assert!(!told.log.end_swap(&swap).is_empty()),
+                true => table.log.give_up_swap(&swap, true),
+                false => assert!(!table.log.end_swap(&swap).is_empty()),
             }
-            told.put(FIRST.wrapping_add(3), 200);
-            assert_eq!(told.read().unwrap().first_runs(4)[2..], [2, 3].map(|at| told.run_at(at)));
+            table.put(FIRST.wrapping_add(3), 200);
+            assert_eq!(table.read().unwrap().first_runs(4)[2..], [2, 3].map(|at| table.run_at(at)));
         }
     }
 
     #[test]
-    fn a_table_that_was_forgotten_is_refused_until_all_is_told_again() {
-        let mut told = Told::of(6);
-        told.forget();
-        assert_eq!(told.read().unwrap_err(), TableRefused::OfAnother);
-        told.pages.retain(|page, _| LATEST_PAGES.contains(page));
-        told.put(FIRST.wrapping_add(6), 0);
-        assert_eq!(told.read().unwrap().first_runs(7)[6].start, told.starts[6]);
+    fn a_forgotten_table_is_refused_until_all_is_recorded_again() {
+        let mut table = Table::of(6);
+        table.forget();
+        assert_eq!(table.read().unwrap_err(), TableRefused::OfAnother);
+        table.pages.retain(|page, _| LATEST_PAGES.contains(page));
+        table.put(FIRST.wrapping_add(6), 0);
+        assert_eq!(table.read().unwrap().first_runs(7)[6].start, table.starts[6]);
     }
 }

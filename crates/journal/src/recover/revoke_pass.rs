@@ -1,4 +1,4 @@
-use super::again::SecondReading;
+use super::second_reading::SecondReading;
 use super::{Bounds, Pass, PassCounts, RecoverError, Scanned};
 use crate::records::Decoded;
 use crate::revoke::RevokeTable;

@@ -85,7 +85,7 @@ fn check(
     }
 }
 
-fn commit_with_crashes(volume: &mut Volume, turn: u64, dice: &SplitMix, what: &str) {
+fn commit_with_crashes(volume: &mut Volume, turn: u64, rng: &SplitMix, what: &str) {
     volume.make_room(12);
     let (running, home_data) = mixed(volume, turn);
     let (mut plan, locked) = volume.plan(running);
@@ -93,7 +93,7 @@ fn commit_with_crashes(volume: &mut Volume, turn: u64, dice: &SplitMix, what: &s
     for (home, image) in &volume.cache {
         after[home.get() as usize] = image.to_vec();
     }
-    every_crash(&volume.disk, &plan.plan, dice, |disk, passed| {
+    every_crash(&volume.disk, &plan.plan, rng, |disk, passed| {
         check(disk, passed.contains(&Barrier::CommitBeforeReply), volume, &after, &home_data, what);
     });
     volume.finish(&mut plan, locked);
@@ -101,15 +101,15 @@ fn commit_with_crashes(volume: &mut Volume, turn: u64, dice: &SplitMix, what: &s
 
 #[test]
 fn every_crash_point_of_a_commit_gives_all_or_nothing_in_every_format() {
-    let dice = SplitMix::new(1);
+    let rng = SplitMix::new(1);
     for format in Format::all() {
         let mut volume = Volume::new(format, 64, TransactionId(7));
         for turn in 0..4 {
             commit_with_crashes(
                 &mut volume,
                 turn,
-                &dice,
-                &format!("{format:?}, turn {turn}, dice 1"),
+                &rng,
+                &format!("{format:?}, turn {turn}, seed 1"),
             );
         }
     }
@@ -117,7 +117,7 @@ fn every_crash_point_of_a_commit_gives_all_or_nothing_in_every_format() {
 
 #[test]
 fn wrapping_of_the_log_and_of_transaction_ids_changes_nothing() {
-    let dice = SplitMix::new(2);
+    let rng = SplitMix::new(2);
     for format in Format::all().filter(|format| format.block_size == 1024) {
         // The log holds about three transactions: every one lies differently, over remains of
         // earlier wraps.
@@ -126,8 +126,8 @@ fn wrapping_of_the_log_and_of_transaction_ids_changes_nothing() {
             commit_with_crashes(
                 &mut volume,
                 turn,
-                &dice,
-                &format!("{format:?}, turn {turn}, dice 2"),
+                &rng,
+                &format!("{format:?}, turn {turn}, seed 2"),
             );
         }
     }
@@ -135,7 +135,7 @@ fn wrapping_of_the_log_and_of_transaction_ids_changes_nothing() {
 
 #[test]
 fn every_crash_point_of_a_checkpoint_keeps_what_was_committed() {
-    let dice = SplitMix::new(3);
+    let rng = SplitMix::new(3);
     for format in Format::all().filter(|format| format.block_size != 2048) {
         let mut volume = Volume::new(format, 64, TransactionId(1));
         for turn in 0..5 {
@@ -147,14 +147,14 @@ fn every_crash_point_of_a_checkpoint_keeps_what_was_committed() {
             let blocks = volume.checkpoint.blocks_to_write(8, 6);
             let plan = volume.plan_checkpoint(&blocks);
             let state = volume.committed.clone();
-            every_crash(&before, &plan, &dice, |disk, _| {
+            every_crash(&before, &plan, &rng, |disk, _| {
                 check(
                     disk,
                     true,
                     &volume,
                     &state,
                     &BTreeSet::new(),
-                    &format!("{format:?}, dice 3"),
+                    &format!("{format:?}, seed 3"),
                 );
             });
             perform(&mut volume.disk, &plan);

@@ -205,10 +205,9 @@ impl Writer<'_> {
         let contents = &self.contents;
         let images = |home: HomeBlock| contents[&home].clone();
         let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 0 };
-        let (locked, moment) =
-            (running.lock(), CommitMoment { time, durable: self.next.previous() });
+        let (locked, stamp) = (running.lock(), CommitStamp { time, durable: self.next.previous() });
         let mut plan =
-            plan_commit(&locked, &images, &mut self.log, &*self.records, &moment).unwrap();
+            plan_commit(&locked, &images, &mut self.log, &*self.records, &stamp).unwrap();
         plan.issue(&mut self.log);
         plan.plan
     }

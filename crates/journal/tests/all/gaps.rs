@@ -62,14 +62,14 @@ impl Log {
         let start = LogStart { transaction: self.first, at: LogBlock(0) };
         let scan = ScanPass::over(self.records.clone(), ring, start).behind_gaps(gap_max);
         let (mut scan, mut asked) = (scan.until_damage(until_damage), 0);
-        let told = |error: RecoverError| error.to_string();
+        let text = |error: RecoverError| error.to_string();
         while let Some(at) = scan.wants() {
             asked += 1;
             assert!(asked <= LOG_UNITS + gap_max + 1, "more than one turn round the log");
             let unit = &bytes[at.get() as usize * UNIT..][..UNIT];
             match self.unreadable.contains(&at.get()) {
-                false => scan.give(unit).map_err(told)?,
-                true if scan.pass_over().map_err(told)? => {}
+                false => scan.give(unit).map_err(text)?,
+                true if scan.pass_over().map_err(text)? => {}
                 true => return Err(format!("{at} cannot be read")),
             }
         }
@@ -169,24 +169,24 @@ fn a_damaged_header_behind_a_gap_is_no_end_if_proven() {
 }
 
 #[test]
-fn logs_of_random_gaps_and_damage_are_read_once_and_never_told_too_long() {
-    let (mut told, mut refused) = (0, 0);
+fn logs_with_random_gaps_and_damage_are_never_read_too_far() {
+    let (mut read, mut refused) = (0, 0);
     for seed in 0..2000 {
-        let dice = SplitMix::new(seed);
-        let (mut log, count) = (Log::new(), 1 + dice.below(12) as u32);
+        let rng = SplitMix::new(seed);
+        let (mut log, count) = (Log::new(), 1 + rng.below(12) as u32);
         let mut begins = Vec::new();
         for id in 1..=count {
-            log = log.gap(dice.below(u64::from(GAP_MAX) + 1) as u32);
+            log = log.gap(rng.below(u64::from(GAP_MAX) + 1) as u32);
             begins.push((log.bytes.len() / UNIT) as u32);
             log = log.transaction(id);
         }
         let end = (log.bytes.len() / UNIT) as u64;
         let (mut damaged, mut hidden) = (BTreeSet::new(), BTreeSet::new());
-        for _ in 0..dice.below(3) {
-            damaged.insert(dice.below(end) as u32);
+        for _ in 0..rng.below(3) {
+            damaged.insert(rng.below(end) as u32);
         }
-        for _ in 0..dice.below(3) {
-            hidden.insert(dice.below(end + 10) as u32);
+        for _ in 0..rng.below(3) {
+            hidden.insert(rng.below(end + 10) as u32);
         }
         log = damaged.iter().fold(log, |log, unit| log.damaged(*unit));
         log = hidden.iter().fold(log, |log, unit| log.unreadable(*unit));
@@ -202,7 +202,7 @@ fn logs_of_random_gaps_and_damage_are_read_once_and_never_told_too_long() {
             Ok(found) => {
                 assert_eq!(found, (last as u32, false), "seed {seed}");
                 assert!(!is_proven && !begins_unseen, "seed {seed}");
-                told += 1;
+                read += 1;
             }
             Err(_) => refused += 1,
         }
@@ -211,7 +211,7 @@ fn logs_of_random_gaps_and_damage_are_read_once_and_never_told_too_long() {
             assert!(gave_up || !is_proven && !begins_unseen, "seed {seed}");
         }
     }
-    assert!(told > 200 && refused > 200, "{told} told, {refused} refused");
+    assert!(read > 200 && refused > 200, "{read} read, {refused} refused");
 }
 
 /// Creates a log in a journal of 4 KiB blocks whose transactions may lie `gap_max` blocks apart.

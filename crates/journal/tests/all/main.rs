@@ -2,6 +2,7 @@
 //! than running it.
 
 mod crash;
+mod doubles;
 mod e2fsprogs;
 mod gaps;
 mod packed;
@@ -9,4 +10,3 @@ mod plans;
 mod product;
 mod recovery;
 mod simulation;
-mod toys;

@@ -26,8 +26,8 @@ pub fn format(unit: u32, nonce: u64) -> Rc<dyn Records> {
     };
     records::begin(&mut superblock, wanted, || nonce)
 }
-fn moment(durable: u32) -> CommitMoment {
-    CommitMoment {
+fn stamp(durable: u32) -> CommitStamp {
+    CommitStamp {
         time: Timestamp { seconds: 1_700_000_000, nanoseconds: 3 },
         durable: TransactionId(durable),
     }
@@ -48,7 +48,7 @@ fn bytes_of(
     let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&now[&home.get()]));
     let mut wholes = Vec::new();
     let LogContent::Sealed(units) =
-        records.write(&running.lock(), &images, &moment(durable), &mut wholes)
+        records.write(&running.lock(), &images, &stamp(durable), &mut wholes)
     else {
         panic!("a run has one checksum")
     };
@@ -129,45 +129,45 @@ fn fresh_home() -> Home {
 #[test]
 fn random_transactions_are_replayed_to_the_byte() {
     for seed in 0..400 {
-        let dice = SplitMix::new(seed);
-        let records = format([512, 1024][dice.below(2) as usize], seed);
+        let rng = SplitMix::new(seed);
+        let records = format([512, 1024][rng.below(2) as usize], seed);
         let (mut home, mut now) = (fresh_home(), fresh_home());
         let mut freed = std::collections::BTreeSet::new();
-        let (mut log, count) = (Vec::new(), 1 + dice.below(6) as u32);
+        let (mut log, count) = (Vec::new(), 1 + rng.below(6) as u32);
         for id in 1..=count {
             let mut running = running(id);
-            for _ in 0..1 + dice.below(12) {
-                let at = dice.below(HOME_BLOCKS);
-                let start = dice.below(1000) as u32;
-                let most = if dice.below(3) == 0 { 900 } else { 60 };
-                let length = 1 + dice.below(most) as u32;
+            for _ in 0..1 + rng.below(12) {
+                let at = rng.below(HOME_BLOCKS);
+                let start = rng.below(1000) as u32;
+                let most = if rng.below(3) == 0 { 900 } else { 60 };
+                let length = 1 + rng.below(most) as u32;
                 let range = BlockRange::new(start, (start + length).min(1024));
                 let block = now.get_mut(&at).unwrap();
-                let kind = if freed.contains(&at) { 3 + dice.below(2) } else { dice.below(7) };
+                let kind = if freed.contains(&at) { 3 + rng.below(2) } else { rng.below(7) };
                 match kind {
                     0 | 1 => {
-                        block[range.as_usize()].fill(dice.next() as u8);
+                        block[range.as_usize()].fill(rng.next() as u8);
                         running.add_metadata(HomeBlock(at), &[range]);
                     }
                     2 => {
-                        block[range.as_usize()].fill(dice.next() as u8);
+                        block[range.as_usize()].fill(rng.next() as u8);
                         running.add_data_bytes(HomeBlock(at), range, false);
                     }
                     3 => {
                         block.fill(0);
-                        block[range.as_usize()].fill(dice.next() as u8);
+                        block[range.as_usize()].fill(rng.next() as u8);
                         running.add_data_bytes(HomeBlock(at), range, true);
                         freed.remove(&at);
                     }
                     4 => {
                         // A new block of metadata is mostly zeros.
                         block.fill(0);
-                        block[range.as_usize()].fill(dice.next() as u8);
+                        block[range.as_usize()].fill(rng.next() as u8);
                         running.add_metadata(HomeBlock(at), &[size().whole()]);
                         freed.remove(&at);
                     }
                     5 => {
-                        block.fill(dice.next() as u8);
+                        block.fill(rng.next() as u8);
                         running.add_data_block(HomeBlock(at), 1024);
                     }
                     _ => {
@@ -347,7 +347,7 @@ fn a_block_that_changes_all_the_time_does_not_hold_up_the_tail() {
         let mut locked = running.lock();
         checkpoint.log_hot_blocks_whole(&mut locked, capacity);
         let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&now[&home.get()]));
-        let mut plan = plan_commit(&locked, &images, &mut log, &*records, &moment(id - 1)).unwrap();
+        let mut plan = plan_commit(&locked, &images, &mut log, &*records, &stamp(id - 1)).unwrap();
         plan.issue(&mut log);
         checkpoint.committed(&plan.carried_out(locked.start_commit()));
         // Write-back under pressure: all but the hot block.
@@ -391,7 +391,7 @@ fn a_sync_of_128_bytes_takes_a_sector_or_250_bytes_in_a_group() {
         }
         let image = Rc::new(Buffer::copy_of(&[7; 1024]));
         let written =
-            records.write(&running.lock(), &|_| image.clone(), &moment(0), &mut Vec::new());
+            records.write(&running.lock(), &|_| image.clone(), &stamp(0), &mut Vec::new());
         written.count(records.block_bytes()) as usize * records.block_bytes()
     };
     let packed = format(512, 1);

@@ -94,10 +94,10 @@ fn with_separate_barriers_data_is_durable_before_the_log_is_written() {
         let range = BlockRange::new(0, 8);
         running.add_metadata(volume.change(9, range, 1), &[range]);
         running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
-        let (locked, cache, moment) = (running.lock(), &volume.cache, volume.moment());
+        let (locked, cache, stamp) = (running.lock(), &volume.cache, volume.stamp());
         let images = |home: HomeBlock| cache[&home].clone();
         let mut planned =
-            plan_commit(&locked, &images, &mut volume.log, &*volume.records, &moment).unwrap();
+            plan_commit(&locked, &images, &mut volume.log, &*volume.records, &stamp).unwrap();
         planned.separate_barriers();
         let of_plain = ["slot 0+2", "LogBeforeCommit", "slot 2+1", "CommitBeforeReply"];
         let of_extended = ["slot 0+3", "CommitBeforeReply"];
@@ -119,10 +119,10 @@ fn a_log_says_where_a_commit_lies_when_its_plan_is_issued() {
     for home in [9, 10] {
         running.add_metadata(volume.change(home, range, 1), &[range]);
     }
-    let (locked, cache, moment) = (running.lock(), &volume.cache, volume.moment());
+    let (locked, cache, stamp) = (running.lock(), &volume.cache, volume.stamp());
     let images = |home: HomeBlock| cache[&home].clone();
     let mut planned =
-        plan_commit(&locked, &images, &mut volume.log, &*volume.records, &moment).unwrap();
+        plan_commit(&locked, &images, &mut volume.log, &*volume.records, &stamp).unwrap();
     let expected = ["slot 0+3", "LogBeforeCommit", "slot 3+1", "CommitBeforeReply"];
     assert_eq!(words(&planned.plan), expected);
     planned.issue(&mut volume.log);
@@ -209,9 +209,9 @@ fn a_log_without_room_is_refused_and_nothing_is_taken() {
         running
             .add_metadata(volume.change(home, BlockRange::new(0, 8), 1), &[BlockRange::new(0, 8)]);
     }
-    let (cache, moment) = (&volume.cache, volume.moment());
+    let (cache, stamp) = (&volume.cache, volume.stamp());
     let images = |home: HomeBlock| cache[&home].clone();
-    let refused = plan_commit(&running.lock(), &images, &mut volume.log, &*volume.records, &moment);
+    let refused = plan_commit(&running.lock(), &images, &mut volume.log, &*volume.records, &stamp);
     assert_eq!(refused.unwrap_err(), LogFull { needed: 5, free: 2 });
     assert_eq!(volume.log.free(), 2);
 }
@@ -223,9 +223,9 @@ fn home_data_goes_in_runs_of_at_most_a_mebibyte() {
     (0..600).rev().for_each(|at| running.add_home_data(Owner(12), HomeBlock(1000 + at), 4096));
     let mut volume = Volume::new(Format { block_size: 4096, ..FORMAT }, 64, TransactionId(1));
     let image = std::rc::Rc::new(device::Buffer::zeroed(4096));
-    let (images, moment) = (|_| image.clone(), volume.moment());
+    let (images, stamp) = (|_| image.clone(), volume.stamp());
     let plan =
-        plan_commit(&running.lock(), &images, &mut volume.log, &*volume.records, &moment).unwrap();
+        plan_commit(&running.lock(), &images, &mut volume.log, &*volume.records, &stamp).unwrap();
     assert_eq!(words(&plan.plan)[..3], ["home 1000+256", "home 1256+256", "home 1512+88"]);
     assert_eq!(plan.payload, 600 * 4096);
 }
@@ -248,26 +248,26 @@ fn small_appends_of_many_writers_share_few_log_blocks() {
 /// The reservation of log space must never fall short: asserted by `Volume::plan`.
 #[test]
 fn no_transaction_takes_more_log_than_its_bound() {
-    let dice = SplitMix::new(6);
+    let rng = SplitMix::new(6);
     for format in Format::all().filter(|format| format.block_size != 2048) {
         for round in 0..60 {
             let mut volume = Volume::new(format, 4000, TransactionId(1));
             let mut running = volume.running();
             let longest = [40, 600, u64::from(format.block_size) - 1][round % 3];
-            for _ in 0..dice.below(700) {
-                let home = dice.below(HOME_BLOCKS);
-                let length = 1 + dice.below(longest) as u32;
-                let start = dice.below(u64::from(format.block_size - length) + 1) as u32;
+            for _ in 0..rng.below(700) {
+                let home = rng.below(HOME_BLOCKS);
+                let length = 1 + rng.below(longest) as u32;
+                let start = rng.below(u64::from(format.block_size - length) + 1) as u32;
                 let range = BlockRange::new(start, start + length);
                 let block = volume.change(home, range, round as u8);
-                match dice.below(40) {
+                match rng.below(40) {
                     0 => running.free(block, true),
                     1 => {
                         running.add_metadata(block, &[range]);
                     }
                     2 => running.add_data_block(block, 1),
                     _ if format.extended => {
-                        running.add_data_bytes(block, range, dice.below(30) == 0)
+                        running.add_data_bytes(block, range, rng.below(30) == 0)
                     }
                     _ => running.add_home_data(Owner(12), block, 1),
                 }
@@ -278,7 +278,7 @@ fn no_transaction_takes_more_log_than_its_bound() {
 }
 
 #[test]
-fn the_table_tells_of_a_run_before_any_of_its_blocks_is_written() {
+fn the_table_records_a_run_before_its_blocks_are_written() {
     let volume = &mut Volume::new(Format { extended: true, ..FORMAT }, 64, TransactionId(1));
     let mut superblock = JournalSuperblock::new(volume.block_size, 64, [9; 16]);
     superblock.set_scattered(5);
@@ -291,20 +291,20 @@ fn the_table_tells_of_a_run_before_any_of_its_blocks_is_written() {
         running.add_metadata(volume.change(9, range, 1), &[range]);
         running.add_home_data(Owner(12), volume.change(50, range, 2), 8);
         let (locked, cache) = (running.lock(), &volume.cache);
-        let moment = CommitMoment { durable: TransactionId(number - 1), ..volume.moment() };
+        let stamp = CommitStamp { durable: TransactionId(number - 1), ..volume.stamp() };
         let images = |home: HomeBlock| cache[&home].clone();
         let mut planned =
-            plan_commit(&locked, &images, &mut log, &*volume.records, &moment).unwrap();
+            plan_commit(&locked, &images, &mut log, &*volume.records, &stamp).unwrap();
         log.choose(TransactionId(number), HomeBlock(0));
         planned.issue(&mut log);
         words(&planned.plan)
     };
     // The first also writes the head of the table.
-    let told = ["table 0", "table 1", "table 2", "table 3", "TableBeforeRun"];
+    let table = ["table 0", "table 1", "table 2", "table 3", "TableBeforeRun"];
     let run = ["home 50+1", "DataBeforeCommit", "log 64+1", "log 65+3", "CommitBeforeReply"];
-    assert_eq!(words_of(1), [&told[..], &run].concat());
-    let told = ["table 1", "table 3", "TableBeforeRun"];
-    assert_eq!(words_of(2)[..3], told);
+    assert_eq!(words_of(1), [&table[..], &run].concat());
+    let table = ["table 1", "table 3", "TableBeforeRun"];
+    assert_eq!(words_of(2)[..3], table);
     assert_eq!(
         words(&plan_table_forgotten(log.forget_table())),
         ["table 1", "table 2", "TableBeforeRun"]

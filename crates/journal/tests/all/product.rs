@@ -2,8 +2,8 @@
 //! Each combination commits, checkpoints and frees, is cut at every step, recovers, and must have
 //! all that was acknowledged.
 
+use crate::doubles::*;
 use crate::simulation::{Disk, HOME_BLOCKS, differing};
-use crate::toys::*;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use format::packed::PackedLog;
@@ -73,7 +73,7 @@ fn formats() -> Vec<Format> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Where {
+enum LogPlacement {
     LogRing,
     /// A circular log with gaps of up to [`GAP_MAX`] blocks.
     Gaps,
@@ -96,7 +96,7 @@ struct Volume {
     records: Rc<dyn Records>,
     log: Box<dyn LogSpace>,
     remembered: Remembered,
-    whose: Whose,
+    addresses: HomeAddresses,
     drive: Drive,
     /// Content of the next commit; then that of the last one.
     current: Vec<Vec<u8>>,
@@ -120,27 +120,27 @@ impl Volume {
     fn new(
         policy: Box<dyn Policy>,
         records: Rc<dyn Records>,
-        place: Where,
-        how: How,
-        whose: Whose,
+        place: LogPlacement,
+        barrier: BarrierCase,
+        addresses: HomeAddresses,
     ) -> Volume {
         let first = TransactionId(u32::MAX - 2);
         let (begin, end) = (LogBlock(1), LogBlock(LOG_BLOCKS));
         let (log, remembered): (Box<dyn LogSpace>, _) = match place {
-            Where::LogRing | Where::Gaps => {
+            LogPlacement::LogRing | LogPlacement::Gaps => {
                 let ring = LogRing::new(begin, end);
-                let gap_max = if matches!(place, Where::Gaps) { GAP_MAX } else { 0 };
+                let gap_max = if matches!(place, LogPlacement::Gaps) { GAP_MAX } else { 0 };
                 // The second or third transaction passes the end.
                 let log =
                     CircularLog::beginning_at(ring, LogBlock(LOG_BLOCKS - 14)).with_gaps(gap_max);
                 (Box::new(log), Remembered::LogRing(ring, gap_max))
             }
-            Where::Capacitor => {
+            LogPlacement::Capacitor => {
                 let log = CapacitorLog::new(begin, end);
                 let map = log.map();
                 (Box::new(log), Remembered::Map(map))
             }
-            Where::Scattered => {
+            LogPlacement::Scattered => {
                 let mut superblock = JournalSuperblock::new(block_size(), LOG_BLOCKS, [9; 16]);
                 // Headers are as long as log blocks, of whatever format.
                 let unit = records.block_bytes() as u32;
@@ -157,14 +157,14 @@ impl Volume {
             (0..HOME_BLOCKS).map(|at| vec![at as u8; block_size().bytes()]).collect();
         let noise =
             (0..1 + LOGS * EACH).map(|at| vec![at as u8 ^ 0xff; records.block_bytes()]).collect();
-        let disk = Disk { home: home.clone(), index_of: whose.index_of(), log: noise };
+        let disk = Disk { home: home.clone(), index_of: addresses.index_of(), log: noise };
         let mut volume = Volume {
             policy,
             records,
             log,
             remembered,
-            whose,
-            drive: Drive::new(disk, how, whose),
+            addresses,
+            drive: Drive::new(disk, barrier, addresses),
             current: home.clone(),
             committed: home,
             loose: BTreeSet::new(),
@@ -196,12 +196,12 @@ impl Volume {
 
     fn change(&mut self, index: u64, range: BlockRange, byte: u8) -> HomeBlock {
         self.current[index as usize][range.as_usize()].fill(byte);
-        self.whose.address(index)
+        self.addresses.address(index)
     }
 
     /// Adds an update of file data, as the engine makes it.
     fn data(&mut self, group: &mut Group, index: u64, range: BlockRange, request: u64, byte: u8) {
-        let home = self.whose.address(index);
+        let home = self.addresses.address(index);
         let clean = self.checkpoint.newest(home).is_none();
         let sequence = self.sequences.get(&index).copied().unwrap_or_default();
         let sequence = sequence.current(clean, self.disk_tail);
@@ -249,7 +249,7 @@ impl Volume {
             group.running.add_metadata(home, &[range]);
         }
         if turn % 3 == 2 {
-            group.running.free(self.whose.address(45), true);
+            group.running.free(self.addresses.address(45), true);
             self.loose.insert(45);
         }
         if turn > 2 && turn.is_multiple_of(3) {
@@ -266,13 +266,13 @@ impl Volume {
         let bound = self.records.log_blocks_bound(&running.holdings());
         let mut locked = running.lock();
         self.checkpoint.log_hot_blocks_whole(&mut locked, self.log.capacity());
-        let (current, index_of) = (&self.current, self.whose.index_of());
+        let (current, index_of) = (&self.current, self.addresses.index_of());
         let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&current[index_of(home)]));
-        let moment = CommitMoment { time: Timestamp::default(), durable: self.next.previous() };
+        let stamp = CommitStamp { time: Timestamp::default(), durable: self.next.previous() };
         // Sometimes more than allowed.
         self.log.leave_gap(self.next.0 % (GAP_MAX + 3));
         let mut plan =
-            plan_commit(&locked, &images, &mut *self.log, &*self.records, &moment).unwrap();
+            plan_commit(&locked, &images, &mut *self.log, &*self.records, &stamp).unwrap();
         let most = self.log.taken(bound) + GAP_MAX;
         assert!(plan.log_blocks <= most, "{} log blocks, bound {bound}", plan.log_blocks);
         self.log.choose(self.next, HomeBlock(u64::from(self.next.0) * 17 % 80));
@@ -295,7 +295,7 @@ impl Volume {
     /// Writes back some blocks that the oldest transactions need, into the disk's cache.
     fn write_back(&mut self) {
         for home in self.checkpoint.blocks_to_write(u32::MAX, 4) {
-            let content = &self.committed[(self.whose.index_of())(home)];
+            let content = &self.committed[(self.addresses.index_of())(home)];
             let blocks = vec![(BlockKind::HomeData, Rc::new(Buffer::copy_of(content)))];
             self.drive.write(&Write { at: Address::Home(home), blocks });
             self.checkpoint.home_written(home, self.next.previous());
@@ -361,7 +361,7 @@ impl Volume {
             revoke.give(&disk.log[at.get() as usize])?;
         }
         let mut replay =
-            ReplayPass::new(&scanned, revoke.finish(), Within(self.whose, HOME_BLOCKS));
+            ReplayPass::new(&scanned, revoke.finish(), HomeWithin(self.addresses, HOME_BLOCKS));
         let mut images = ReplayImages::new(block_size());
         while let Some(at) = replay.wants() {
             replay.give(&disk.log[at.get() as usize])?;
@@ -375,18 +375,18 @@ impl Volume {
         Ok(())
     }
 
-    fn one_turn(&mut self, turn: u64, dice: &SplitMix, what: &str) {
+    fn one_turn(&mut self, turn: u64, rng: &SplitMix, what: &str) {
         let Group { running, home_data } = self.group(turn);
         let (plan, locked) = self.plan(running);
         let mut drive = self.drive.clone();
-        drive.run(&plan.plan, dice, |disk, passed| {
+        drive.run(&plan.plan, rng, |disk, passed| {
             self.check(disk, passed.contains(&Barrier::CommitBeforeReply), &home_data, what);
         });
         self.drive = drive;
         self.finish(plan, locked);
         if turn % 3 == 2 {
             // The freed block belongs to a file now, whose data bypassed the log.
-            self.drive.overwrite(self.whose.address(45), 0x77);
+            self.drive.overwrite(self.addresses.address(45), 0x77);
             self.current[45].fill(0x77);
             self.committed[45].fill(0x77);
             self.loose.remove(&45);
@@ -395,7 +395,7 @@ impl Volume {
             let tail = self.checkpoint.tail();
             let plan = plan_tail_update(self.anchor(Some(tail)));
             let mut drive = self.drive.clone();
-            drive.run(&plan, dice, |disk, _| self.check(disk, true, &BTreeSet::new(), what));
+            drive.run(&plan, rng, |disk, _| self.check(disk, true, &BTreeSet::new(), what));
             self.drive = drive;
             self.tail_moved(tail);
         }
@@ -408,13 +408,14 @@ impl Volume {
 fn play(
     policy: Box<dyn Policy>,
     records: Rc<dyn Records>,
-    (place, how, whose): (Where, How, Whose),
+    (place, barrier, addresses): (LogPlacement, BarrierCase, HomeAddresses),
     what: &str,
 ) {
-    let (mut volume, dice) = (Volume::new(policy, records, place, how, whose), SplitMix::new(7));
+    let (mut volume, rng) =
+        (Volume::new(policy, records, place, barrier, addresses), SplitMix::new(7));
     for turn in 0..TURNS {
-        let what = format!("{what} x {place:?} x {how:?} x {whose:?}, turn {turn}, dice 7");
-        volume.one_turn(turn, &dice, &what);
+        let what = format!("{what} x {place:?} x {barrier:?} x {addresses:?}, turn {turn}, seed 7");
+        volume.one_turn(turn, &rng, &what);
     }
 }
 
@@ -426,15 +427,15 @@ fn every_combination_of_choices_keeps_what_was_acknowledged() {
             if policy().logs_bytes() && !format().holds_parts() {
                 continue;
             }
-            let has_gaps = records.starts_with("packed").then_some(Where::Gaps);
-            let places = [Where::LogRing, Where::Capacitor, Where::Scattered];
+            let has_gaps = records.starts_with("packed").then_some(LogPlacement::Gaps);
+            let places = [LogPlacement::LogRing, LogPlacement::Capacitor, LogPlacement::Scattered];
             for place in places.into_iter().chain(has_gaps) {
-                for how in How::ALL {
-                    for whose in [Whose::Volume, Whose::Files] {
+                for barrier in BarrierCase::ALL {
+                    for addresses in [HomeAddresses::Volume, HomeAddresses::Files] {
                         play(
                             policy(),
                             format(),
-                            (place, how, whose),
+                            (place, barrier, addresses),
                             &format!("{what} x {records}"),
                         );
                         combinations += 1;
@@ -460,7 +461,7 @@ fn without_barriers_a_cache_that_is_lost_loses_what_was_acknowledged() {
     play(
         policy,
         formats()[4].1(),
-        (Where::LogRing, How::Missing, Whose::Volume),
+        (LogPlacement::LogRing, BarrierCase::Missing, HomeAddresses::Volume),
         "without barriers",
     );
 }

@@ -359,7 +359,7 @@ fn the_counts_of_each_pass_are_what_was_logged() {
 
 #[test]
 fn no_damage_makes_recovery_panic_loop_or_accept_what_was_not_written() {
-    let dice = SplitMix::new(4);
+    let rng = SplitMix::new(4);
     for format in [
         PLAIN,
         EXTENDED,
@@ -369,18 +369,17 @@ fn no_damage_makes_recovery_panic_loop_or_accept_what_was_not_written() {
         let pristine = volume_with(format, 6);
         for round in 0..2000 {
             let mut disk = pristine.disk.clone();
-            for _ in 0..=dice.below(3) {
-                let block = 1 + dice.below(6 * BLOCKS as u64) as usize;
-                let at =
-                    if dice.below(2) == 0 { dice.below(64) } else { dice.below(1024) } as usize;
-                disk.log[block][at] ^= 1 << dice.below(8);
+            for _ in 0..=rng.below(3) {
+                let block = 1 + rng.below(6 * BLOCKS as u64) as usize;
+                let at = if rng.below(2) == 0 { rng.below(64) } else { rng.below(1024) } as usize;
+                disk.log[block][at] ^= 1 << rng.below(8);
             }
             let home = recover(&mut disk).map(|_| disk.home[5].clone());
             if let (Ok(home), true) = (home, format.checksums) {
                 // A prefix of what was committed: the last byte written is that of some
                 // transaction, whole.
                 let prefix = (0..=6).any(|count| home == state_after(&pristine, format, count));
-                assert!(prefix, "{format:?}, round {round} of dice 4: {:?}", &home[..112]);
+                assert!(prefix, "{format:?}, round {round} of seed 4: {:?}", &home[..112]);
             }
         }
     }
@@ -400,21 +399,21 @@ fn state_after(volume: &Volume, format: Format, count: u8) -> Vec<u8> {
 
 #[test]
 fn random_logs_without_checksums_end_somewhere() {
-    let dice = SplitMix::new(5);
+    let rng = SplitMix::new(5);
     for _ in 0..300 {
-        let format = Format { checksums: false, extended: dice.below(2) == 0, ..PLAIN };
+        let format = Format { checksums: false, extended: rng.below(2) == 0, ..PLAIN };
         let mut volume = Volume::new(format, 64, TransactionId(1));
         let layout: LogLayout = volume.superblock.layout();
         for block in &mut volume.disk.log[1..] {
-            let transaction = TransactionId(1 + dice.below(3) as u32);
-            match dice.below(4) {
+            let transaction = TransactionId(1 + rng.below(3) as u32);
+            match rng.below(4) {
                 0 => RevokeBlock { transaction, blocks: vec![] }.serialize(&layout, block),
                 1 => CommitBlock { transaction, time: Timestamp::default(), whole: None }
                     .serialize(&layout, block),
                 _ => {
                     RevokeBlock { transaction, blocks: vec![] }.serialize(&layout, block);
                     block[7] = 1;
-                    block[12..40].iter_mut().for_each(|byte| *byte = dice.below(40) as u8);
+                    block[12..40].iter_mut().for_each(|byte| *byte = rng.below(40) as u8);
                 }
             }
         }

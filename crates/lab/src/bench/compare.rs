@@ -1,4 +1,4 @@
-use super::ground::{GroundArguments, Told};
+use super::environment::{EnvironmentArguments, Tables};
 use crate::error::CliError;
 use crate::text::quantity::{format_duration, parse_duration, parse_size};
 use crate::text::table::Table;
@@ -45,7 +45,7 @@ pub struct CompareArguments {
     #[arg(long, default_value = "1G", value_parser = parse_size)]
     image_size: u64,
     #[command(flatten)]
-    ground: GroundArguments,
+    environment: EnvironmentArguments,
 }
 
 pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
@@ -56,11 +56,11 @@ pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
         time: arguments.seconds,
         turns: arguments.turns,
         image_size: arguments.image_size,
-        ground: arguments.ground.ground()?,
+        environment: arguments.environment.environment()?,
     };
-    arguments.ground.run(
+    arguments.environment.run(
         |progress| compare(&options, |text| progress(text)),
-        |rows| Told { markdown: markdown(rows), table: table(rows).to_string() },
+        |rows| Tables { markdown: markdown(rows), table: table(rows).to_string() },
     )
 }
 

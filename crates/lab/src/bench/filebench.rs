@@ -35,7 +35,7 @@ pub struct FilebenchArguments {
     file_size: Option<u64>,
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     threads: Option<u32>,
-    /// The largest append; each has one byte to so many
+    /// The largest append; each has one byte up to this size
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     append_size: Option<u64>,
     /// Every append is as large as the largest

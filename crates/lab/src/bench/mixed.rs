@@ -1,4 +1,4 @@
-use super::ground::{GroundArguments, Told};
+use super::environment::{EnvironmentArguments, Tables};
 use crate::error::CliError;
 use crate::text::quantity::{format_duration, parse_duration, parse_size};
 use crate::text::table::Table;
@@ -45,7 +45,7 @@ pub struct MixedArguments {
     #[arg(long, default_value = "1G", value_parser = parse_size)]
     dirty: u64,
     #[command(flatten)]
-    ground: GroundArguments,
+    environment: EnvironmentArguments,
 }
 
 pub fn run(arguments: MixedArguments) -> Result<(), CliError> {
@@ -57,11 +57,11 @@ pub fn run(arguments: MixedArguments) -> Result<(), CliError> {
         turns: arguments.turns,
         large: arguments.large,
         dirty: arguments.dirty,
-        ground: arguments.ground.ground()?,
+        environment: arguments.environment.environment()?,
     };
-    arguments.ground.run(
+    arguments.environment.run(
         |progress| mixed(&options, |text| progress(text)),
-        |rows| Told { markdown: markdown(rows), table: table(rows).to_string() },
+        |rows| Tables { markdown: markdown(rows), table: table(rows).to_string() },
     )
 }
 

@@ -3,8 +3,8 @@
 mod compare;
 mod demo;
 mod done;
+mod environment;
 mod filebench;
-mod ground;
 mod growth;
 mod mixed;
 mod mpi_io;

@@ -1,4 +1,4 @@
-use super::ground::{GroundArguments, Told};
+use super::environment::{EnvironmentArguments, Tables};
 use crate::error::CliError;
 use crate::text::output::print;
 use crate::text::quantity::parse_size;
@@ -44,7 +44,7 @@ pub struct ProgramsArguments {
     #[arg(long)]
     packages: bool,
     #[command(flatten)]
-    ground: GroundArguments,
+    environment: EnvironmentArguments,
 }
 
 pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
@@ -63,20 +63,20 @@ pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
         turns: arguments.turns,
         scale: arguments.scale.clamp(0.001, 100.0),
         image_size: arguments.image_size,
-        ground: arguments.ground.ground()?,
+        environment: arguments.environment.environment()?,
     };
     let with_packages = |error: CliError| match needed.is_empty() {
         true => error,
         false => error.with_remedy(format!("These works need: apt-get install {needed}")),
     };
-    let told = arguments.ground.run(
+    let result = arguments.environment.run(
         |progress| programs(&options, |text| progress(text)),
-        |rows| Told {
+        |rows| Tables {
             markdown: markdown(rows, &options.contenders),
             table: table(rows).to_string(),
         },
     );
-    told.map_err(with_packages)
+    result.map_err(with_packages)
 }
 
 fn packages_of(works: &[String]) -> String {

@@ -31,10 +31,10 @@ pub fn run(arguments: VerifyArguments) -> Result<(), CliError> {
     let text =
         std::fs::read_to_string(path).map_err(|error| CliError::system(path.display(), error))?;
     let acknowledged: Acknowledged = serde_json::from_str(&text).map_err(|error| {
-        CliError::new(format!("{} tells no acknowledgements: {error}", path.display()))
+        CliError::new(format!("{} lists no acknowledgements: {error}", path.display()))
     })?;
     if acknowledged.size == 0 {
-        return Err(CliError::new(format!("{} tells of records of 0 bytes", path.display())));
+        return Err(CliError::new(format!("{} lists records of 0 bytes", path.display())));
     }
     let verdict = verify(&arguments.directory, &acknowledged)
         .map_err(|error| CliError::system(arguments.directory.display(), error))?;

@@ -57,7 +57,7 @@ enum DiskCommand {
 pub struct DriveArguments {
     #[arg(help = models_help("The drive"), long)]
     pub model: String,
-    /// So many of these drives in a RAID-0
+    /// Number of these drives, in a RAID-0
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub drives: u32,
     /// What of a RAID-0 lies on one drive before the next has its turn

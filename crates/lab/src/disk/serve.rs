@@ -48,7 +48,7 @@ pub struct ServeArguments {
     /// What the drive only pretends to do: flush (forced writes too), cache-off
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIES")]
     lies: Vec<Lie>,
-    /// Stay in the foreground, and tell at the end what the drive has done
+    /// Stay in the foreground, and report at the end what the drive has done
     #[arg(short, long)]
     foreground: bool,
     /// An empty directory; the disk appears in it as `disk`

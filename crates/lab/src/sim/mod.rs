@@ -10,7 +10,7 @@ use disks::LineReplacement;
 use engine::{BarrierKind, DataMode};
 use report::{Evictions, Reports, print};
 use sim::faults::{FaultPlan, KINDS};
-use sim::liar::{Liar, TRIALS};
+use sim::lying_disk::{LyingDisk, TRIALS};
 use sim::proof::Proof;
 use sim::script::{Mix, Script};
 use sim::setup::{self, Disks, SETUPS, Setup};
@@ -62,7 +62,7 @@ pub struct SimArguments {
     /// Go on with further seeds for so long; fractions are fine
     #[arg(long, value_name = "HOURS", conflicts_with = "rounds")]
     hours: Option<f64>,
-    /// Small worlds exhaustively; then all scripts of up to so many letters of the alphabet, each
+    /// Small worlds exhaustively; then all scripts of up to this many letters of the alphabet, each
     /// once in every mode, instead of random ones
     #[arg(long, value_name = "LETTERS", conflicts_with_all = ["rounds", "seed", "script", "cut", "fault"])]
     enumerated: Option<usize>,
@@ -141,7 +141,7 @@ fn setups_help() -> String {
 }
 
 fn faults_help() -> String {
-    let kinds = KINDS.map(|(operation, how)| FaultPlan { operation, how, place: 0 }.to_string());
+    let kinds = KINDS.map(|(operation, kind)| FaultPlan { operation, kind, place: 0 }.to_string());
     let kinds = kinds.map(|kind| kind.replace("@0", "@N"));
     format!(
         "Let the disk fail instead of cutting the power: {}; needs --mode and --setup",
@@ -171,7 +171,7 @@ enum Lying {
 }
 
 /// Returns the disks that the arguments request.
-fn liar(arguments: &SimArguments) -> Result<Option<Liar>, CliError> {
+fn lying_disk(arguments: &SimArguments) -> Result<Option<LyingDisk>, CliError> {
     let replacement = match arguments.lying {
         Some(Lying::Lru) => LineReplacement::LeastRecentlyUsed,
         Some(Lying::Random) => LineReplacement::Random,
@@ -182,18 +182,18 @@ fn liar(arguments: &SimArguments) -> Result<Option<Liar>, CliError> {
         None => return Ok(None),
     };
     Ok(Some(match arguments.barrier {
-        SimulatedBarrier::Coerce => Liar::coerced(replacement, arguments.trials),
-        SimulatedBarrier::Flush | SimulatedBarrier::None => Liar::trusted(replacement),
+        SimulatedBarrier::Coerce => LyingDisk::coerced(replacement, arguments.trials),
+        SimulatedBarrier::Flush | SimulatedBarrier::None => LyingDisk::trusted(replacement),
     }))
 }
 
 /// Returns the case on the disks that the arguments request.
-fn on_disks(case: Case, arguments: &SimArguments, liar: &Option<Liar>) -> Case {
+fn on_disks(case: Case, arguments: &SimArguments, lying_disk: &Option<LyingDisk>) -> Case {
     let barrier = match arguments.barrier {
         SimulatedBarrier::None => BarrierKind::None,
         SimulatedBarrier::Flush | SimulatedBarrier::Coerce => BarrierKind::Flush,
     };
-    Case { barrier, liar: liar.clone(), ..case }
+    Case { barrier, lying_disk: lying_disk.clone(), ..case }
 }
 
 /// Letters of a script. One more has ten times as many scripts.
@@ -210,7 +210,7 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
         return crate::text::output::print(&format_args!("nothing lost\n"));
     }
     let mut reports = Reports::new();
-    let liar = liar(&arguments)?;
+    let lying_disk = lying_disk(&arguments)?;
     match (arguments.mode, arguments.setup) {
         (Some(mode), Some(setup))
             if arguments.script.is_some()
@@ -235,15 +235,15 @@ pub fn run(arguments: SimArguments) -> Result<(), CliError> {
                     cache_bytes: arguments.cache,
                     ..Case::random(setup, mode, seed, 0, 0)
                 };
-                let case = on_disks(case, &arguments, &liar);
+                let case = on_disks(case, &arguments, &lying_disk);
                 let report = sim::run(&case, &fresh, arguments.cut)
-                    .map_err(|failure| told(failure, &arguments))?;
+                    .map_err(|failure| error_of(failure, &arguments))?;
                 reports.entry(mode.name()).or_default().add(report);
             }
         }
-        _ => explore(&arguments, &liar, &mut reports)?,
+        _ => explore(&arguments, &lying_disk, &mut reports)?,
     }
-    print(&reports, liar.and_then(Evictions::of).as_ref(), arguments.json)?;
+    print(&reports, lying_disk.and_then(Evictions::of).as_ref(), arguments.json)?;
     // A state file includes them already.
     let stalls = sim::stalls::take();
     match arguments.json || stalls.is_empty() {
@@ -258,7 +258,7 @@ fn make(setup: Setup) -> Result<Disks, CliError> {
     })
 }
 
-fn told(failure: Box<Failure>, arguments: &SimArguments) -> CliError {
+fn error_of(failure: Box<Failure>, arguments: &SimArguments) -> CliError {
     if !arguments.shrink {
         return CliError::new(failure.to_string());
     }
@@ -270,7 +270,7 @@ fn told(failure: Box<Failure>, arguments: &SimArguments) -> CliError {
 
 fn explore(
     arguments: &SimArguments,
-    liar: &Option<Liar>,
+    lying_disk: &Option<LyingDisk>,
     reports: &mut Reports,
 ) -> Result<(), CliError> {
     let modes = arguments.mode.map_or(DataMode::ALL.to_vec(), |mode| vec![mode]);
@@ -298,8 +298,8 @@ fn explore(
         }
         let possible = cases
             .into_iter()
-            .filter(|case| liar.is_none() || case.fault.is_none() && !case.hostile);
-        let cases: Vec<Case> = possible.map(|case| on_disks(case, arguments, liar)).collect();
+            .filter(|case| lying_disk.is_none() || case.fault.is_none() && !case.hostile);
+        let cases: Vec<Case> = possible.map(|case| on_disks(case, arguments, lying_disk)).collect();
         run_all(&cases, arguments, reports, &mut proof, &progress)?;
         seed += 1;
         state::write(arguments, seed, &mut proof)?;
@@ -424,5 +424,5 @@ fn run_on<'a>(
     let (_, fresh) = volumes.iter().find(|(setup, _)| *setup == case.setup).expect("just made");
     sim::run(case, fresh, None)
         .map(|report| (case, report))
-        .map_err(|failure| told(failure, arguments))
+        .map_err(|failure| error_of(failure, arguments))
 }

@@ -5,7 +5,7 @@ use crate::text::table::Table;
 use device::LongSteps;
 use eviction::Profile;
 use sim::CaseReport;
-use sim::liar::Liar;
+use sim::lying_disk::LyingDisk;
 use sim::small_world::SmallReport;
 use std::collections::BTreeMap;
 
@@ -27,9 +27,9 @@ pub struct Evictions {
 const TARGETS: u64 = 10_000;
 
 impl Evictions {
-    pub fn of(liar: Liar) -> Option<Evictions> {
-        let profile = liar.profile?;
-        let targets_lost = sim::liar::lost_targets(liar.replacement, &profile, TARGETS);
+    pub fn of(lying_disk: LyingDisk) -> Option<Evictions> {
+        let profile = lying_disk.profile?;
+        let targets_lost = sim::lying_disk::lost_targets(lying_disk.replacement, &profile, TARGETS);
         Some(Evictions {
             loss_bound: profile.loss_bound(),
             profile,
@@ -131,8 +131,8 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 22] {
         redirected,
         swaps,
         kept,
-        told,
-        untold,
+        by_table,
+        not_by_table,
         by_snapshot,
         not_by_snapshot,
         lost,
@@ -155,9 +155,9 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 22] {
         ("read from the log", redirected),
         ("logs swapped", swaps),
         ("went on with logs", kept),
-        ("tables believed", told),
-        ("tables refused", untold),
-        ("snapshots believed", by_snapshot),
+        ("tables accepted", by_table),
+        ("tables refused", not_by_table),
+        ("snapshots accepted", by_snapshot),
         ("snapshots refused", not_by_snapshot),
         ("cuts that lost", lost),
     ]

@@ -70,16 +70,16 @@ fn raid_0_drives_share_the_writes_and_the_replay_goes_to_all() {
          printf 'time_us,op,offset_bytes,size_bytes\\n1,W,0,1048576\\n2,W,1048576,1048576\\n' >trace
          replay() {{ $LAB disk replay --model barracuda-7200.11 ${{1:-}} trace | awk '$1 == \"writes\" {{ print int($3 * 1000) }}'; }}
          [ $(replay '--drives 8') -lt $(replay) ]
-         for wrong in '--chunk 100' '--drives 0' '--chunk 0'; do refuses replay \"$wrong\" 2>told; done"
+         for wrong in '--chunk 100' '--drives 0' '--chunk 0'; do refuses replay \"$wrong\" 2>refused; done"
     ));
     assert_eq!(counts.split_whitespace().collect::<Vec<_>>(), ["49152"; 4]);
 }
 
 /// Uses a loop device that another program has set up, and one of the mount's own.
 #[test]
-fn stats_of_a_volume_tell_how_far_the_arm_beneath_it_went() {
+fn stats_of_a_volume_report_the_arm_travel_beneath_it() {
     let rig = Rig::new();
-    let told = rig.run(&format!(
+    let report = rig.run(&format!(
         "{DRIVE}
          serve_disk --model cheetah-15k5 --size 256M --cache off; mkdir here
          beneath() {{ $O stats --json here | tr -d ' ,' | sed -n \"/drives_beneath/,\\$ s/^\\\"$1\\\"://p\"; }}
@@ -98,21 +98,25 @@ fn stats_of_a_volume_tell_how_far_the_arm_beneath_it_went() {
          settle $M/disk; $O umount $M"
     ));
     let crossed: Vec<u64> =
-        told.split_whitespace().map(|count| count.parse().expect("a count")).collect();
-    assert!(matches!(crossed[..], [first, then] if 0 < first && first < then), "{told}");
+        report.split_whitespace().map(|count| count.parse().expect("a count")).collect();
+    assert!(matches!(crossed[..], [first, then] if 0 < first && first < then), "{report}");
 }
 
 #[test]
-fn a_terminated_disk_leaves_no_mount_behind_and_tells_what_it_did() {
+fn a_terminated_disk_leaves_no_mount_and_reports_what_it_did() {
     let rig = Rig::new();
-    let told = rig.run(
-        "$LAB disk serve -f --model cheetah-15k5 $M >told & DAEMON=$!
+    let report = rig.run(
+        "$LAB disk serve -f --model cheetah-15k5 $M >report & DAEMON=$!
          for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
          dd if=$M/disk of=/dev/null bs=4096 count=3 status=none
-         kill $DAEMON; wait $DAEMON; refuses mountpoint -q $M; cat told",
+         kill $DAEMON; wait $DAEMON; refuses mountpoint -q $M; cat report",
     );
-    let told: Value = serde_json::from_str(&told).expect("counts");
-    assert_eq!((told["reads"].as_u64(), told["writes"].as_u64()), (Some(3), Some(0)), "{told}");
+    let report: Value = serde_json::from_str(&report).expect("counts");
+    assert_eq!(
+        (report["reads"].as_u64(), report["writes"].as_u64()),
+        (Some(3), Some(0)),
+        "{report}"
+    );
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn scripts_of_ones_own_are_played() {
     let sim = ["sim", "--mode", "journal", "--setup", "ext4-4k", "--json", "--script", script];
     let output = Command::new(env!("CARGO_BIN_EXE_okeanos-lab")).args(sim).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(told["total"]["scripts"], 1, "{told}");
-    assert!(told["total"]["images"].as_u64() > Some(10), "{told}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["total"]["scripts"], 1, "{report}");
+    assert!(report["total"]["images"].as_u64() > Some(10), "{report}");
 }

@@ -7,11 +7,11 @@ use serde_json::Value;
 /// Runs `okeanos-lab bench WORDS` in the rig's directory, and checks that no image and no loop
 /// device stays.
 fn bench(rig: &Rig, words: &str) -> Value {
-    let told = rig.run(&format!(
-        "$LAB bench {words} --directory . --turns 1 --json >told 2>said || {{ cat said; exit; }}
-         cat told; [ -z \"$(losetup -n -O BACK-FILE | grep $PWD/okeanos-bench)\" ]; [ -z \"$(ls -d okeanos-bench-* 2>/dev/null)\" ]"
+    let report = rig.run(&format!(
+        "$LAB bench {words} --directory . --turns 1 --json >report 2>errors || {{ cat errors; exit; }}
+         cat report; [ -z \"$(losetup -n -O BACK-FILE | grep $PWD/okeanos-bench)\" ]; [ -z \"$(ls -d okeanos-bench-* 2>/dev/null)\" ]"
     ));
-    serde_json::from_str(&told).expect(&told)
+    serde_json::from_str(&report).expect(&report)
 }
 
 fn words<'a>(of: &'a Value, name: &str) -> Vec<&'a str> {
@@ -22,14 +22,15 @@ fn words<'a>(of: &'a Value, name: &str) -> Vec<&'a str> {
 fn a_short_growth_run_measures_every_series() {
     let rig = Rig::new();
     let points = "--writers 1,3 --volumes 1G,16G --files 100,10100 --journals 4M,8M";
-    let told = bench(&rig, &format!("growth {points} --seconds 200ms --svg growth.svg"));
-    assert_eq!(words(&told, "work"), ["writers", "volume_bytes", "files", "journal_bytes"]);
+    let report = bench(&rig, &format!("growth {points} --seconds 200ms --svg growth.svg"));
+    assert_eq!(words(&report, "work"), ["writers", "volume_bytes", "files", "journal_bytes"]);
     let cold = ["mount", "memory", "first_lookup", "first_create", "recovery"];
-    let rows = |series: usize| words(&told[series]["rows"], "quantity");
+    let rows = |series: usize| words(&report[series]["rows"], "quantity");
     assert_eq!(rows(0), ["syncs", "syncs_of_fast_commit", "memory_of_writers"]);
     assert_eq!((rows(1), rows(2)), (cold.to_vec(), cold.to_vec()));
     assert_eq!(rows(3), ["mount", "memory_of_full_log", "recovery", "memory_of_recovery"]);
-    for row in told.as_array().unwrap().iter().flat_map(|series| series["rows"].as_array().unwrap())
+    for row in
+        report.as_array().unwrap().iter().flat_map(|series| series["rows"].as_array().unwrap())
     {
         let values = row["values"].as_array().unwrap();
         assert!(
@@ -47,21 +48,21 @@ fn a_short_growth_run_measures_every_series() {
 #[test]
 fn a_quick_growth_run_measures_small_points_alone() {
     let rig = Rig::new();
-    let told = bench(&rig, "growth --quick --series volume --volumes 8T,16G,1G");
-    assert_eq!(told[0]["points"], serde_json::json!([1u64 << 30, 16u64 << 30]));
-    assert_eq!(told.as_array().unwrap().len(), 1);
+    let report = bench(&rig, "growth --quick --series volume --volumes 8T,16G,1G");
+    assert_eq!(report[0]["points"], serde_json::json!([1u64 << 30, 16u64 << 30]));
+    assert_eq!(report.as_array().unwrap().len(), 1);
 }
 
 #[test]
 fn each_who_works_at_once_was_measured_alone_before() {
     let rig = Rig::new();
-    let told = bench(
+    let report = bench(
         &rig,
         "mixed --model nvme-ssd --contenders ext4:ordered,okeanos --writers 2 --seconds 200ms --large 8M --dirty 8M",
     );
     let cases = ["writers", "reading", "overwriting", "together", "beside_dirty_data"];
-    assert_eq!(words(&told, "case"), [cases, cases].concat());
-    for row in told.as_array().unwrap() {
+    assert_eq!(words(&report, "case"), [cases, cases].concat());
+    for row in report.as_array().unwrap() {
         let (case, median) = (row["case"].as_str().unwrap(), &row["median"]);
         let writes = !["reading", "overwriting"].contains(&case);
         assert_eq!(median["latency"]["p99_ns"].as_u64() > Some(0), writes, "{row}");

@@ -15,7 +15,7 @@ fn read(directory: &Path, name: &str) -> String {
 }
 
 #[test]
-fn the_list_tells_what_each_figure_does() {
+fn the_list_says_what_each_figure_does() {
     let text = out(&lab(&["reproduce", "list", "--json"]));
     let figures: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
     let names: Vec<&str> = figures.iter().map(|figure| figure["name"].as_str().unwrap()).collect();
@@ -29,7 +29,7 @@ fn the_list_tells_what_each_figure_does() {
 }
 
 #[test]
-fn a_mistyped_figure_is_told_its_neighbours() {
+fn a_mistyped_figure_is_answered_with_similar_names() {
     let output = lab(&["reproduce", "fig10d", "--quick"]);
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8(output.stderr).unwrap();

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// and the number of files that stay, and their bytes.
 fn bench(words: &str) -> (Value, u64, u64) {
     let rig = Rig::new();
-    let told = rig.run(&format!(
+    let report = rig.run(&format!(
         "$O mkfs --force image 128M -- -q >made; $O mount -o data=wasteless image $M; mkdir $M/d
          $LAB bench {words} --json $M/d
          find $M/d -type f -printf '%s\\n' | awk '{{ all += $1 }} END {{ printf \"%d %d\", NR, all }}' >left
@@ -17,7 +17,7 @@ fn bench(words: &str) -> (Value, u64, u64) {
     ));
     let left = std::fs::read_to_string(rig.path("left")).unwrap();
     let (files, bytes) = left.split_once(' ').unwrap();
-    (serde_json::from_str(&told).expect(&told), files.parse().unwrap(), bytes.parse().unwrap())
+    (serde_json::from_str(&report).expect(&report), files.parse().unwrap(), bytes.parse().unwrap())
 }
 
 fn count(of: &Value, name: &str) -> u64 {
@@ -26,13 +26,13 @@ fn count(of: &Value, name: &str) -> u64 {
 
 #[test]
 fn postmark_makes_its_transactions_and_leaves_the_files_it_did_not_delete() {
-    let (told, files, _) =
+    let (report, files, _) =
         bench("postmark --files 20 --threads 5 --transactions 100 --size-max 5000 --seed 1");
-    let told = &told[0];
-    assert_eq!(count(told, "transactions"), 100);
-    assert_eq!(count(told, "reads") + count(told, "appends"), 100);
-    assert_eq!(count(told, "creates") + count(told, "deletes"), 100);
-    assert_eq!(files, 20 + count(told, "creates") - count(told, "deletes"));
+    let report = &report[0];
+    assert_eq!(count(report, "transactions"), 100);
+    assert_eq!(count(report, "reads") + count(report, "appends"), 100);
+    assert_eq!(count(report, "creates") + count(report, "deletes"), 100);
+    assert_eq!(files, 20 + count(report, "creates") - count(report, "deletes"));
 }
 
 #[test]
@@ -47,18 +47,18 @@ fn every_personality_of_filebench_runs_its_loops() {
         let words = format!(
             "filebench {personality} --files 20 --file-size 8K --threads 3 --count 5 --seed 1"
         );
-        let (told, files, bytes) = bench(&words);
-        assert_eq!(count(&told, "operations"), operations, "{told}");
+        let (report, files, bytes) = bench(&words);
+        assert_eq!(count(&report, "operations"), operations, "{report}");
         assert!(files > 0 && bytes > 0, "{personality}: {files} files of {bytes} bytes");
     }
 }
 
 #[test]
 fn every_instance_of_a_replayed_log_writes_and_syncs_what_the_trace_says() {
-    let (told, files, bytes) =
+    let (report, files, bytes) =
         bench("replay mail-store --instances 1,3 --until 1s --spread 10ms --seed 1");
-    let (one, three) = (&told[0], &told[1]);
-    assert!(count(one, "syncs") > 0, "{told}");
+    let (one, three) = (&report[0], &report[1]);
+    assert!(count(one, "syncs") > 0, "{report}");
     assert_eq!(3 * count(one, "syncs"), count(three, "syncs"));
     assert_eq!(3 * count(one, "bytes_written"), count(three, "bytes_written"));
     // The trace begins somewhere in the log; before it there is a hole.
@@ -68,23 +68,23 @@ fn every_instance_of_a_replayed_log_writes_and_syncs_what_the_trace_says() {
 
 #[test]
 fn processes_that_write_through_a_server_leave_a_file_each_and_its_database() {
-    let (told, files, bytes) = bench("mpi-io --processes 4 --writes 40 --size 1000");
-    assert!(count(&told, "database_syncs") > 0, "{told}");
+    let (report, files, bytes) = bench("mpi-io --processes 4 --writes 40 --size 1000");
+    assert!(count(&report, "database_syncs") > 0, "{report}");
     assert!(files > 4 && bytes > 40_000, "{files} files of {bytes} bytes");
 }
 
 #[test]
 fn what_streams_wrote_is_read_back_whole() {
     let rig = Rig::new();
-    let told = rig.run(
+    let report = rig.run(
         "$O mkfs --force image 128M -- -q >made; $O mount -o data=wasteless image $M; mkdir $M/d
          $LAB bench streams --writers 3 --size 5000 --count 4 $M/d >written
          refuses $LAB bench read-back $M >said 2>&1; grep -q stream-00000 said
          $LAB bench read-back --json $M/d
          $O umount $M; settle image; clean image",
     );
-    let told: Value = serde_json::from_str(&told).expect(&told);
-    assert_eq!((count(&told, "files"), count(&told, "bytes")), (3, 60_000), "{told}");
+    let report: Value = serde_json::from_str(&report).expect(&report);
+    assert_eq!((count(&report, "files"), count(&report, "bytes")), (3, 60_000), "{report}");
 }
 
 #[test]
@@ -92,8 +92,8 @@ fn file_systems_are_compared_on_an_emulated_disk() {
     let compare = |model: &str| {
         Rig::new().run(&format!(
             "$LAB bench compare --model {model} --image-size 400M --directory . --writers 2 --seconds 300ms --turns 1 \\
-                --contenders ext4:ordered,okeanos:wasteless,blocks:ordered+cache=16M --json >told 2>said || {{ cat said; exit; }}
-             cat told; [ -z \"$(losetup -n -O BACK-FILE | grep okeanos-bench)\" ]; [ -z \"$(ls -d okeanos-bench-* 2>/dev/null)\" ]"
+                --contenders ext4:ordered,okeanos:wasteless,blocks:ordered+cache=16M --json >report 2>errors || {{ cat errors; exit; }}
+             cat report; [ -z \"$(losetup -n -O BACK-FILE | grep okeanos-bench)\" ]; [ -z \"$(ls -d okeanos-bench-* 2>/dev/null)\" ]"
         ))
     };
     let rows: Value = serde_json::from_str(&compare("nvme-ssd")).expect("JSON");

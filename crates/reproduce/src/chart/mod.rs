@@ -258,7 +258,7 @@ fn frame(picture: &Picture, plot: &Plot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up;
+    use crate::test_figure;
 
     /// Returns all values of an attribute, of the elements that contain `with`.
     fn values(svg: &str, with: &str, attribute: &str) -> Vec<f64> {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn points_lie_in_the_plot_and_the_legend_beside_it() {
-        let picture = &made_up::results().pictures[0];
+        let picture = &test_figure::results().pictures[0];
         let plot = plan(picture, Form::Screen);
         let points = svg(picture, Form::Screen).split("</svg>").next().unwrap().to_string();
         let (x, y) = (values(&points, "circle", "cx"), values(&points, "circle", "cy"));
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn on_a_phone_the_legend_stands_below_and_nothing_beyond_the_edge() {
-        for picture in &made_up::results().pictures {
+        for picture in &test_figure::results().pictures {
             let (plot, drawn) = (plan(picture, Form::Phone), svg(picture, Form::Phone));
             let height =
                 drawn.split_once("viewBox=\"0 0 400 ").unwrap().1.split_once('"').unwrap().0;
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn every_name_below_the_plot_is_drawn_where_there_is_little_room() {
-        let mut picture = made_up::results().pictures[1].clone();
+        let mut picture = test_figure::results().pictures[1].clone();
         let names = ["ordered", "writeback", "journal", "wasteless", "selective", "adaptive"];
         picture.x.scale = Scale::Names(names.map(String::from).into());
         for form in [Form::Screen, Form::Phone] {
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_long_title_is_broken_and_stays_as_large() {
-        let mut picture = made_up::results().pictures[0].clone();
+        let mut picture = test_figure::results().pictures[0].clone();
         picture.title = "writers wait for blocks under commit, as in ext3 ".repeat(3);
         for form in [Form::Screen, Form::Phone] {
             let lines = form.title_lines(&picture.title).len();
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn bars_are_as_high_as_their_values_say() {
-        let drawn = svg(&made_up::results().pictures[1], Form::Screen);
+        let drawn = svg(&test_figure::results().pictures[1], Form::Screen);
         let heights = values(&drawn, "rect class=\"ch-f", "height");
         // 1 and 4 of wasteless, 0.5 and 0.9 of ordered, and the samples of the legend.
         let ratio = |at: usize| (heights[at] / heights[0] * 100.0).round() / 100.0;
@@ -343,13 +343,13 @@ mod tests {
 
     #[test]
     fn the_papers_points_are_hollow_and_named() {
-        let drawn = svg(&made_up::results().pictures[0], Form::Screen);
+        let drawn = svg(&test_figure::results().pictures[0], Form::Screen);
         assert!(drawn.contains(">wasteless, paper<") && drawn.contains("class=\"ch-s0 ch-paper\""));
     }
 
     #[test]
     fn the_legend_says_which_line_lies_under_which() {
-        let mut picture = made_up::results().pictures[0].clone();
+        let mut picture = test_figure::results().pictures[0].clone();
         let first = picture.series.iter().find(|series| !series.of_paper).unwrap().clone();
         assert!(!svg(&picture, Form::Screen).contains(">under"));
         picture.series.push(crate::Series { name: "selective".into(), ..first.clone() });
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn pictures_of_a_sheet_stand_one_below_the_other() {
-        let pictures = &made_up::results().pictures;
+        let pictures = &test_figure::results().pictures;
         let drawn = sheet(pictures, Form::Phone);
         let of_parts =
             |attribute| values(&drawn, "svg xmlns=\"http://www.w3.org/2000/svg\" y=", attribute);
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_picture_without_points_is_still_drawn() {
-        let mut picture = made_up::results().pictures[0].clone();
+        let mut picture = test_figure::results().pictures[0].clone();
         picture.series.iter_mut().for_each(|series| series.points.clear());
         picture.y.scale = Scale::Logarithmic;
         let drawn = svg(&picture, Form::Screen);

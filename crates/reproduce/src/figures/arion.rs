@@ -130,8 +130,8 @@ fn metadata_source() -> String {
         [change, removal, names_left, still_known, attributes, token].map(|time| time.as_micros());
     format!(
         "The metadata server takes of its one processor what a real one took of all its threads (Ceph 16.2.15, \
-         scripts/measure-metadata-server.py): {change} us for a new file, {removal} for a removal, {attributes} for attributes that it is \
-         told, {token} for a token, {still_known} for the question after a sync, and {names_left} for the question how many names are left \
+         scripts/measure-metadata-server.py): {change} us for a new file, {removal} for a removal, {attributes} for attributes that \
+         it receives, {token} for a token, {still_known} for the question after a sync, and {names_left} for the question how many names are left \
          and the discard of the content."
     )
 }
@@ -373,7 +373,7 @@ fn figure_4(context: &Context) -> Result<Results, FigureError> {
                 Served::AsChosen => claim.chosen(
                     CHOSEN,
                     &format!(
-                        "{} with 0.5 ms for a request and none for what it is sent",
+                        "{} with 0.5 ms for a request and none for what the server is notified of",
                         over(loaded)
                     ),
                 ),

@@ -107,7 +107,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         vec![picture(&title, x, axis("recovery (ms)", Scale::Linear), passes.map(bars).into())];
     let notes = vec![
         "Where the log ends, our recovery looks ahead for what would prove that the log is damaged there; ext3 did not. How far, \
-         the journal superblock tells, which learns of a longer transaction before it is written (docs/ON_DISK.md): here 2.5 MiB \
+         the journal superblock records, which is updated before a longer transaction is written (docs/ON_DISK.md): here 2.5 MiB \
          or a little more, and not half of the log as before. It is shown apart from the scan, and is in the total."
             .into(),
         "Our revoke pass reads nothing when the scan has found no revoke blocks.".into(),

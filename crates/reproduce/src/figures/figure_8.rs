@@ -176,12 +176,12 @@ fn memory_note() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Varied, made_up};
+    use crate::{Varied, test_figure};
     use testbeds::Scaled;
 
     #[test]
     fn a_varied_drive_is_that_of_the_log_structured_line_too() {
-        let context = made_up::context(1);
+        let context = test_figure::context(1);
         let latency = |varied| log_structured(&context.with_varied(varied), &[2], FAST, 2).unwrap();
         let doubled = Varied::Drive(Scaled { key: "hit_ms", factor: 2.0 });
         assert_ne!(latency(Varied::Nothing), latency(doubled));

@@ -92,11 +92,11 @@ fn steady(runs: &Runs, data: DataMode, writers_wait: bool) -> f64 {
 fn notes() -> Vec<String> {
     vec![
         "In ours an asynchronous append waits for no disk in any mode, ordered included, and virtual time holds nothing else: \
-         blocks in memory are shared with the commit that writes them, and whoever changes one meanwhile gets a copy. In the \
+         blocks in memory are shared with the commit that writes them, and a writer that changes one during the commit gets a copy. In the \
          paper's ext3 a writer whose block was being written for a commit waited until it was: for the blocks of the inode \
          table in every mode, for the data as well in ordered mode (docs/modes/ordered.md)."
             .into(),
-        "The first picture has that habit of ext3 (StageOptions::writers_wait): whoever appends to a file that is in a \
+        "The first picture has that habit of ext3 (StageOptions::writers_wait): a writer that appends to a file that is in a \
          transaction being committed waits until that is durable. ext3 waited for the one block, which may be written before the \
          others; so ordered's times are an upper bound."
             .into(),

@@ -95,7 +95,8 @@ struct Played {
 
 /// Plays cells, some of which Table I and its curve share.
 fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<Played>, FigureError> {
-    static ALL: super::remembered::Remembered<Cell, Played> = super::remembered::Remembered::new();
+    static ALL: super::result_cache::ResultCache<Cell, Played> =
+        super::result_cache::ResultCache::new();
     ALL.all(context, cells, play)
 }
 
@@ -209,11 +210,11 @@ fn table_1(context: &Context) -> Result<Results, FigureError> {
     let notes = vec![
         "Why wasteless does not lead in fileserver: the file system's disk limits every mode, at some 320 requests a second, and an \
          operation needs about as many in each. With appends of 16 KiB (--trace) wasteless wrote 8,555 times in the minute and ordered \
-         9,941, but read 10,484 and 9,768 times: blocks that wait to go home cannot be given up for others. Selective, most of whose \
+         9,941, but read 10,484 and 9,768 times: blocks that wait for write-back cannot be evicted. Selective, most of whose \
          writes bypass the log, is ordered. With a tenth of the paper's files and memory it is the other way round (440, 460, 371 and \
-         387 operations per second in the order above): 30 s of writes then fit into memory but not into the log, which goes round, and \
-         each time metadata must go home; 7,258 writes of up to four blocks in wasteless, 5,047 in ordered. Where the paper's ordered \
-         mode lost its time we do not know; our commits let new operations begin while data goes home."
+         387 operations per second in the order above): 30 s of writes then fit into memory but not into the log, which wraps, and \
+         each time metadata must be written back; 7,258 writes of up to four blocks in wasteless, 5,047 in ordered. Where the paper's ordered \
+         mode lost its time we do not know; our commits let new operations begin while data is written home."
             .into(),
         "Of fileserver's 250,000 files of 128 KiB and of 3 GiB of memory there is a hundredth here, because emulated disks keep what is \
          written in memory; of oltp's ten files of 600 MiB and the memory a tenth. What fits into memory is the same share. The journal \

@@ -15,7 +15,7 @@ pub const FIGURE_10B: Figure = Figure {
     title: "A mail store's log, many at once",
     source: "Okeanos (TOS 2013), Figure 10b",
     about: "The first minute of the log trace mail-store is replayed by 1 to 128 instances at once, each appending to its own \
-            file, in four modes: mean time of a synchronous append. Once with records of 512 bytes to 32 KiB, as the paper says \
+            file, in four modes: mean time of a synchronous append. Once with records of 512 bytes to 32 KiB, as the paper states \
             of its log, at the trace's times; once as recorded.",
     minutes: 2,
     by_chance: true,
@@ -36,11 +36,11 @@ pub const FIGURE_10C: Figure = Figure {
 };
 
 const TRACES: &str = "The paper's traces are not to be had. These were recorded for this project (docs/TRACES.md); their \
-records are larger and fewer than what the paper says of its own, so absolute times do not compare.";
+records are larger and fewer than what the paper states of its own, so absolute times do not compare.";
 
 const LARGE_RECORDS: &str = "As recorded, of the writes of mail-store 83 % are of 4 KiB or more, on average 14 KiB; the paper's log presumably was of \
-smaller records. Those are above selective journaling's threshold and go home, each to its own place: with 128 instances 45,000 \
-writes of 19 KiB in the minute, more than the disk can do, as in ordered journaling (44,000); of wasteless 2,100 went home, 334 KiB \
+smaller records. Those are above selective journaling's threshold and are written home, each to its own place: with 128 instances 45,000 \
+writes of 19 KiB in the minute, more than the disk can do, as in ordered journaling (44,000); of wasteless 2,100 were written home, 334 KiB \
 each, when it pleased (--trace). For the same reason data journaling, which logs whole blocks, logs but a tenth more than wasteless \
 (1,146 and 1,044 MB), and both wait for little but the clock's ticks, on and on while instances join";
 
@@ -55,10 +55,10 @@ longer. The paper's flushes took seconds in both modes, so its disks had far mor
 fn with_made_records(mut trace: LogTrace, seed: u64) -> LogTrace {
     const SECTOR: u64 = 512;
     const DOUBLINGS: u32 = 6;
-    let dice = SplitMix::new(seed);
+    let rng = SplitMix::new(seed);
     let mut end = 0;
     for record in trace.records.iter_mut().filter(|record| record.size > 0) {
-        let share = dice.below(1 << 20) as f64 / f64::from(1 << 20);
+        let share = rng.below(1 << 20) as f64 / f64::from(1 << 20);
         let sectors = (share * f64::from(DOUBLINGS)).exp2().round() as u64;
         (record.offset, record.size) = (end, (sectors * SECTOR) as u32);
         end += sectors * SECTOR;
@@ -156,7 +156,7 @@ fn figure_10b(context: &Context) -> Result<Results, FigureError> {
     let [ordered, selective, data, wasteless] = at_most(made);
     let [other_ordered, other_selective, other_data, other_wasteless] = at_most(recorded);
     let chosen = |claim: Claim, other: String| {
-        claim.chosen("records as long as the paper says", &format!("as recorded, {other}"))
+        claim.chosen("records as long as the paper states", &format!("as recorded, {other}"))
     };
     let claims = vec![
         claim(
@@ -166,7 +166,7 @@ fn figure_10b(context: &Context) -> Result<Results, FigureError> {
             [wasteless, selective].iter().all(|time| (10.0..100.0).contains(time)),
         )
         .chosen(
-            "records as long as the paper says",
+            "records as long as the paper states",
             &format!("{other_wasteless:.1} and {other_selective:.1} ms"),
         ),
         chosen(

@@ -15,7 +15,7 @@ mod mpi_io;
 mod postmark;
 mod raid_0;
 mod read_back;
-mod remembered;
+mod result_cache;
 mod sensitivity;
 mod shared;
 mod streams;

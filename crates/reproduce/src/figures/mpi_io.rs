@@ -25,7 +25,7 @@ pub const FIGURE_12: Figure = Figure {
     title: "MPI-IO over a file server: what is written",
     source: "Okeanos (TOS 2013), Figure 12",
     about: "As figure 11, with 520 processes: MiB written to the database's disk, to the journal and to the file system, all of \
-            it brought home at the end.",
+            it written back at the end.",
     minutes: 2,
     by_chance: true,
     real_time: false,

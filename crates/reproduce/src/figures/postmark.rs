@@ -49,7 +49,7 @@ journaling commits once a tick: some 270 KB, which take 0.8 ms with the cache on
 barrier; then every second commit misses a tick (seen with --trace). With larger requests the file system's disk sets the pace, \
 and a barrier costs 5 to 6 %. Why it costs the paper no more at 1 KiB we do not know.";
 
-const LOG_SIZE: &str = "With the larger files some 550 MB are written, through a log of 128 MiB: they must go home while it runs, \
+const LOG_SIZE: &str = "With the larger files some 550 MB are written, through a log of 128 MiB: they must be written back while it runs, \
 and the file system's disk sets the pace of every mode. What comes home from the log takes the dirty blocks beside it along, what a \
 commit sends home does not find them yet: half as many writes, which is the lead of data and wasteless journaling. With the smaller \
 files it is 54 MB: the two need nothing but their log's disk until the end, and no processor slows them here, so they lie farther \
@@ -66,7 +66,8 @@ struct Cell {
 
 /// Returns transactions per second, by cell. Figure 14 has some of 10a's.
 fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<f64>, FigureError> {
-    static ALL: super::remembered::Remembered<Cell, f64> = super::remembered::Remembered::new();
+    static ALL: super::result_cache::ResultCache<Cell, f64> =
+        super::result_cache::ResultCache::new();
     ALL.all(context, cells, play)
 }
 

@@ -2,7 +2,7 @@
 //! choice half and double.
 
 use super::shared::{axis, ours};
-use crate::finished::Finished;
+use crate::figure_record::FigureRecord;
 use crate::{
     Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Varied, Verdict,
 };
@@ -111,7 +111,11 @@ pub fn row_of(figure: &str, says: &str) -> String {
 
 /// Returns the choices with which a figure's statement is judged otherwise, if it was played with
 /// all.
-pub fn otherwise<'a>(finished: &'a [Finished], figure: &str, says: &str) -> Option<&'a [String]> {
+pub fn otherwise<'a>(
+    finished: &'a [FigureRecord],
+    figure: &str,
+    says: &str,
+) -> Option<&'a [String]> {
     let sensitivity = finished.iter().find(|finished| finished.figure == NAME)?;
     let row = row_of(figure, says);
     let claim = sensitivity.results.claims.iter().find(|claim| claim.says == row)?;
@@ -128,7 +132,7 @@ fn statement(choices: &[Choice], all: &[Vec<(&str, Claim)>], at: usize) -> Optio
         let (_, claim) = claims.get(at)?;
         (claim.ours != own.ours || claim.verdict != own.verdict).then_some((choice, claim))
     });
-    let told = |(choice, claim): (&Choice, &Claim)| match claim.verdict == own.verdict {
+    let in_words = |(choice, claim): (&Choice, &Claim)| match claim.verdict == own.verdict {
         true => format!("{}: {}", choice.name, claim.ours),
         false => {
             format!("{}: {} ({})", choice.name, claim.ours, claim.verdict.name().to_uppercase())
@@ -136,10 +140,10 @@ fn statement(choices: &[Choice], all: &[Vec<(&str, Claim)>], at: usize) -> Optio
     };
     let found: Vec<(&Choice, &Claim)> = others.collect();
     let otherwise =
-        found.iter().copied().filter(|(_, claim)| claim.verdict != own.verdict).map(told);
+        found.iter().copied().filter(|(_, claim)| claim.verdict != own.verdict).map(in_words);
     let otherwise: Vec<String> = otherwise.collect();
-    let told: Vec<String> = found.into_iter().map(told).collect();
-    let rest = if told.is_empty() { "the same with all".into() } else { told.join("; ") };
+    let all: Vec<String> = found.into_iter().map(in_words).collect();
+    let rest = if all.is_empty() { "the same with all".into() } else { all.join("; ") };
     let claim = Claim {
         says: row_of(figure, &own.says),
         ours: format!("{} ({}); {rest}", own.ours, own.verdict.name()),

@@ -87,7 +87,8 @@ impl Played {
 pub(super) struct Runs(pub Vec<Played>);
 
 pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Runs, FigureError> {
-    static ALL: super::remembered::Remembered<Cell, Played> = super::remembered::Remembered::new();
+    static ALL: super::result_cache::ResultCache<Cell, Played> =
+        super::result_cache::ResultCache::new();
     Ok(Runs(ALL.all(context, &cells, |context, cell| play_one(cell, context))?))
 }
 

@@ -100,12 +100,12 @@ fn counts_of_each_paper_are_those_of_the_rows_below() {
             cells[1..].iter().map(|cell| cell.parse().ok()).collect::<Option<_>>()?;
         Some((cells[0].into(), counts.try_into().ok()?))
     };
-    let (_, told) =
+    let (_, summary) =
         page.split_once("| paper | agree | direction only | differ | fitted | ours |\n").unwrap();
-    let told: BTreeMap<String, Counts> = told.lines().skip(1).map_while(counts_of).collect();
+    let stated: BTreeMap<String, Counts> = summary.lines().skip(1).map_while(counts_of).collect();
     let counted: BTreeMap<String, Counts> =
         counted.into_iter().map(|(paper, counts)| (paper.into(), counts)).collect();
-    assert_eq!(told, counted);
+    assert_eq!(stated, counted);
 }
 
 #[test]

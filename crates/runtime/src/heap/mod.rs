@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn pages_are_apart_aligned_and_in_order_and_empty_slabs_hold_no_memory() {
         let seed = 7;
-        let dice = units::SplitMix::new(seed);
+        let rng = units::SplitMix::new(seed);
         println!("seed {seed}");
         let first: Vec<usize> = (0..3 * PAGES).map(|_| take()).collect();
         assert!(
@@ -274,11 +274,10 @@ mod tests {
         );
         let mut out: BTreeSet<usize> = first.into_iter().collect();
         for _ in 0..20_000 {
-            if dice.below(2) == 0 {
+            if rng.below(2) == 0 {
                 let page = take();
                 assert!(page.is_multiple_of(PAGE) && out.insert(page), "{page:x} is out already");
-            } else if let Some(page) =
-                out.iter().nth(dice.below(out.len() as u64) as usize).copied()
+            } else if let Some(page) = out.iter().nth(rng.below(out.len() as u64) as usize).copied()
             {
                 out.remove(&page);
                 give_back(page);

@@ -308,8 +308,8 @@ mod tests {
         let ring = &world.ring().0;
         assert_eq!(ring.slots.borrow().running, 1);
         // It reported twice, and nobody has looked.
-        let told = Completion { user_data: 0, result: libc::POLLIN.into(), more: true };
-        ring.arrived.borrow_mut().extend([told; 2]);
+        let reported = Completion { user_data: 0, result: libc::POLLIN.into(), more: true };
+        ring.arrived.borrow_mut().extend([reported; 2]);
         drop(watched);
         drop(world);
     }

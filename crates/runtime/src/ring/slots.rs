@@ -71,11 +71,11 @@ impl Slots {
         }
     }
     pub fn get(&mut self, index: u32) -> &mut Slot {
-        self.slots[index as usize].as_mut().expect("an operation that is under way")
+        self.slots[index as usize].as_mut().expect("an operation that is in flight")
     }
     pub fn remove(&mut self, index: u32) -> Slot {
         self.free.push(index);
-        self.slots[index as usize].take().expect("an operation that is under way")
+        self.slots[index as usize].take().expect("an operation that is in flight")
     }
     /// Takes all remaining slots, for the ring's end.
     pub fn take_all(&mut self) -> Vec<Slot> {

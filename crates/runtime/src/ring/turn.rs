@@ -76,15 +76,15 @@ impl Ring {
         let (mut now, mut ended) = (begin, Ended::Completion);
         while !kernel.has_completions() {
             let waited = now.duration_since(begin);
-            if ended == Ended::Crowded || waited >= until {
+            if ended == Ended::Contended || waited >= until {
                 let rest = limit.map(|limit| limit.saturating_sub(waited));
                 if rest == Some(Duration::ZERO) {
-                    return Ok(if ended == Ended::Crowded { ended } else { Ended::Timer });
+                    return Ok(if ended == Ended::Contended { ended } else { Ended::Timer });
                 }
                 self.count(|statistics| statistics.polls_in_vain += 1);
                 return match self.sleep(kernel, rest) {
                     Ok(()) => Ok(ended),
-                    Err(error) if is_passing(&error) && ended == Ended::Crowded => Ok(ended),
+                    Err(error) if is_passing(&error) && ended == Ended::Contended => Ok(ended),
                     Err(error) => Err(error),
                 };
             }
@@ -99,7 +99,7 @@ impl Ring {
             unsafe { libc::sched_yield() };
             let before = std::mem::replace(&mut now, Instant::now());
             if now.duration_since(before) > awake {
-                ended = Ended::Crowded;
+                ended = Ended::Contended;
             }
         }
         self.count(|statistics| statistics.polls += 1);

@@ -46,7 +46,7 @@ over_both!(
     what_was_only_sent_is_no_reason_to_poll,
     an_idle_world_takes_no_processor_time,
     tasks_that_never_rest_do_not_hold_up_the_ring,
-    a_poll_stream_tells_of_every_change,
+    a_poll_stream_reports_every_change,
     sent_messages_arrive_whole_and_failures_are_counted,
     a_message_sent_last_still_goes_out,
     termination_signals_are_awaited,
@@ -325,7 +325,7 @@ fn tasks_that_never_rest_do_not_hold_up_the_ring(io: IoChoice) {
     world.end();
 }
 
-fn a_poll_stream_tells_of_every_change(io: IoChoice) {
+fn a_poll_stream_reports_every_change(io: IoChoice) {
     let world = RealWorld::over(io).unwrap();
     let inner = world.clone();
     world.run(async move {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 /// Writes, of those that are not durable, that a cut leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remains {
+pub struct SurvivingWrites {
     /// A bit for each write in its order: whether it is there.
     pub whole: u64,
     /// The write that is there in part.
@@ -27,15 +27,15 @@ const SUBSETS_MAX: usize = 4;
 /// Sectors between two places where a write is torn.
 const TEAR_EVERY: usize = 2;
 
-impl Remains {
+impl SurvivingWrites {
     /// Returns all that a cut may leave now.
-    pub(super) fn all(disk: &MemoryDisk) -> Vec<Remains> {
+    pub(super) fn all(disk: &MemoryDisk) -> Vec<SurvivingWrites> {
         let writes = disk.volatile_writes();
         // If there are more writes than bits, the last ones are lost.
         let count = writes.len().min(63);
         let everything = (1u64 << count) - 1;
-        let whole = |whole| Remains { whole, torn: None };
-        let mut all: Vec<Remains> = if count <= SUBSETS_MAX {
+        let whole = |whole| SurvivingWrites { whole, torn: None };
+        let mut all: Vec<SurvivingWrites> = if count <= SUBSETS_MAX {
             (0..=everything).map(whole).collect()
         } else {
             let each = (0..count).flat_map(|write| [1 << write, everything ^ 1 << write]);
@@ -47,7 +47,7 @@ impl Remains {
                     [(0, true), (0, false), (everything, true), (everything, false)]
                 {
                     let torn = Some(Torn { write, sectors, are_there });
-                    all.push(Remains { whole: others & !(1 << write), torn });
+                    all.push(SurvivingWrites { whole: others & !(1 << write), torn });
                 }
             }
         }
@@ -64,7 +64,7 @@ impl Remains {
 
 /// Formats as `0b101` and `0b101/2<3`, `0b101/2>=3`: of write 2 the first three sectors, or all
 /// others.
-impl fmt::Display for Remains {
+impl fmt::Display for SurvivingWrites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#b}", self.whole)?;
         match self.torn {
@@ -74,9 +74,9 @@ impl fmt::Display for Remains {
         }
     }
 }
-impl FromStr for Remains {
+impl FromStr for SurvivingWrites {
     type Err = String;
-    fn from_str(text: &str) -> Result<Remains, String> {
+    fn from_str(text: &str) -> Result<SurvivingWrites, String> {
         let wrong = || format!("{text}: not what a cut leaves, as in 0b101 or 0b101/2<3");
         let (whole, torn) = match text.split_once('/') {
             Some((whole, torn)) => (whole, Some(torn)),
@@ -95,7 +95,7 @@ impl FromStr for Remains {
             Some(torn) => Some(parse(torn).ok_or_else(wrong)?),
             None => None,
         };
-        Ok(Remains { whole: whole.ok_or_else(wrong)?, torn })
+        Ok(SurvivingWrites { whole: whole.ok_or_else(wrong)?, torn })
     }
 }
 
@@ -106,10 +106,10 @@ mod tests {
     #[test]
     fn what_is_left_can_be_written_down_and_read_again() {
         for text in ["0b0", "0b1011", "0b1/3<2", "0b0/0>=7"] {
-            assert_eq!(text.parse::<Remains>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<SurvivingWrites>().unwrap().to_string(), text);
         }
         for text in ["", "1", "0b2", "0b1/", "0b1/2", "0b1/a<1"] {
-            assert!(text.parse::<Remains>().is_err(), "{text}");
+            assert!(text.parse::<SurvivingWrites>().is_err(), "{text}");
         }
     }
 }

@@ -6,8 +6,8 @@
 //! disk is not followed by others. A disk with the same content and the same expectation is
 //! recovered once.
 
-use super::cut::Remains;
-use super::life::{Life, LifeProgress, Lived, recovered};
+use super::cut::SurvivingWrites;
+use super::life::{Life, LifeProgress, LifeResult, recovered};
 use super::operation::SmallOperation;
 use super::replay::{PowerCut, Replay};
 use super::transactions::{Content, HOME_BLOCKS, State, StateHistory};
@@ -69,7 +69,7 @@ impl SmallReport {
 
 /// Image of a cut, and the states that may be found there.
 struct Crashed {
-    left: Remains,
+    left: SurvivingWrites,
     change: u64,
     image: Image,
     history: Rc<StateHistory>,
@@ -168,7 +168,7 @@ impl SmallExplorer {
         &mut self,
         script: &[SmallOperation],
         delayed: &[u64],
-    ) -> Result<Lived, Box<SmallFailure>> {
+    ) -> Result<LifeResult, Box<SmallFailure>> {
         let second = self.bounds.second_life.min(self.bounds.operations - script.len());
         let start = self.start.clone();
         let life = Life {
@@ -284,7 +284,7 @@ impl SmallExplorer {
 
 /// Plays a life, and takes all images that each cut within its last operation may leave. Of a life
 /// of one operation the cuts of its recovery count, too.
-fn play(life: &Life) -> Result<(Lived, Vec<Crashed>), String> {
+fn play(life: &Life) -> Result<(LifeResult, Vec<Crashed>), String> {
     let crashed = Rc::new(RefCell::new(Vec::new()));
     let last = life.script.len().saturating_sub(1);
     let lived = life.play({
@@ -302,7 +302,7 @@ fn take(disk: &MemoryDisk, change: u64, progress: &LifeProgress, crashed: &mut V
     let history = Rc::new(progress.history.borrow().clone());
     let acknowledged = progress.acknowledged.get();
     let expected = expectation(&history, acknowledged);
-    for left in Remains::all(disk) {
+    for left in SurvivingWrites::all(disk) {
         let image = left.of(disk);
         let hash = hash(&image, expected);
         let history = history.clone();

@@ -35,7 +35,7 @@ pub(super) struct LifeProgress {
 }
 
 /// Result of a life.
-pub(super) struct Lived {
+pub(super) struct LifeResult {
     /// Writes, flushes and discards, and those of the last operation.
     pub changes: u64,
     pub last_changes: u64,
@@ -48,7 +48,7 @@ impl Life<'_> {
     pub fn play(
         &self,
         look: impl Fn(&MemoryDisk, u64, &LifeProgress) + 'static,
-    ) -> Result<Lived, String> {
+    ) -> Result<LifeResult, String> {
         let rig = Rig::new(self.small, self.image, self.snapshots, self.barrier, self.begun.1);
         self.delayed.iter().for_each(|change| rig.disk.delay_change(*change, DELAY));
         let (state, next) = self.begun;
@@ -74,7 +74,7 @@ impl Life<'_> {
         let (last_changes, swaps) = played.map_err(|error| format!("without a crash: {error}"))?;
         look(&rig.disk, rig.disk.changes(), &progress);
         let history = progress.history.borrow().clone();
-        Ok(Lived { changes: rig.disk.changes(), last_changes, swaps, history })
+        Ok(LifeResult { changes: rig.disk.changes(), last_changes, swaps, history })
     }
 }
 

@@ -6,11 +6,11 @@ mod explore;
 mod life;
 mod operation;
 mod replay;
-mod still;
+mod stopped_world;
 mod transactions;
 mod world;
 
-pub use cut::{Remains, Torn};
+pub use cut::{SurvivingWrites, Torn};
 pub use explore::{SmallBounds, SmallExplorer, SmallFailure, SmallReport};
 pub use operation::SmallOperation;
 pub use replay::{PowerCut, Replay};

@@ -1,6 +1,6 @@
 //! Line that reproduces a failure of a small world.
 
-use super::cut::Remains;
+use super::cut::SurvivingWrites;
 use super::operation::SmallOperation;
 use super::world::{SmallWorld, find};
 use std::fmt;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 pub struct PowerCut {
     /// The write, flush or discard that starts then, counted from 0; behind the last one, the end.
     pub change: u64,
-    pub left: Remains,
+    pub left: SurvivingWrites,
 }
 
 /// One or two lives of a small world, and where they are cut.

@@ -2,7 +2,7 @@
 //! The log is circular, or lies in five logs of 32 blocks.
 
 use super::operation::SmallOperation;
-use super::still::StillWorld;
+use super::stopped_world::StoppedWorld;
 use super::transactions::{BLOCK, Content, HOME_BLOCKS};
 use device::World;
 use disks::{Image, Latency, MemoryDisk};
@@ -159,7 +159,7 @@ impl Rig {
         life: u32,
     ) -> Rig {
         let world = VirtualWorld::new(1);
-        let shared: Rc<dyn World> = Rc::new(StillWorld::new(world.clone(), life));
+        let shared: Rc<dyn World> = Rc::new(StoppedWorld::new(world.clone(), life));
         let disk = MemoryDisk::from_image(Rc::new(world.clone()), image.clone());
         disk.set_latency(LATENCY);
         if !small.forced_unit_access {

@@ -187,8 +187,8 @@ fn who_finds_everything_evicted_pays_nothing_and_who_comes_together_shares() {
                 bench.write(0, end, 100).await;
                 bench.write(1, end, 100).await;
                 assert_eq!(bench.cost(bench.sync(0)).await, small, "{mode:?}, {name}");
-                // In writeback mode the other file's data has yet to go home, with a commit of its
-                // own.
+                // In writeback mode the other file's data is yet to be written home, with a commit
+                // of its own.
                 let most = if mode == DataMode::Writeback { &small } else { &nothing };
                 let other = bench.cost(bench.sync(1)).await;
                 let holds = other.iter().zip(most).all(|(other, most)| other <= most);

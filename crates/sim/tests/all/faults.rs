@@ -3,7 +3,7 @@
 
 use device::Operation;
 use engine::DataMode;
-use sim::faults::{FaultPlan, How, KINDS};
+use sim::faults::{FaultKind, FaultPlan, KINDS};
 use sim::setup::{self, SETUPS};
 use sim::{Case, CaseReport};
 
@@ -12,10 +12,10 @@ fn suffer(mode: DataMode) {
     let mut total = CaseReport::default();
     for setup in [SETUPS[0], setup::find("external-1k").unwrap()] {
         let fresh = setup::make(setup).unwrap();
-        for (operation, how) in KINDS {
+        for (operation, kind) in KINDS {
             for place in (0..20).step_by(3) {
                 let case = Case { sample: 6, ..Case::random(setup, mode, 11 + place % 3, 3, 40) };
-                let case = case.with_fault(FaultPlan { operation, how, place });
+                let case = case.with_fault(FaultPlan { operation, kind, place });
                 total.add(
                     sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")),
                 );
@@ -64,8 +64,8 @@ fn an_fsync_waits_for_data_that_another_sync_took_along() {
 
 #[test]
 fn a_fault_is_written_as_it_is_read() {
-    for (operation, how) in KINDS {
-        let plan = FaultPlan { operation, how, place: 7 };
+    for (operation, kind) in KINDS {
+        let plan = FaultPlan { operation, kind, place: 7 };
         assert_eq!(plan.to_string().parse(), Ok(plan));
     }
     assert!("flush-once".parse::<FaultPlan>().is_err());
@@ -80,8 +80,11 @@ fn an_operation_on_names_that_cannot_read_leaves_nothing_half_done() {
     for (mode, seed) in [(DataMode::Selective, 201), (DataMode::Ordered, 209)] {
         for place in 0..60 {
             let case = Case::random(setup, mode, seed, 3, 30);
-            let case =
-                case.with_fault(FaultPlan { operation: Operation::Read, how: How::Once, place });
+            let case = case.with_fault(FaultPlan {
+                operation: Operation::Read,
+                kind: FaultKind::Once,
+                place,
+            });
             sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
         }
     }
@@ -90,7 +93,7 @@ fn an_operation_on_names_that_cannot_read_leaves_nothing_half_done() {
 /// Found by the explorer: a write that met a failing read behind its first blocks left these, and
 /// answered EIO.
 #[test]
-fn a_write_that_cannot_go_on_tells_how_far_it_came() {
+fn a_write_that_cannot_go_on_returns_how_far_it_came() {
     let setup = setup::find("external-1k").unwrap();
     let fresh = setup::make(setup).unwrap();
     let case = Case::random(setup, DataMode::Ordered, 500, 3, 30);
@@ -113,7 +116,7 @@ fn a_hole_that_is_refused_leaves_the_file_as_it_was() {
 /// Found by the explorer: of two waiters for a read that failed, one began it anew, and the other
 /// waited for ever.
 #[test]
-fn whoever_waits_for_a_read_that_fails_goes_on() {
+fn callers_that_wait_for_a_read_that_fails_go_on() {
     let setup = setup::find("tight-1k").unwrap();
     let fresh = setup::make(setup).unwrap();
     let case = Case::random(setup, DataMode::Wasteless, 201, 3, 30);

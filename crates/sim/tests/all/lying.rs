@@ -3,14 +3,18 @@
 
 use disks::LineReplacement;
 use engine::DataMode;
-use sim::liar::{self, Liar, TRIALS};
+use sim::lying_disk::{self, LyingDisk, TRIALS};
 use sim::setup;
 use sim::{Case, CaseReport, Failure};
 
 const LRU: LineReplacement = LineReplacement::LeastRecentlyUsed;
 
-fn run(case: Case, liar: &Liar, fresh: &setup::Disks) -> Result<CaseReport, Box<Failure>> {
-    sim::run(&Case { liar: Some(liar.clone()), ..case }, fresh, None)
+fn run(
+    case: Case,
+    lying_disk: &LyingDisk,
+    fresh: &setup::Disks,
+) -> Result<CaseReport, Box<Failure>> {
+    sim::run(&Case { lying_disk: Some(lying_disk.clone()), ..case }, fresh, None)
 }
 
 #[test]
@@ -22,7 +26,7 @@ fn a_disk_that_is_believed_loses_acknowledged_writes_in_every_mode() {
             for mode in DataMode::ALL {
                 let caught = (1..=4).find_map(|seed| {
                     let case = Case { sample: 1000, ..Case::random(setup, mode, seed, 3, 14) };
-                    run(case, &Liar::trusted(replacement), &fresh).err()
+                    run(case, &LyingDisk::trusted(replacement), &fresh).err()
                 });
                 let failure =
                     caught.unwrap_or_else(|| panic!("{name}, {} lost nothing", mode.name()));
@@ -36,7 +40,7 @@ fn a_disk_that_is_believed_loses_acknowledged_writes_in_every_mode() {
 /// finds.
 #[test]
 fn evictions_lose_nothing_where_the_least_recently_used_is_replaced() {
-    let liar = Liar::coerced(LRU, TRIALS);
+    let lying_disk = LyingDisk::coerced(LRU, TRIALS);
     let mut total = CaseReport::default();
     for (seed, name) in
         (1..).zip(["ext4-4k", "external-1k", "small-log-1k", "wrapping-external-1k"])
@@ -44,13 +48,13 @@ fn evictions_lose_nothing_where_the_least_recently_used_is_replaced() {
         let setup = setup::find(name).unwrap();
         let fresh = setup::make(setup).unwrap();
         for mode in DataMode::ALL {
-            let report = run(Case::random(setup, mode, seed, 3, 14), &liar, &fresh)
+            let report = run(Case::random(setup, mode, seed, 3, 14), &lying_disk, &fresh)
                 .unwrap_or_else(|failure| panic!("{failure}"));
             assert!(report.cuts > 20, "{name}: {report:?}: the disk was hardly written to");
             total.add(report);
         }
     }
-    println!("{:?}: {total:?}", liar.profile);
+    println!("{:?}: {total:?}", lying_disk.profile);
     assert_eq!(total.lost, 0);
 }
 
@@ -60,13 +64,13 @@ fn evictions_lose_nothing_where_the_least_recently_used_is_replaced() {
 fn where_replacement_is_random_losses_are_counted_beside_the_bound() {
     let setup = setup::find("ext4-4k").unwrap();
     let fresh = setup::make(setup).unwrap();
-    let liar = Liar::coerced(LineReplacement::Random, TRIALS);
-    let profile = liar.profile.clone().unwrap();
+    let lying_disk = LyingDisk::coerced(LineReplacement::Random, TRIALS);
+    let profile = lying_disk.profile.clone().unwrap();
     let mut total = CaseReport::default();
     for mode in DataMode::ALL {
-        total.add(run(Case::random(setup, mode, 2, 3, 14), &liar, &fresh).unwrap());
+        total.add(run(Case::random(setup, mode, 2, 3, 14), &lying_disk, &fresh).unwrap());
     }
-    let lost = liar::lost_targets(LineReplacement::Random, &profile, 10_000);
+    let lost = lying_disk::lost_targets(LineReplacement::Random, &profile, 10_000);
     println!("{profile:?}: bound {}; {lost} of 10,000 sectors; {total:?}", profile.loss_bound());
     assert!(
         lost > 0 && lost as f64 / 1e4 <= profile.loss_bound(),
@@ -77,5 +81,5 @@ fn where_replacement_is_random_losses_are_counted_beside_the_bound() {
 
 #[test]
 fn the_least_recently_used_loses_no_sector() {
-    assert_eq!(liar::lost_targets(LRU, &liar::profile(LRU, TRIALS), 1000), 0);
+    assert_eq!(lying_disk::lost_targets(LRU, &lying_disk::profile(LRU, TRIALS), 1000), 0);
 }

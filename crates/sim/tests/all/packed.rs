@@ -3,7 +3,7 @@
 use disks::LineReplacement;
 use engine::DataMode;
 use sim::faults::{FaultPlan, KINDS};
-use sim::liar::{Liar, TRIALS};
+use sim::lying_disk::{LyingDisk, TRIALS};
 use sim::setup::{self, SETUPS};
 use sim::{Case, CaseReport};
 
@@ -60,12 +60,12 @@ fn packed_loses_nothing_acknowledged_on_a_failing_disk() {
     let mut total = CaseReport::default();
     for (index, setup) in SETUPS.iter().enumerate() {
         let fresh = setup::make(*setup).unwrap();
-        for (place, (operation, how)) in KINDS.into_iter().enumerate() {
+        for (place, (operation, kind)) in KINDS.into_iter().enumerate() {
             let turn = index + place;
             let seed = SEEDS.start + turn as u64 % (SEEDS.end - SEEDS.start);
             let case = Case { sample: 6, ..Case::random(*setup, MODES[turn % 2], seed, 3, 30) };
             let place = (turn * 5 % 24) as u64;
-            total.add(run(case.with_fault(FaultPlan { operation, how, place }), &fresh));
+            total.add(run(case.with_fault(FaultPlan { operation, kind, place }), &fresh));
         }
     }
     assert!(total.faults > 40, "{total:?}: hardly a fault came in time");
@@ -73,7 +73,7 @@ fn packed_loses_nothing_acknowledged_on_a_failing_disk() {
 
 #[test]
 fn packed_loses_nothing_on_disks_that_ignore_flushes_where_evictions_stand_for_them() {
-    let liar = Liar::coerced(LineReplacement::LeastRecentlyUsed, TRIALS);
+    let lying_disk = LyingDisk::coerced(LineReplacement::LeastRecentlyUsed, TRIALS);
     let mut total = CaseReport::default();
     for (seed, name) in
         SEEDS.zip(["external-1k", "small-log-1k", "ext4-4k", "wrapping-external-1k"])
@@ -82,7 +82,10 @@ fn packed_loses_nothing_on_disks_that_ignore_flushes_where_evictions_stand_for_t
         let fresh = setup::make(setup).unwrap();
         for mode in MODES {
             total.add(run(
-                Case { liar: Some(liar.clone()), ..Case::random(setup, mode, seed, 3, 14) },
+                Case {
+                    lying_disk: Some(lying_disk.clone()),
+                    ..Case::random(setup, mode, seed, 3, 14)
+                },
                 &fresh,
             ));
         }

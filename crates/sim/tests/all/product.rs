@@ -7,7 +7,7 @@ use disks::{Atomicity, CrashPolicy, Image, LineReplacement, MemoryDisk, Raid0};
 use engine::{DataMode, EngineOptions, LogKind, RecordFormat, WriteThreshold};
 use ext4::{Caller, Inode, OpenParts, SyncWhat, Volume, VolumeOptions, WriteFlags};
 use runtime::{VirtualWorld, join_all};
-use sim::liar::{Liar, TRIALS};
+use sim::lying_disk::{LyingDisk, TRIALS};
 use sim::setup::{self, Disks};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -28,19 +28,19 @@ struct Combination {
     data: DataMode,
     records: RecordFormat,
     /// The drives ignore flushes, and every barrier is an eviction.
-    liar: Option<Liar>,
+    lying_disk: Option<LyingDisk>,
     members: usize,
     seed: u64,
 }
 
 impl Combination {
     fn name(&self) -> String {
-        let barrier = if self.liar.is_some() { "coerce" } else { "flush" };
+        let barrier = if self.lying_disk.is_some() { "coerce" } else { "flush" };
         let (data, members, seed) = (self.data.name(), self.members, self.seed);
         format!("{data} x {:?} x {barrier} x {members} disks, seed {seed}", self.records)
     }
     fn zone(&self) -> u64 {
-        self.liar.as_ref().map_or(0, Liar::zone_size)
+        self.lying_disk.as_ref().map_or(0, LyingDisk::zone_size)
     }
 }
 
@@ -66,7 +66,7 @@ impl Drives {
         images.iter_mut().for_each(|image| image.grow(of.zone()));
         let drives = Drives::of(world, images);
         for drive in &drives.0 {
-            of.liar.iter().for_each(|liar| drive.lie(liar.lying(of.seed)));
+            of.lying_disk.iter().for_each(|lying_disk| drive.lie(lying_disk.lying(of.seed)));
             if of.seed.is_multiple_of(2) {
                 drive.hide_forced_unit_access();
             }
@@ -74,11 +74,11 @@ impl Drives {
         drives
     }
     /// Returns the disk as the mount sees it: each drive is evicted by itself.
-    fn whole(&self, world: &VirtualWorld, liar: Option<&Liar>) -> Rc<dyn Disk> {
+    fn whole(&self, world: &VirtualWorld, lying_disk: Option<&LyingDisk>) -> Rc<dyn Disk> {
         let trusted = |drive: &MemoryDisk| -> Rc<dyn Disk> {
-            liar.map_or_else(
+            lying_disk.map_or_else(
                 || Rc::new(drive.clone()) as Rc<dyn Disk>,
-                |liar| liar.coerce(world, drive),
+                |lying_disk| lying_disk.coerce(world, drive),
             )
         };
         Raid0::of(self.0.iter().map(trusted).collect(), CHUNK)
@@ -158,7 +158,7 @@ struct Cut {
 fn record(of: &Combination, fresh: &Disks) -> Vec<Cut> {
     let world = VirtualWorld::new(of.seed);
     let drives = Drives::fresh(&world, fresh, of);
-    let whole = drives.whole(&world, of.liar.as_ref());
+    let whole = drives.whole(&world, of.lying_disk.as_ref());
     let (cuts, progress): (Rc<RefCell<Vec<Cut>>>, Progress) = Default::default();
     world.run({
         let (world, of, drives, cuts) = (world.clone(), of.clone(), drives.clone(), cuts.clone());
@@ -256,14 +256,19 @@ fn judge(of: &Combination, cut: Cut, size: u64) {
 
 fn play(data: DataMode) {
     let fresh = setup::make(setup::find("scattered-4k").unwrap()).unwrap();
-    let coerced = Liar::coerced(LineReplacement::LeastRecentlyUsed, TRIALS);
+    let coerced = LyingDisk::coerced(LineReplacement::LeastRecentlyUsed, TRIALS);
     let (mut combinations, mut images) = (0, 0);
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
-        for liar in [None, Some(coerced.clone())] {
+        for lying_disk in [None, Some(coerced.clone())] {
             for members in MEMBERS {
                 combinations += 1;
-                let of =
-                    Combination { data, records, liar: liar.clone(), members, seed: combinations };
+                let of = Combination {
+                    data,
+                    records,
+                    lying_disk: lying_disk.clone(),
+                    members,
+                    seed: combinations,
+                };
                 let cuts = record(&of, &fresh);
                 assert!(cuts.len() >= 10, "{}: only {} cuts", of.name(), cuts.len());
                 images += cuts.len();
@@ -305,18 +310,18 @@ fn adaptive_in_scattered_logs_goes_with_all_records_barriers_and_disks() {
 #[should_panic(expected = "x flush x 3 disks")]
 fn a_raid_of_drives_that_lie_loses_what_was_acknowledged() {
     let fresh = setup::make(setup::find("scattered-4k").unwrap()).unwrap();
-    let liar = Liar::trusted(LineReplacement::LeastRecentlyUsed);
+    let lying_disk = LyingDisk::trusted(LineReplacement::LeastRecentlyUsed);
     let data = DataMode::Wasteless;
     for seed in 1..5 {
         let of = Combination {
             data,
             records: RecordFormat::Packed,
-            liar: Some(liar.clone()),
+            lying_disk: Some(lying_disk.clone()),
             members: 3,
             seed,
         };
         let cuts = record(&of, &fresh);
-        let believed = Combination { liar: None, ..of };
+        let believed = Combination { lying_disk: None, ..of };
         cuts.into_iter().for_each(|cut| judge(&believed, cut, fresh.home.size()));
     }
 }

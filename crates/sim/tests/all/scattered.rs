@@ -46,13 +46,14 @@ fn explore(mode: DataMode) {
     let images = first_images(&with_snapshots);
     assert!(
         by_snapshot * 2 > images && not_by_snapshot * 8 > images,
-        "{}: snapshots were hardly believed, or hardly refused: {with_snapshots:?}",
+        "{}: snapshots were hardly accepted, or hardly refused: {with_snapshots:?}",
         mode.name()
     );
-    let [told, untold] = [total.told, total.untold].map(|mounts| mounts * 8 > first_images(&total));
+    let [accepted, refused] =
+        [total.by_table, total.not_by_table].map(|mounts| mounts * 8 > first_images(&total));
     assert!(
-        told && untold,
-        "{}: tables of runs were hardly believed, or hardly refused: {total:?}",
+        accepted && refused,
+        "{}: tables of runs were hardly accepted, or hardly refused: {total:?}",
         mode.name()
     );
 }
@@ -108,9 +109,9 @@ fn what_is_synced_when_logs_begin_to_move_survives_every_cut() {
     let fresh = setup::make(setup).unwrap();
     for seed in PAUSE_SEEDS {
         println!("seed {seed}");
-        let dice = SplitMix::new(seed);
+        let rng = SplitMix::new(seed);
         let step = |number: u64| {
-            let wait = Action::Wait { file: 0, micros: 300 + dice.below(8000) };
+            let wait = Action::Wait { file: 0, micros: 300 + rng.below(8000) };
             let place = Offset::At(number % 5 * 4096);
             let write = Action::Write { file: 0, place, length: 3000 + 100 * number as usize };
             [wait.then(Sync::None), write.then(Sync::File)]
@@ -123,7 +124,7 @@ fn what_is_synced_when_logs_begin_to_move_survives_every_cut() {
     }
     println!("{total:?}");
     assert!(total.swaps > 40, "hardly a log was swapped: {total:?}");
-    assert!(total.told > 1000, "tables of runs were hardly believed: {total:?}");
+    assert!(total.by_table > 1000, "tables of runs were hardly accepted: {total:?}");
 }
 
 /// Long scripts over short logs, so that all of them are full again and again.

@@ -1,6 +1,6 @@
 //! Text for people: sizes and times, tables, progress, and standard output.
 
-pub mod moment;
+pub mod local_time;
 pub mod notes;
 pub mod output;
 pub mod progress;

@@ -3,7 +3,7 @@
 //! run.
 
 use crate::real_time::contender::Contender;
-use crate::real_time::disk::{Disks, Ground};
+use crate::real_time::disk::{Disks, Environment};
 use crate::real_time::rig::{self, RigError, Workspace};
 use crate::real_time::volume::Volume;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct CompareOptions {
     pub turns: u32,
     /// Bytes of each image.
     pub image_size: u64,
-    pub ground: Ground,
+    pub environment: Environment,
 }
 
 /// One contender at one number of writers, over all runs.
@@ -61,11 +61,11 @@ pub fn compare(
     progress: impl Fn(&str),
 ) -> Result<Vec<Comparison>, RigError> {
     rig::hide_mounts()?;
-    let place = Workspace::new(&options.ground.directory)?;
+    let place = Workspace::new(&options.environment.directory)?;
     progress("making the disks");
     let disks = Disks::new(
         &place,
-        options.ground.model.as_deref(),
+        options.environment.model.as_deref(),
         options.contenders.len(),
         options.image_size,
     )?;
@@ -77,10 +77,10 @@ pub fn compare(
             let index = (turn + step) % options.contenders.len();
             let contender = &options.contenders[index];
             progress(&format!("turn {} of {}: {contender}", turn + 1, options.turns));
-            let disk = disks.fresh(index, &options.ground.programs)?;
+            let disk = disks.fresh(index, &options.environment.programs)?;
             let volume = Volume::new(
                 contender,
-                &options.ground.programs.okeanos,
+                &options.environment.programs.okeanos,
                 disk,
                 place.mount_point(),
             )?;
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_device_wrote_is_told_for_each_sync() {
+    fn what_the_device_wrote_is_reported_for_each_sync() {
         let row =
             summary(&Contender::Xfs, 1, &[run(1.0, 5120), run(1.0, 40960), run(1.0, 0)], &[1.0; 3]);
         assert_eq!((row.writes_per_operation, row.bytes_per_operation), (0.5, 512.0));

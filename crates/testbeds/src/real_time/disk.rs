@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 /// Location of the volumes that are compared.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct Environment {
     /// Directory of the images.
     pub directory: PathBuf,
     /// Model of the disk that is emulated instead; its content is in memory.

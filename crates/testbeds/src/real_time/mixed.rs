@@ -6,7 +6,7 @@
 //! medians over the runs.
 
 use crate::real_time::contender::Contender;
-use crate::real_time::disk::{Disks, Ground};
+use crate::real_time::disk::{Disks, Environment};
 use crate::real_time::rig::{self, RigError, Workspace};
 use crate::real_time::volume::Volume;
 use std::fs::File;
@@ -32,7 +32,7 @@ pub struct MixedOptions {
     /// Dirty bytes of another file when the last case begins.
     pub dirty: u64,
     /// Location of the images.
-    pub ground: Ground,
+    pub environment: Environment,
 }
 
 /// The programs that run in a case.
@@ -102,11 +102,11 @@ const ROOM: u64 = 512 << 20;
 /// Performs all runs. `progress` is called with a description of each.
 pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<MixedRow>, RigError> {
     rig::hide_mounts()?;
-    let place = Workspace::new(&options.ground.directory)?;
+    let place = Workspace::new(&options.environment.directory)?;
     progress("making the disks");
     let size = ROOM + 2 * options.large + options.dirty;
     let disks =
-        Disks::new(&place, options.ground.model.as_deref(), options.contenders.len(), size)?;
+        Disks::new(&place, options.environment.model.as_deref(), options.contenders.len(), size)?;
     let cells = options.contenders.len() * MixedCase::ALL.len();
     let mut measured: Vec<Vec<MixedMeasure>> = vec![Vec::new(); cells];
     for turn in 0..options.turns as usize {
@@ -114,10 +114,10 @@ pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<Mixe
             // The first contender changes from run to run.
             let index = (turn + step) % options.contenders.len();
             let contender = &options.contenders[index];
-            let disk = disks.fresh(index, &options.ground.programs)?;
+            let disk = disks.fresh(index, &options.environment.programs)?;
             let mut volume = Volume::new(
                 contender,
-                &options.ground.programs.okeanos,
+                &options.environment.programs.okeanos,
                 disk,
                 place.mount_point(),
             )?;

@@ -17,7 +17,7 @@ mod volume;
 pub use compare::{CompareOptions, ComparedRun, Comparison, compare};
 pub use contender::Contender;
 pub use demo::{DemoOptions, DemoRow, KERNEL, demo};
-pub use disk::Ground;
+pub use disk::Environment;
 pub use growth::{
     GrowthOptions, GrowthQuantity, GrowthRow, GrowthSeries, GrowthUnit, GrowthWork, growth,
 };

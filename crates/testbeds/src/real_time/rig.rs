@@ -165,7 +165,7 @@ pub(crate) fn play_streams(
 
 /// Prints a failure of taking down; the rest is taken down all the same.
 pub(crate) fn complain(text: &str) {
-    let _ = runtime::standard_error::tell(text, Duration::from_secs(1));
+    let _ = runtime::standard_error::print_line(text, Duration::from_secs(1));
 }
 
 impl Drop for Workspace {
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_does_not_mount_tells_why() {
+    fn a_daemon_that_does_not_mount_says_why() {
         let directory = tempfile::tempdir().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "echo because >&2; exit 3"]).stderr(std::process::Stdio::piped());
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_program_tells_why() {
+    fn a_failing_program_says_why() {
         let error = run(Command::new("sh").args(["-c", "echo because >&2; exit 3"])).unwrap_err();
         assert!(error.to_string().contains("because"), "{error}");
     }

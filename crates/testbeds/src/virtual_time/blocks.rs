@@ -4,7 +4,7 @@
 use crate::virtual_time::StageError;
 use device::{DeviceError, Disk, World};
 use disks::MemoryDisk;
-use emulated::replay::{self, Pace, Recorded, Trace};
+use emulated::replay::{self, Recorded, Timing, Trace};
 use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, ShingledDisk, Shingles};
 use runtime::VirtualWorld;
 use scattered::{CheckpointPolicy, NearHome, OpenError, ScatteredDisk, Settings, Sizes};
@@ -21,7 +21,7 @@ const BEGIN: Duration = Duration::from_secs(5);
 /// The layer between the requests and the platters. The drive's write cache is off.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum BlockLayer {
-    /// No layer: each request goes home directly.
+    /// No layer: each request is written home directly.
     Nothing,
     /// Scattered logs for writes of at most `logged` bytes: the paper's MLB.
     Scattered { logged: u64 },
@@ -48,12 +48,12 @@ pub struct BlocksServed {
     /// Bytes of the mapping table: 16 for each entry, as in a snapshot; on a shingled drive for
     /// each range.
     pub table_bytes: u64,
-    pub checkpoint: Option<BroughtHome>,
+    pub checkpoint: Option<WritebackCost>,
 }
 
 /// Cost of writing everything back.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct BroughtHome {
+pub struct WritebackCost {
     pub reading: Duration,
     pub writing: Duration,
     /// Shares of logged writes that were merged with neighbours or superseded, and of logged blocks
@@ -109,7 +109,8 @@ impl BlockRun {
             }
         });
         let requests = std::iter::once(first).chain(of_trace).collect();
-        let times = replay::run(world, &disk, Rc::new(Trace { pace: Pace::Timestamps, requests }))?;
+        let times =
+            replay::run(world, &disk, Rc::new(Trace { timing: Timing::Timestamps, requests }))?;
         let latency_ms = times[1..].iter().map(|time| *time as f64 / 1e6).collect();
         let mut served = BlocksServed { latency_ms, ..BlocksServed::default() };
         match layered {
@@ -122,7 +123,7 @@ impl BlockRun {
                     let report = world.run(async move { disk.checkpoint().await })?;
                     let (reading, writing) = (report.reading, report.writing);
                     let reduced = Some((report.writes_reduced(), report.blocks_reduced()));
-                    served.checkpoint = Some(BroughtHome { reading, writing, reduced });
+                    served.checkpoint = Some(WritebackCost { reading, writing, reduced });
                 }
             }
             Layered::Shingled(disk) => {
@@ -131,7 +132,7 @@ impl BlockRun {
                 if self.checkpoint {
                     let cleaned = world.run(async move { disk.clean().await })?;
                     let (reading, writing) = (cleaned.reading_logs, cleaned.rewriting);
-                    served.checkpoint = Some(BroughtHome { reading, writing, reduced: None });
+                    served.checkpoint = Some(WritebackCost { reading, writing, reduced: None });
                 }
             }
         }

@@ -2,11 +2,11 @@
 //! compare it with.
 #![forbid(unsafe_code)]
 
-mod beside;
 mod blocks;
 mod drives;
 mod error;
 mod file_replay;
+mod interference;
 mod log_structured;
 mod mounted;
 mod options;
@@ -18,13 +18,14 @@ mod ticks;
 mod virtual_files;
 mod volumes;
 
-pub use beside::{
-    Beside, FilebenchBeside, HomeOrder, Large, LogsBeside, SharedDisk, Small, Updates,
-};
-pub use blocks::{BlockError, BlockLayer, BlockRun, BlocksServed, BroughtHome};
+pub use blocks::{BlockError, BlockLayer, BlockRun, BlocksServed, WritebackCost};
 pub use drives::Traffic;
 pub use error::StageError;
 pub use file_replay::{FileReplayReport, PhaseLength, replay_files};
+pub use interference::{
+    FilebenchWriters, HomeOrder, Interference, LogReplayWriters, SequentialFile, SharedDisk,
+    SmallWriters, Updates,
+};
 pub use log_structured::{LogStructuredFile, LogStructuredFiles};
 pub use mounted::{Mounted, MountedFile};
 pub use options::{Caching, DiskChoice, LogSizes, Scaled, StageOptions, VolumeLayout};

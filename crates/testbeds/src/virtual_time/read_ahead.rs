@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reads_here_and_there_has_nothing_read_ahead() {
+    fn random_readers_have_nothing_read_ahead() {
         assert!(read_beside(&[512, 64, 640, 0]).is_empty());
         assert_eq!(read_beside(&[512, 576, 640]), [640..768, 768..896]);
     }

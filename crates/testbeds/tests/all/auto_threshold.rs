@@ -37,7 +37,7 @@ impl Actor<VirtualFiles> for Writer {
         Ok(())
     }
     async fn act(self, files: &VirtualFiles, (): (), begin: Instant) -> Vec<u64> {
-        let dice = SplitMix::new(self.number);
+        let rng = SplitMix::new(self.number);
         let (mut begin, mut written) = (begin, Vec::new());
         for (turn, load) in self.loads.into_iter().enumerate() {
             let (from, to) = (begin.plus(BEFORE), begin.plus(BEFORE + COUNTED));
@@ -57,7 +57,7 @@ impl Actor<VirtualFiles> for Writer {
                 let at = match load {
                     // Starts over, so that the volume need not be large.
                     Load::Appends { .. } => (end + size as u64) % (4 * FILE),
-                    Load::Overwrites { .. } => dice.below(FILE / size as u64) * size as u64,
+                    Load::Overwrites { .. } => rng.below(FILE / size as u64) * size as u64,
                     Load::InOrder { .. } => (end + size as u64) % FILE,
                 };
                 files.write_at(&mut file, at, &bytes).await.unwrap();

@@ -8,11 +8,11 @@ use testbeds::{BlockLayer, BlockRun, BlocksServed};
 
 /// Plays small writes all over the disk beside reads in one place, 50 a second.
 fn play(layer: BlockLayer) -> BlocksServed {
-    let dice = SplitMix::new(5);
+    let rng = SplitMix::new(5);
     let request = |number: u32| {
         let is_write = number.is_multiple_of(2);
         let span: u64 = if is_write { 800 << 30 } else { 1 << 30 };
-        let at = (dice.next() % (span >> 12)) << 12;
+        let at = (rng.next() % (span >> 12)) << 12;
         Recorded {
             is_write,
             at,
@@ -30,7 +30,7 @@ fn mean(served: &BlocksServed) -> f64 {
 }
 
 #[test]
-fn scattered_logs_answer_sooner_and_all_can_be_brought_home() {
+fn scattered_logs_answer_sooner_and_all_can_be_written_back() {
     let plain = play(BlockLayer::Nothing);
     let logged = play(BlockLayer::Scattered { logged: 32 << 10 });
     assert_eq!((plain.latency_ms.len(), logged.latency_ms.len()), (500, 500));

@@ -1,9 +1,9 @@
 //! Tests of `testbeds` from outside: one program, because linking each costs more than running it.
 
 mod auto_threshold;
-mod beside;
 mod blocks;
 mod file_replay;
+mod interference;
 mod log_gap;
 mod restart;
 mod stage;

@@ -19,8 +19,8 @@ const HALF_A_MINUTE: u64 = 5_000;
 
 /// Source from which a restart learns of the runs, beside their headers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Teller {
-    Nobody,
+enum Index {
+    None,
     /// The table of runs on memory.
     Table,
     /// The snapshot of the mapping table.
@@ -47,7 +47,7 @@ struct Script {
     /// Updates before a sync.
     together: u64,
     elevator: Option<HostScheduler>,
-    teller: Teller,
+    index: Index,
     arm: Arm,
 }
 
@@ -60,24 +60,24 @@ impl Script {
             bytes,
             together: TOGETHER,
             elevator: Some(HostScheduler::NOOP),
-            teller: Teller::Snapshot,
+            index: Index::Snapshot,
             arm: Arm::Rests,
         }
     }
 }
 
 fn play(script: Script) -> RecoveryReport {
-    let Script { data, log, updates, bytes, together, elevator, teller, arm } = script;
+    let Script { data, log, updates, bytes, together, elevator, index, arm } = script;
     let length = if arm == Arm::Wanders { 3 * FILE } else { FILE };
     let mut options = StageOptions { seed: 5, ..StageOptions::of_manylogs(data, log) };
     options.home.options.size = Some(64 << 30);
     options.home.elevator = elevator;
     options.journal_size = 64 << 20;
-    if teller != Teller::Snapshot {
+    if index != Index::Snapshot {
         options.engine.snapshot_after = None;
     }
     let world = VirtualWorld::new(options.seed);
-    if teller == Teller::Table {
+    if index == Index::Table {
         let memory = MemoryDisk::new(Rc::new(world.clone()), TABLE_BYTES);
         options.engine.run_table = Some(DurableMemory(Rc::new(memory)));
     }
@@ -90,18 +90,18 @@ fn play(script: Script) -> RecoveryReport {
         }
         volume.sync().await.unwrap();
         volume.engine().checkpoint().await.unwrap();
-        let dice = SplitMix::new(5);
+        let rng = SplitMix::new(5);
         for update in 0..updates {
             let file = &files[(update % FILES) as usize];
-            let at = dice.below(length >> 12) << 12;
+            let at = rng.below(length >> 12) << 12;
             volume
                 .write(file, &Caller::ROOT, at, &vec![7; bytes], WriteFlags::default())
                 .await
                 .unwrap();
             if (update + 1) % together == 0 {
                 if arm == Arm::Wanders {
-                    let elsewhere = dice.below(length >> 12) << 12;
-                    volume.read(&files[dice.below(FILES) as usize], elsewhere, 4096).await.unwrap();
+                    let elsewhere = rng.below(length >> 12) << 12;
+                    volume.read(&files[rng.below(FILES) as usize], elsewhere, 4096).await.unwrap();
                 }
                 volume.sync().await.unwrap();
             }
@@ -138,20 +138,19 @@ fn seconds(nanoseconds: u64) -> f64 {
 #[test]
 fn a_restart_writes_nothing_home_that_the_logs_hold_whole() {
     for (updates, longest) in [(2_000, 3.0), (20_000, 8.0)] {
-        let [searched, told] = [Teller::Nobody, Teller::Table].map(|teller| {
-            play(Script { teller, ..Script::new(DataMode::Adaptive, updates, 4096) })
-        });
+        let [searched, indexed] = [Index::None, Index::Table]
+            .map(|index| play(Script { index, ..Script::new(DataMode::Adaptive, updates, 4096) }));
         assert!(searched.logs_read > 0 && searched.find_nanoseconds > 0);
-        for report in [&searched, &told] {
+        for report in [&searched, &indexed] {
             assert!(
                 report.blocks_kept * 10 > updates * 9 && report.home_blocks_written <= 1,
                 "{report:?}"
             );
             assert!(seconds(report.nanoseconds) < longest, "{report:?}");
         }
-        assert!(told.table_refused.is_none() && told.find_nanoseconds == 0, "{told:?}");
-        let saved = searched.nanoseconds - told.nanoseconds;
-        assert!(saved * 2 > searched.find_nanoseconds, "{searched:?}, {told:?}");
+        assert!(indexed.table_refused.is_none() && indexed.find_nanoseconds == 0, "{indexed:?}");
+        let saved = searched.nanoseconds - indexed.nanoseconds;
+        assert!(saved * 2 > searched.find_nanoseconds, "{searched:?}, {indexed:?}");
     }
 }
 
@@ -212,7 +211,7 @@ fn a_restart_neither_reads_nor_writes_at_home_what_the_logs_hold_in_part() {
 fn replay_leaves_a_drive_that_sorts_something_to_choose_from() {
     let [alone, sorted] = [Some(HostScheduler::NOOP), None].map(|elevator| {
         let script = Script::new(DataMode::Wasteless, 2_000, 512);
-        play(Script { log: LogKind::Circular, elevator, teller: Teller::Nobody, ..script })
+        play(Script { log: LogKind::Circular, elevator, index: Index::None, ..script })
     });
     assert_eq!(alone.home_blocks_written, sorted.home_blocks_written);
     assert!(alone.home_blocks_written >= 1_900);

@@ -197,7 +197,7 @@ fn evictions_keep_what_a_lying_drive_would_lose() {
 }
 
 #[test]
-fn a_trace_tells_every_request_of_both_disks_and_changes_none() {
+fn a_trace_lists_every_request_and_changes_none() {
     let directory = tempfile::tempdir().unwrap();
     let play = |prefix: Option<&str>| {
         let mut options = options(DataMode::Ordered);

@@ -135,7 +135,7 @@ impl Case {
             home.set_latency(Latency { least, spread });
         }
     }
-    /// Whether what expires goes home, and the log's tail follows, whatever is asked for.
+    /// Whether expired blocks are written back, and the log's tail follows, whatever is requested.
     pub fn empties_log(&self) -> bool {
         self.options.expire < Duration::from_secs(1) && self.place != Place::Scattered
     }

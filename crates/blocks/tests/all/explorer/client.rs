@@ -71,7 +71,7 @@ impl Client {
         }
     }
 
-    /// What a block lives through that is written, goes home, is discarded and written again.
+    /// Writes a block, has it written back, discards it and writes it again.
     async fn reuse(&self) {
         let range = self.range();
         match self.below(40) {
@@ -105,7 +105,7 @@ impl Client {
         if self.below(2) == 0 {
             self.write_as(range.clone(), Kind::Fresh, Durability::Cached).await;
             self.pause(60_000).await;
-            // This one holds the log's tail when the other goes home.
+            // This one holds the log's tail when the other is written back.
             self.write_as(other, Kind::Fresh, Durability::Cached).await;
         }
         self.write_as(range.clone(), Kind::Fresh, Durability::Cached).await;
@@ -133,7 +133,7 @@ impl Client {
         }
     }
 
-    /// So many that some wait for room in the log.
+    /// Issues enough writes that some wait for room in the log.
     async fn several_at_once(&self) {
         let place = self.range();
         let requests = (0..2 + self.below(12)).map(|_| -> LocalFuture<()> {

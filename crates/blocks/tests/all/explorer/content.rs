@@ -15,8 +15,8 @@ pub fn number(serial: u64, like: Option<u64>) -> u64 {
 }
 
 /// The bytes of a sector of the write `id`. Odd families are full of their number; the first write
-/// ends with a CRC-32C of itself, so that no CRC can tell it from another family's. Even ones are
-/// zeros. In all of them the write's own number comes first.
+/// ends with a CRC-32C of itself, so that no CRC distinguishes it from another family's. Even ones
+/// are zeros. In all of them the write's own number comes first.
 pub fn sector_of(id: u64) -> [u8; SECTOR as usize] {
     let mut sector = [0; SECTOR as usize];
     let family = id >> FAMILY_SHIFT;

@@ -24,7 +24,7 @@ type Passed = BTreeSet<(u64, u64, u64)>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Fresh,
-    /// Differs in few bytes from what the first sector holds, or held so many writes ago.
+    /// Differs in few bytes from what the first sector holds, or held that number of writes ago.
     NearEqual(usize),
     Zeros,
     Discard,
@@ -68,9 +68,9 @@ pub struct Change {
 pub enum Atomic {
     /// Single sectors.
     Sector,
-    /// Blocks of so many sectors.
+    /// Blocks of that number of sectors.
     Block(u64),
-    /// Blocks, and whole writes of at most so many sectors.
+    /// Blocks of `block` sectors, and whole writes of at most `most` sectors.
     Write { block: u64, most: u64 },
 }
 
@@ -95,7 +95,7 @@ impl Model {
         }
         Change { what, sectors, begun }
     }
-    /// The write of a sector that began so many writes ago.
+    /// Returns the write of a sector that began `ago` writes ago.
     fn written(&self, sector: u64, ago: usize) -> Option<u64> {
         let versions = self.sectors.get(&sector)?.iter().rev();
         let ids = versions.filter_map(|version| match version.what {

@@ -3,7 +3,7 @@
 use super::Row;
 use crate::options::Refusal;
 use crate::options::values::{CheckpointWhen, checkpoint_when};
-use crate::text::moment;
+use crate::text::local_time;
 use crate::text::quantity::{exact_duration, parse_count, parse_duration};
 use engine::{BarrierKind, CheckpointTimes, EngineOptions, OffHours};
 use std::time::Duration;
@@ -157,7 +157,7 @@ fn checkpoint(value: &str) -> Result<CheckpointTimes, Refusal> {
             let hours = OffHours::between(from, to).ok_or(
                 "two different hours of the day are needed, as in off-hours:22-6".to_owned(),
             )?;
-            CheckpointTimes::OffHours(hours.of_clock(moment::seconds_east()))
+            CheckpointTimes::OffHours(hours.of_clock(local_time::seconds_east()))
         }
     })
 }

@@ -28,7 +28,7 @@ use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::records::{self, Images, Records};
 use journal::{
-    Checkpoint, CircularLog, CommitMoment, CommitPlan, CommittedTransaction, Coverage, Gaps,
+    Checkpoint, CircularLog, CommitPlan, CommitStamp, CommittedTransaction, Coverage, Gaps,
     LockedTransaction, LogGap, LogKind, LogSpace, LogSwap, Plan, ScatteredLog, SnapshotRing,
     SuperblockImage, SwappedRun, TablePage, TimedCommit, WholePlace, begin_log, plan_commit,
 };
@@ -178,13 +178,13 @@ impl LogState {
         &mut self,
         locked: &mut LockedTransaction,
         images: Images,
-        moment: &CommitMoment,
+        stamp: &CommitStamp,
         idle: Duration,
     ) -> Result<CommitPlan, EngineError> {
         let gap = self.gaps.wanted(idle, locked.logged_blocks());
         self.space.leave_gap(gap / self.records.block_bytes() as u32);
         self.checkpoint.log_hot_blocks_whole(locked, self.space.capacity());
-        let planned = plan_commit(locked, images, &mut *self.space, &*self.records, moment)
+        let planned = plan_commit(locked, images, &mut *self.space, &*self.records, stamp)
             .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
         let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();
         self.live.add(locked.id(), records);
@@ -286,8 +286,8 @@ impl LogState {
     pub fn forget_table(&mut self) -> Vec<TablePage> {
         self.space.forget_table()
     }
-    /// A log is above so many `percent`, and another may take its runs, while the largest
-    /// transaction finds room elsewhere.
+    /// Begins a swap if a log is filled above `percent`, and another may take its runs while the
+    /// largest transaction finds space elsewhere.
     pub fn begin_swap(&mut self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
         let largest = self.largest();
         let swap = self.space.begin_swap(percent, head)?;
@@ -385,11 +385,11 @@ mod tests {
         running.add_metadata(CHANGED, &[BlockRange::new(0, 4)]);
         running.close_handle(1);
         let mut locked = running.lock();
-        let moment =
-            CommitMoment { time: Timestamp { seconds: 0, nanoseconds: 0 }, durable: id.previous() };
+        let stamp =
+            CommitStamp { time: Timestamp { seconds: 0, nanoseconds: 0 }, durable: id.previous() };
         let image = Rc::new(Buffer::zeroed(1024));
         let mut planned =
-            log.plan_commit(&mut locked, &|_| image.clone(), &moment, Duration::ZERO).unwrap();
+            log.plan_commit(&mut locked, &|_| image.clone(), &stamp, Duration::ZERO).unwrap();
         log.issue(&mut planned, 1024);
         log.committed(&planned.carried_out(locked.start_commit()));
     }
@@ -426,7 +426,10 @@ mod tests {
         assert!(rest > 0 && log.has_free(rest, 1) && !log.has_free(rest + 1, 1));
         let live = log.live().len() as u64;
         let reserve = |revokes| log.records().revoke_blocks_bound(revokes) + 1;
-        assert_eq!(log.revoke_reserve(1), reserve(live.min(crate::log::revokes::FREED_BESIDE)));
+        assert_eq!(
+            log.revoke_reserve(1),
+            reserve(live.min(crate::log::revokes::FREED_BESIDE_RUN_MAX))
+        );
         assert_eq!(log.revoke_reserve(live), reserve(live), "no more than there are records");
     }
 }

@@ -37,7 +37,7 @@ impl LogState {
         }
         bound + self.revoke_reserve(handles) <= self.space.room()
     }
-    /// Most log blocks that a transaction with so many open handles could take now.
+    /// Returns the most log blocks that a transaction with `handles` open handles could take now.
     pub fn largest_now(&self, handles: u64) -> u32 {
         self.transaction_limit().min(self.space.room().saturating_sub(self.revoke_reserve(handles)))
     }

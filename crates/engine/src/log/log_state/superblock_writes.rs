@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{HomeBlock, TransactionId};
 
-/// A superblock that names another snapshot on its way to the disk.
+/// A superblock that names another snapshot, in flight to the disk.
 pub(crate) struct SnapshotChange {
     named: Option<NamedSnapshot>,
     change: SuperblockChange,
@@ -33,7 +33,7 @@ pub(crate) enum Naming {
     Waits(Rc<Event>),
 }
 
-/// A superblock with a new tail on its way to the disk.
+/// A superblock with a new tail, in flight to the disk.
 pub(crate) struct TailMove {
     tail: TransactionId,
     change: SuperblockChange,
@@ -121,7 +121,7 @@ impl LogState {
             return Announcement::Needless;
         }
         let is_free = !self.tail.is_moving();
-        // One on its way with a new tail may leave out which scattered logs were announced before;
+        // One in flight with a new tail may leave out which scattered logs were announced before;
         // it never leaves out a length.
         let may_shrink = self.superblock.on_disk().scattered.is_some();
         let mut superblock = self.superblock.on_disk().clone();
@@ -143,7 +143,7 @@ impl LogState {
         self.superblock.arrived(change);
         self.note_width();
     }
-    /// The superblock is on its way to the disk.
+    /// The superblock is in flight to the disk.
     pub fn is_moving(&self) -> bool {
         self.tail.is_moving()
     }
@@ -245,7 +245,7 @@ impl LogState {
             change: self.superblock.change(superblock),
         }))
     }
-    /// The superblock is on disk. All up to `committed` was committed when it set out.
+    /// The superblock is on disk. All up to `committed` was committed when it was issued.
     pub fn named(
         &mut self,
         done: SnapshotChange,

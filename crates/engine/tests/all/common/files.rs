@@ -10,8 +10,8 @@ pub const FILE_BLOCKS: u64 = 16;
 const FIRST_SLOT: u64 = 7;
 const SLOT_SHIFT: u32 = 40;
 
-/// WHOSE: a toy store. An address is a file's slot above and a block of the file below; each file
-/// is made durable by itself.
+/// WHOSE: a store for tests. An address is a file's slot above and a block of the file below; each
+/// file is made durable by itself.
 pub struct Files {
     files: Vec<Rc<dyn Disk>>,
     /// One that is not there any more.

@@ -22,7 +22,8 @@ pub enum Layout {
     /// The log lies in two pieces on the home disk.
     Internal,
     Separate,
-    /// The log has a disk of its own, and home is a toy store: files of [`FILE_BLOCKS`] blocks.
+    /// The log has a disk of its own, and home is a store for tests: files of [`FILE_BLOCKS`]
+    /// blocks.
     Files,
 }
 
@@ -143,7 +144,8 @@ pub struct Rig {
 }
 
 impl Rig {
-    /// Adds scattered logs of so many `blocks` at `homes`, which the log counts from `first` on.
+    /// Adds scattered logs of `blocks` blocks each at `homes`, which the log counts from `first`
+    /// on.
     pub fn scatter(&mut self, first: LogBlock, blocks: u32, homes: Vec<HomeBlock>) {
         let area = self.parts.log.as_mut().unwrap();
         area.extents.extend(homes.iter().zip(0..).map(|(home, log)| LogExtent {

@@ -17,7 +17,7 @@ const TABLE: u32 = 8 + SLOTS as u32 * 8;
 pub struct Script {
     pub writers: u64,
     pub handles: usize,
-    /// One handle in so many is synced.
+    /// One handle in this many is synced.
     pub sync_one_in: u64,
     pub seed: u64,
 }
@@ -41,8 +41,8 @@ pub struct History {
     /// By writer; version `k` is the state after its handle number `k`, version 0 that before any.
     versions: Vec<Vec<Version>>,
     acknowledged: Vec<usize>,
-    /// By writer: each write of data and the version that it was for. It may go home before its
-    /// handle ends, also if that writes or frees the block once more.
+    /// By writer: each write of data and the version that it was for. It may be written home before
+    /// its handle ends, also if that writes or frees the block once more.
     written: Vec<Vec<(usize, Slot)>>,
     pub failed: Vec<EngineError>,
 }
@@ -83,7 +83,7 @@ pub async fn run_script(
             setup: setup.clone(),
             script,
             number,
-            dice: SplitMix::new(script.seed ^ number << 32),
+            rng: SplitMix::new(script.seed ^ number << 32),
             free: pool(&setup, &script, number).collect(),
             freed: Vec::new(),
             history: history.clone(),
@@ -98,7 +98,7 @@ struct Writer {
     setup: Setup,
     script: Script,
     number: u64,
-    dice: SplitMix,
+    rng: SplitMix,
     free: Vec<u64>,
     /// Not to be used again before that transaction is committed.
     freed: Vec<(u64, TransactionId)>,
@@ -116,15 +116,15 @@ impl Writer {
     }
 
     fn chance(&self, one_in: u64) -> bool {
-        self.dice.next().is_multiple_of(one_in)
+        self.rng.next().is_multiple_of(one_in)
     }
 
     async fn one(&mut self, version: usize) -> Result<(), EngineError> {
         let mut state = self.history.borrow().versions[self.number as usize][version - 1].clone();
         // Two table blocks and two blocks of slots.
         let mut handle = self.engine.start(Credits(4)).await?;
-        for _ in 0..1 + self.dice.next() % 2 {
-            let slot = (self.dice.next() % SLOTS as u64) as usize;
+        for _ in 0..1 + self.rng.next() % 2 {
+            let slot = (self.rng.next() % SLOTS as u64) as usize;
             match &mut state[slot] {
                 Some(old) if self.chance(5) => {
                     handle.forget(self.setup.address(old.home), 1, Contents::Data);
@@ -133,7 +133,7 @@ impl Writer {
                 }
                 Some(old) if old.metadata => {
                     let block = self.engine.metadata(self.setup.address(old.home)).await?;
-                    let at = (self.dice.next() % 1000) as u32;
+                    let at = (self.rng.next() % 1000) as u32;
                     handle.change(&block, BlockRange::new(at, at + 8), |bytes| {
                         bytes[at as usize..at as usize + 8].fill(version as u8)
                     });
@@ -148,7 +148,7 @@ impl Writer {
         if self.chance(self.script.sync_one_in) {
             self.sync(transaction, version).await?;
         } else if self.chance(4) {
-            let pause = Duration::from_micros(self.dice.next() % 3000);
+            let pause = Duration::from_micros(self.rng.next() % 3000);
             let world = self.engine.world();
             world.sleep_until(world.now().plus(pause)).await;
         }
@@ -190,11 +190,11 @@ impl Writer {
             }
         }
         let Some(slot) = slot else { return Ok(()) };
-        let length = match self.dice.next() % 4 {
+        let length = match self.rng.next() % 4 {
             0 => size as u64,
-            _ => 1 + self.dice.next() % 300,
+            _ => 1 + self.rng.next() % 300,
         };
-        let start = self.dice.next() % (size as u64 - length + 1);
+        let start = self.rng.next() % (size as u64 - length + 1);
         let bytes: Vec<u8> =
             (0..length).map(|at| (version as u64 * 31 + at * 7) as u8 % 200).collect();
         slot.content[start as usize..(start + length) as usize].copy_from_slice(&bytes);

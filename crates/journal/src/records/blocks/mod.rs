@@ -11,7 +11,7 @@ mod replay;
 mod scan;
 mod write;
 
-use super::{CommitMoment, Decoder, Images, LogContent, Records, Scanner, Wholes};
+use super::{CommitStamp, Decoder, Images, LogContent, Records, Scanner, Wholes};
 use crate::pass_outcome::RecoverError;
 use crate::ranges::RangeSet;
 use crate::transaction::{Coverage, Holdings, LockedTransaction};
@@ -56,10 +56,10 @@ impl Records for BlockRecords {
         &self,
         transaction: &LockedTransaction,
         images: Images,
-        moment: &CommitMoment,
+        stamp: &CommitStamp,
         wholes: &mut Wholes,
     ) -> LogContent {
-        write::write(self, transaction, images, moment, wholes)
+        write::write(self, transaction, images, stamp, wholes)
     }
     /// Returns `Whole`: metadata is logged in regular blocks, however little changed.
     fn metadata_coverage(&self, _ranges: &RangeSet) -> Coverage {

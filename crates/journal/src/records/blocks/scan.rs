@@ -2,7 +2,7 @@ use super::BlockRecords;
 use super::decide::{Facts, ScanDecision, decide};
 use crate::pass_outcome::RecoverError;
 use crate::records::{
-    Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner,
+    BlockAhead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner,
 };
 use format::WholeTransaction;
 use format::jbd2::{
@@ -204,7 +204,7 @@ impl Scanner for BlockScanner {
     /// Examines a block ahead. In a plain log the open transaction's own commit block proves it,
     /// too. But there only commit blocks count. Their time reveals remnants of an older journal of
     /// the volume (the kernel may have made a new one over it).
-    fn ahead(&self, block: &[u8]) -> Option<Ahead> {
+    fn ahead(&self, block: &[u8]) -> Option<BlockAhead> {
         let header = BlockHeader::parse(block)?;
         let is_later = header.transaction.is_after(self.open.id);
         let multiwrite = self.records.layout.multiwrite;
@@ -218,7 +218,7 @@ impl Scanner for BlockScanner {
             }
             BlockType::SuperblockV1 | BlockType::SuperblockV2 => return None,
         };
-        Some(Ahead { transaction: header.transaction, proves })
+        Some(BlockAhead { transaction: header.transaction, proves })
     }
 }
 

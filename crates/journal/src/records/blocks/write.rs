@@ -3,7 +3,7 @@
 
 use super::BlockRecords;
 use crate::plan::BlockKind;
-use crate::records::{CommitMoment, Images, LogBlocks, LogContent, Wholes};
+use crate::records::{CommitStamp, Images, LogBlocks, LogContent, Wholes};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
 use format::jbd2::{
@@ -17,11 +17,11 @@ pub(super) fn write(
     records: &BlockRecords,
     transaction: &LockedTransaction,
     images: Images,
-    moment: &CommitMoment,
+    stamp: &CommitStamp,
     wholes: &mut Wholes,
 ) -> LogContent {
     let mut blocks = log_body(transaction, images, records.layout, wholes);
-    let commit = (BlockKind::Commit, commit_block(transaction.id, &blocks, records, moment));
+    let commit = (BlockKind::Commit, commit_block(transaction.id, &blocks, records, stamp));
     if records.is_sealed() {
         blocks.push(commit);
         LogContent::Sealed(blocks)
@@ -65,7 +65,7 @@ fn commit_block(
     transaction: TransactionId,
     body: &LogBlocks,
     records: &BlockRecords,
-    moment: &CommitMoment,
+    stamp: &CommitStamp,
 ) -> Rc<Buffer> {
     let layout = &records.layout;
     let whole = records.is_sealed().then(|| {
@@ -74,7 +74,7 @@ fn commit_block(
         whole.sum()
     });
     let mut block = Buffer::zeroed(layout.block_size.bytes());
-    CommitBlock { transaction, time: moment.time, whole }.serialize(layout, &mut block);
+    CommitBlock { transaction, time: stamp.time, whole }.serialize(layout, &mut block);
     Rc::new(block)
 }
 

@@ -15,7 +15,7 @@ mod replay;
 mod scan;
 mod write;
 
-use super::{CommitMoment, Decoder, Images, LogContent, Records, Scanner, Wholes};
+use super::{CommitStamp, Decoder, Images, LogContent, Records, Scanner, Wholes};
 use crate::ranges::RangeSet;
 use crate::transaction::{Coverage, Holdings, LockedTransaction};
 use device::Buffer;
@@ -64,10 +64,10 @@ impl Records for PackedRecords {
         &self,
         transaction: &LockedTransaction,
         images: Images,
-        moment: &CommitMoment,
+        stamp: &CommitStamp,
         wholes: &mut Wholes,
     ) -> LogContent {
-        write::write(self, transaction, images, moment, wholes)
+        write::write(self, transaction, images, stamp, wholes)
     }
     fn blocks_of_whole(&self, offset: usize, bytes: usize) -> u32 {
         units_from(offset, bytes, self.unit)

@@ -90,8 +90,8 @@ mod tests {
     #[test]
     fn parts_cover_what_changed_and_are_not_longer() {
         for seed in 0..2000u64 {
-            let dice = units::SplitMix::new(seed);
-            let roll = |sides| dice.below(sides);
+            let rng = units::SplitMix::new(seed);
+            let roll = |sides| rng.below(sides);
             let mut ranges = RangeSet::new();
             for _ in 0..1 + roll(8) {
                 let start = roll(1000) as u32;

@@ -1,7 +1,7 @@
 use super::PackedRecords;
 use crate::pass_outcome::{PassCounts, RecoverError};
 use crate::records::{
-    Ahead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner,
+    BlockAhead, FoundTransaction, LogPiece, LogSpan, RecordFault, ScanVerdict, Scanner,
 };
 use format::WholeTransaction;
 use format::jbd2::JournalFormatError;
@@ -126,11 +126,11 @@ impl Scanner for PackedScanner {
 
     /// Examines a block ahead. A later transaction proves an earlier one durable only as far as its
     /// floor says so. It may have been issued while that one was in flight.
-    fn ahead(&self, block: &[u8]) -> Option<Ahead> {
+    fn ahead(&self, block: &[u8]) -> Option<BlockAhead> {
         let header = PackedHeader::parse(block, self.records.seed)?;
         let transaction = header.transaction;
         let proves = units::fault!("packed-floor-ignored")
             || header.durable.is_at_or_after(self.open) && transaction.is_after(header.durable);
-        transaction.is_after(self.open).then_some(Ahead { transaction, proves })
+        transaction.is_after(self.open).then_some(BlockAhead { transaction, proves })
     }
 }

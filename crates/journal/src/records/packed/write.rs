@@ -4,7 +4,7 @@
 use super::{PackedRecords, parts};
 use crate::plan::BlockKind;
 use crate::ranges::RangeSet;
-use crate::records::{CommitMoment, Images, LogContent, Wholes};
+use crate::records::{CommitStamp, Images, LogContent, Wholes};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
 use format::packed::RunWriter;
@@ -15,7 +15,7 @@ use units::HomeBlock;
 const BYTES_OF_A_BLOCK: usize = 256;
 
 /// Record of one block in a transaction.
-enum Said<'a> {
+enum BlockRecord<'a> {
     Revoked,
     Metadata(&'a RangeSet),
     Data(&'a Record),
@@ -25,30 +25,31 @@ pub(super) fn write(
     records: &PackedRecords,
     transaction: &LockedTransaction,
     images: Images,
-    moment: &CommitMoment,
+    stamp: &CommitStamp,
     wholes: &mut Wholes,
 ) -> LogContent {
-    let revoked = transaction.revoked().map(|home| (home, Said::Revoked));
+    let revoked = transaction.revoked().map(|home| (home, BlockRecord::Revoked));
     let metadata =
-        transaction.metadata_ranges().map(|(home, ranges)| (home, Said::Metadata(ranges)));
-    let data = transaction.data().map(|(home, record)| (home, Said::Data(record)));
-    let mut said: Vec<(HomeBlock, Said)> = revoked.chain(metadata).chain(data).collect();
+        transaction.metadata_ranges().map(|(home, ranges)| (home, BlockRecord::Metadata(ranges)));
+    let data = transaction.data().map(|(home, record)| (home, BlockRecord::Data(record)));
+    let mut records_of_blocks: Vec<(HomeBlock, BlockRecord)> =
+        revoked.chain(metadata).chain(data).collect();
     // No block is in two of them. Near addresses take fewer bytes.
-    said.sort_by_key(|(home, _)| *home);
+    records_of_blocks.sort_by_key(|(home, _)| *home);
 
-    let mut run = RunWriter::new(records.unit, said.len() * BYTES_OF_A_BLOCK);
-    for (home, said) in said {
-        match said {
-            Said::Revoked if units::fault!("packed-revoke") => {}
-            Said::Revoked => run.revoke(home),
-            Said::Metadata(ranges) => {
+    let mut run = RunWriter::new(records.unit, records_of_blocks.len() * BYTES_OF_A_BLOCK);
+    for (home, record) in records_of_blocks {
+        match record {
+            BlockRecord::Revoked if units::fault!("packed-revoke") => {}
+            BlockRecord::Revoked => run.revoke(home),
+            BlockRecord::Metadata(ranges) => {
                 let whole = metadata_block(records, home, ranges, &images(home), &mut run);
                 wholes.extend(whole.map(|at| (home, at)));
             }
-            Said::Data(Record::Whole) => {
+            BlockRecord::Data(Record::Whole) => {
                 wholes.push((home, run.whole(home, &images(home), transaction.stays(home))))
             }
-            Said::Data(Record::Bytes { ranges, base_zero }) => {
+            BlockRecord::Data(Record::Bytes { ranges, base_zero }) => {
                 let joined = parts::of_metadata(ranges, records.block_size);
                 let joined = joined.filter(|_| units::fault!("packed-data-joined"));
                 run.parts(
@@ -61,7 +62,7 @@ pub(super) fn write(
         }
     }
     let pieces =
-        run.finish(transaction.id, moment.durable, moment.time, (records.sums, records.seed));
+        run.finish(transaction.id, stamp.durable, stamp.time, (records.sums, records.seed));
     // Each is freed before the next is copied.
     let piece = |bytes: Vec<u8>| (BlockKind::Packed, Rc::new(Buffer::copy_of(&bytes)));
     LogContent::Sealed(pieces.into_iter().map(piece).collect())

@@ -119,9 +119,9 @@ impl Volume {
         RunningTransaction::new(self.next, Instant(0), self.block_size)
     }
 
-    pub fn moment(&self) -> CommitMoment {
+    pub fn stamp(&self) -> CommitStamp {
         let time = Timestamp { seconds: 1_700_000_000, nanoseconds: 5 };
-        CommitMoment { time, durable: self.next.previous() }
+        CommitStamp { time, durable: self.next.previous() }
     }
 
     pub fn image(&mut self, home: HomeBlock) -> &mut Buffer {
@@ -139,10 +139,10 @@ impl Volume {
     pub fn plan(&mut self, running: RunningTransaction) -> (CommitPlan, LockedTransaction) {
         let bound = self.records.log_blocks_bound(&running.holdings());
         let locked = running.lock();
-        let (cache, moment) = (&self.cache, self.moment());
+        let (cache, stamp) = (&self.cache, self.stamp());
         let images = |home: HomeBlock| cache[&home].clone();
         let mut plan =
-            plan_commit(&locked, &images, &mut self.log, &*self.records, &moment).unwrap();
+            plan_commit(&locked, &images, &mut self.log, &*self.records, &stamp).unwrap();
         assert!(plan.log_blocks <= bound, "{} log blocks, bound {bound}", plan.log_blocks);
         plan.issue(&mut self.log);
         (plan, locked)
@@ -206,7 +206,7 @@ pub fn perform(disk: &mut Disk, plan: &Plan) {
 pub fn every_crash(
     disk: &Disk,
     plan: &Plan,
-    dice: &SplitMix,
+    rng: &SplitMix,
     mut check: impl FnMut(Disk, &[Barrier]),
 ) {
     const EXHAUSTIVE_MAX: usize = 8;
@@ -226,11 +226,11 @@ pub fn every_crash(
                     for (number, (at, index, block)) in pending.iter().enumerate() {
                         let kept = match pending.len() <= EXHAUSTIVE_MAX {
                             true => subset >> number & 1 == 1,
-                            false => dice.below(8) != 0,
+                            false => rng.below(8) != 0,
                         };
-                        let torn = dice.below(12) == 0;
+                        let torn = rng.below(12) == 0;
                         for sector in 0..block.len() / SECTOR {
-                            if kept != (torn && dice.below(2) == 0) {
+                            if kept != (torn && rng.below(2) == 0) {
                                 crashed.write(*at, *index, block, sector..sector + 1);
                             }
                         }

@@ -3,7 +3,7 @@
 
 mod picture;
 
-use super::ground::{Told, ToldArguments};
+use super::environment::{OutputArguments, Tables};
 use super::rig_error;
 use crate::error::CliError;
 use crate::text::quantity::{format_duration, format_size, parse_duration, parse_size};
@@ -76,7 +76,7 @@ pub struct GrowthArguments {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     #[command(flatten)]
-    told: ToldArguments,
+    output: OutputArguments,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -89,13 +89,13 @@ enum SeriesName {
 
 pub fn run(arguments: GrowthArguments) -> Result<(), CliError> {
     let options = options(&arguments)?;
-    arguments.told.run(
+    arguments.output.run(
         |progress| growth(&options, |text| progress(text)),
         |rows| {
             if let Some(path) = &arguments.svg {
                 picture::write(rows, path)?;
             }
-            Ok(Told { markdown: markdown(rows), table: table(rows) })
+            Ok(Tables { markdown: markdown(rows), table: table(rows) })
         },
     )
 }
@@ -121,7 +121,7 @@ fn options(arguments: &GrowthArguments) -> Result<GrowthOptions, CliError> {
             arguments.seconds
         },
         turns: if *quick { 1 } else { arguments.turns },
-        directory: arguments.told.directory.clone(),
+        directory: arguments.output.directory.clone(),
         programs: Programs::find().map_err(rig_error)?,
     };
     let bounds = [

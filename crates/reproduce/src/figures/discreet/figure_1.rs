@@ -50,7 +50,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         unreachable!("four lines")
     };
 
-    let dear = |name: &str, off: &[f64], on: &[f64]| {
+    let slowdown = |name: &str, off: &[f64], on: &[f64]| {
         let least = off.iter().zip(on).map(|(off, on)| off / on).fold(f64::INFINITY, f64::min);
         ratio(
             &format!("{name} writes with the cache off over those with it on, at the size where it is least"),
@@ -61,8 +61,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         .fitted("how much may wait for the medium, from Table IV's times")
     };
     let claims = vec![
-        dear("sequential", sequential_off, sequential_on),
-        dear("random", random_off, random_on),
+        slowdown("sequential", sequential_off, sequential_on),
+        slowdown("random", random_off, random_on),
     ];
     let line = |name: &str, times: &[f64]| {
         ours(name, kibibytes.iter().map(|size| *size as f64).zip(times.iter().copied()).collect())
@@ -97,13 +97,13 @@ fn mean_ms(cell: Cell, writes: u64, seed: u64) -> f64 {
     let of_run = world.clone();
     let mean = world.run(async move {
         let places = disk.geometry().size / cell.size;
-        let dice = SplitMix::new(seed);
+        let rng = SplitMix::new(seed);
         let content = Rc::new(Buffer::zeroed(cell.size as usize));
         let begun = of_run.now();
         for number in 0..writes {
             let place = match cell.pattern {
                 Pattern::Sequential => number,
-                Pattern::Random => dice.next() % places,
+                Pattern::Random => rng.next() % places,
             };
             let write = disk.write(place * cell.size, vec![content.clone()], Durability::Cached);
             write.await.expect("an emulated drive without defects");

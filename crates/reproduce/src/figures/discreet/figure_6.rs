@@ -94,7 +94,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         cells.iter().zip(&played).map(|(cell, (_, coercion))| (&cell.variant, *coercion));
     let notes = vec![
         "Requests have 64 KiB, and 128 KiB are read ahead, as Linux does. The time is that of \
-         the transactions, without the first files, as Postmark tells it; nearly all of it is waiting for reads. An eviction \
+         the transactions, without the first files, as Postmark reports it; nearly all of it is waiting for reads. An eviction \
          hands over all its writes at once, and after each 16 of them reads have a turn of 100 ms if there are any."
             .into(),
         costs(evictions),

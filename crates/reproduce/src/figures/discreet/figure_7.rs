@@ -68,8 +68,8 @@ fn play_all(
     sizes: &[u64],
     host: Host,
 ) -> Result<(Vec<Cell>, Vec<Played>), FigureError> {
-    static ALL: crate::figures::remembered::Remembered<Cell, Played> =
-        crate::figures::remembered::Remembered::new();
+    static ALL: crate::figures::result_cache::ResultCache<Cell, Played> =
+        crate::figures::result_cache::ResultCache::new();
     let of = |variant| sizes.iter().map(move |&append| Cell { variant, append, host });
     let cells: Vec<Cell> = variants.into_iter().flat_map(of).collect();
     let played = ALL.all(context, &cells, play)?;
@@ -221,7 +221,7 @@ fn figure_8(context: &Context) -> Result<Results, FigureError> {
 fn notes(cells: &[Cell], played: &[Played]) -> Vec<String> {
     let evictions = cells.iter().zip(played).map(|(cell, played)| (&cell.variant, played.coercion));
     vec![
-        "Each append has as much as is told (the paper's captions; Filebench's own varmail appends half of it on average).".into(),
+        "Each append has the stated size (the paper's captions; Filebench's own varmail appends half of it on average).".into(),
         costs(evictions),
         PLACE.into(),
         PLANS.into(),

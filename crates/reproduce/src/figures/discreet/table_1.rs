@@ -66,7 +66,7 @@ fn run(_: &Context) -> Result<Results, FigureError> {
         ),
     ];
     let notes = vec![
-        "Which numbers of each drive are facts and which were chosen is told in its file, crates/emulated/models/NAME.toml; of the \
+        "Which numbers of each drive are facts and which were chosen stands in its file, crates/emulated/models/NAME.toml; of the \
          caches only the size is public, the rest was derived from what the paper found out about each drive (Tables II and IV)."
             .to_string(),
     ];

@@ -20,7 +20,7 @@ pub fn table_2() -> Figure {
         title: "Eviction fingerprints of nine drives",
         source: "Discreet (DSN 2011), Table II",
         about: "On each emulated drive, which ignores flushes: how often sequential and random workloads of 1 to 2560 writes and 1 to \
-                128 MB push a sector out of its cache, told by how long reading it takes (okeanos fingerprint).",
+                128 MB push a sector out of its cache, inferred from how long reading it takes (okeanos fingerprint).",
         minutes: 2,
         by_chance: false,
         real_time: false,
@@ -260,7 +260,7 @@ fn random_over_sequential(taken: &Taken) -> f64 {
 
 fn notes() -> Vec<String> {
     vec![
-        "Trials are spent where they tell most: 2 in every cell, 8 where cells differ from their neighbours, 50 in the cheapest that \
+        "Trials are spent where they are most informative: 2 in every cell, 8 where cells differ from their neighbours, 50 in the cheapest that \
          always evicted. The paper made 50 in every cell."
             .to_string(),
         "The paper's grid is known by its ends and by the numbers of Table IV, all of which ours has.".to_string(),

@@ -29,7 +29,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         let others = again.iter().filter(|other| other.drive.model == taken.drive.model);
         claims.push(as_in_paper(std::iter::once(taken).chain(others).collect()));
     }
-    claims.push(dear(&all));
+    claims.push(time_off_hitachis(&all));
     let chosen = |value: fn((f64, f64, f64)) -> f64| {
         let found = all
             .iter()
@@ -84,7 +84,7 @@ fn as_in_paper(taken: Vec<&Taken>) -> Claim {
     );
     let paper =
         format!("{} writes, {} MB, {} ms", drive.writes, drive.megabytes, drive.milliseconds);
-    let found: Vec<String> = taken.iter().map(|taken| told(taken)).collect();
+    let found: Vec<String> = taken.iter().map(|taken| in_words(taken)).collect();
     let near = taken.iter().filter(|taken| is_near(taken)).count();
     let claim = claim(&says, &paper, found.join("; "), 2 * near > taken.len())
         .fitted("the caches were derived from Tables II and IV");
@@ -97,7 +97,7 @@ fn as_in_paper(taken: Vec<&Taken>) -> Claim {
     }
 }
 
-fn told(taken: &Taken) -> String {
+fn in_words(taken: &Taken) -> String {
     match taken.chosen() {
         Some((workload, milliseconds)) => {
             format!(
@@ -132,7 +132,7 @@ fn apart(grid: impl Iterator<Item = f64>, one: f64, other: f64) -> Option<usize>
     Some(place(one)?.abs_diff(place(other)?))
 }
 
-fn dear(all: &[Taken]) -> Claim {
+fn time_off_hitachis(all: &[Taken]) -> Claim {
     let time = |taken: &Taken| found(taken).map_or(f64::NAN, |(.., time)| time);
     let (hitachis, others): (Vec<&Taken>, Vec<&Taken>) =
         all.iter().partition(|taken| taken.drive.maker == HITACHI);
@@ -150,12 +150,12 @@ fn dear(all: &[Taken]) -> Claim {
 
 fn notes() -> Vec<String> {
     let notes = [
-        "The caches were derived from Tables II and IV, so that numbers of writes and amounts agree tells that the models do \
-         what they say and that the tool finds it out, from times alone; it does not tell that such caches are in the drives.",
-        "Times were used for how much may wait for the medium in the Hitachis, the Seagates and western-digital-16: one rule for each maker, told in \
-         the models' files. Where on the disk the paper's workloads lay is not told; ours lie anywhere on it, and take 10 to 40 % less on the outermost tracks.",
+        "The caches were derived from Tables II and IV, so that numbers of writes and amounts agree shows that the models do \
+         what they say and that the tool finds it out, from times alone; it does not show that such caches are in the drives.",
+        "Times were used for how much may wait for the medium in the Hitachis, the Seagates and western-digital-16: one rule for each maker, stated in \
+         the models' files. Where on the disk the paper's workloads lay is not stated; ours lie anywhere on it, and take 10 to 40 % less on the outermost tracks.",
         "western-digital-64 (a WD8000AARS, with physical sectors of 4 KiB) answers writes of parts of them from the medium: they cost 17 ms each \
-         here, a turn of the platter to read and one to rewrite, and 30 in the paper; how far apart its writes lay is not told, ours lie within 4 MB.",
+         here, a turn of the platter to read and one to rewrite, and 30 in the paper; how far apart its writes lay is not stated, ours lie within 4 MB.",
         "Where replacement is random (Samsung, seagate-8) the target survives by chance, and which workload is the cheapest to evict in 50 \
          of 50 trials is chance, too: there the fingerprint is taken with five seeds; the pictures show the first.",
     ];

@@ -186,7 +186,7 @@ fn streams(context: &Context) -> Result<Run, FigureError> {
 
 fn notes() -> Vec<String> {
     let notes = [
-        "Numbers of real time hold the processor's work and whatever else the machine did meanwhile; those of virtual time \
+        "Numbers of real time hold the processor's work and whatever else the machine did at the time; those of virtual time \
          hold the disks' alone.",
         "Every drive's cache is on and no file system waits for it to be flushed, as in the paper: the loop devices say \
          that their cache needs no flush, so the kernel sends none.",

@@ -2,7 +2,7 @@
 //! them.
 
 use crate::{Context, FigureError};
-use emulated::replay::{Pace, Recorded, Trace};
+use emulated::replay::{Recorded, Timing, Trace};
 use std::path::Path;
 use std::time::Duration;
 use workloads::ActorRandom;
@@ -36,7 +36,7 @@ fn read(path: &Path) -> Result<Tenant, FigureError> {
     let wrong = |why: String| FigureError::Other(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let trace = Trace::parse(&text, u64::MAX).map_err(|error| wrong(error.to_string()))?;
-    if trace.pace != Pace::Timestamps {
+    if trace.timing != Timing::Timestamps {
         return Err(wrong("its requests have no times".into()));
     }
     let mut requests = trace.requests;

@@ -8,14 +8,14 @@ use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use emulated::Shingles;
 use emulated::replay::Recorded;
 use std::sync::Arc;
-use testbeds::{BlockLayer, BlockRun, BlocksServed, BroughtHome};
+use testbeds::{BlockLayer, BlockRun, BlocksServed, WritebackCost};
 
 pub const FIGURE_7: Figure = Figure {
     name: "manylogs-7",
     title: "The checkpoint after an hour, with scattered logs",
     source: "Manylogs (MSST 2016), Figure 7",
     about: "The hour of each block trace that has the most writes (--block-traces DIR; made ones otherwise), with scattered logs for writes of up to 256 KiB, and then \
-            everything brought home: how long that takes, and which shares of writes and of blocks it is spared.",
+            everything written back: how long that takes, and which shares of writes and of blocks it is spared.",
     minutes: 1,
     by_chance: true,
     real_time: false,
@@ -52,16 +52,16 @@ fn play(
     Ok((tenants, served))
 }
 
-fn home(served: &BlocksServed) -> BroughtHome {
+fn home(served: &BlocksServed) -> WritebackCost {
     served.checkpoint.unwrap_or_default()
 }
 fn seconds(served: &BlocksServed) -> f64 {
-    let BroughtHome { reading, writing, .. } = home(served);
+    let WritebackCost { reading, writing, .. } = home(served);
     (reading + writing).as_secs_f64()
 }
 
 fn times(names: &Scale, served: &[BlocksServed]) -> Picture {
-    let points = |of: fn(&BroughtHome) -> f64| {
+    let points = |of: fn(&WritebackCost) -> f64| {
         served.iter().enumerate().map(|(at, served)| (at as f64, of(&home(served)))).collect()
     };
     let series = vec![
@@ -103,7 +103,7 @@ fn run_7(context: &Context) -> Result<Results, FigureError> {
         (most, 1.0),
     );
     claims.push(
-        longest.chosen("16 requests of a checkpoint under way", "239 s on made traces with one"),
+        longest.chosen("16 requests of a checkpoint in flight", "239 s on made traces with one"),
     );
     let (least, most) =
         range(&|served| home(served).reduced.map_or(0.0, |(_, blocks)| blocks * 100.0));

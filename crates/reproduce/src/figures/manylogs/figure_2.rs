@@ -2,13 +2,13 @@
 //! of small synced updates.
 
 use super::scene::{
-    ADAPTIVE, Bar, Bars, Cell, LINES, Line, MANYLOGS, ORDERED, Setting, line, notes, play, told,
+    ADAPTIVE, Bar, Bars, Cell, LINES, Line, MANYLOGS, ORDERED, Setting, line, notes, play, stated,
 };
 use crate::figures::shared::{claim, ratio};
 use crate::statement::Expected;
 use crate::{Claim, Context, Figure, FigureError, Results};
 use engine::{DataMode, LogKind};
-use testbeds::{HomeOrder, Large, Small, Updates};
+use testbeds::{HomeOrder, SequentialFile, SmallWriters, Updates};
 
 pub const FIGURE_2A: Figure = Figure {
     name: "manylogs-2a",
@@ -64,7 +64,7 @@ pub fn cells(
     let of = |line: Line, rate: u32| {
         let Line { order, home_with_sync, .. } = line;
         let updates = Updates { per_second: rate * drives, bytes, order, home_with_sync };
-        Cell { part, line, x: f64::from(rate), small: Small::Updates(updates) }
+        Cell { part, line, x: f64::from(rate), small: SmallWriters::Updates(updates) }
     };
     lines.iter().flat_map(|line| rates.iter().map(move |rate| of(*line, *rate))).collect()
 }
@@ -72,7 +72,7 @@ pub fn cells(
 /// Returns the paper's four modes, with updates alone.
 pub fn of_paper(
     context: &Context,
-    large: fn(u64) -> Large,
+    large: fn(u64) -> SequentialFile,
     rates: &[u32],
 ) -> Result<Bars, FigureError> {
     play(context, Setting::new(context, large), cells(0, &LINES, rates, (4096, 1)))
@@ -86,10 +86,10 @@ fn run_2a(context: &Context) -> Result<Results, FigureError> {
     all.extend(cells(1, &small_lines, rates(context), (UPDATES[1], 1)));
     let queued = [ORDERED, ADAPTIVE, MANYLOGS].map(|line| Line { queued: true, ..line });
     all.extend(cells(2, &queued, rates(context), (UPDATES[0], 1)));
-    let bars = play(context, Setting::new(context, Large::reader), all)?;
+    let bars = play(context, Setting::new(context, SequentialFile::reader), all)?;
     let x = "updates a second";
     let papers = |numbers: [(&str, [f64; 2]); 3]| {
-        numbers.map(|(name, ends)| told(name, (40.0, 320.0), ends)).to_vec()
+        numbers.map(|(name, ends)| stated(name, (40.0, 320.0), ends)).to_vec()
     };
     let mut pictures = bars.pictures(
         0,
@@ -147,10 +147,10 @@ fn of_paper_2a(bars: &Bars) -> Vec<Claim> {
                 "bandwidth kept by {} over that kept by ordered, at {} updates a second",
                 line.name, rates[at]
             );
-            let told = format!("{expected:.1} ({} / {} %)", paper[at], ordered[at]);
+            let stated = format!("{expected:.1} ({} / {} %)", paper[at], ordered[at]);
             let other = format!("{:.2} where metadata stays in the log", stays[at].0 / stays[at].1);
             claims.push(
-                ratio(&says, &told, Expected::Number(expected), pairs[at]).chosen(CHOSEN, &other),
+                ratio(&says, &stated, Expected::Number(expected), pairs[at]).chosen(CHOSEN, &other),
             );
         }
     }
@@ -163,8 +163,8 @@ fn of_paper_2a(bars: &Bars) -> Vec<Claim> {
                 "the sync of {} over that of manylogs, at {} updates a second",
                 line.name, rates[at]
             );
-            let told = format!("{expected:.1} ({} / {} ms)", paper[at], manylogs[at]);
-            let judged = ratio(&says, &told, Expected::Number(expected), pairs[at]);
+            let stated = format!("{expected:.1} ({} / {} ms)", paper[at], manylogs[at]);
+            let judged = ratio(&says, &stated, Expected::Number(expected), pairs[at]);
             let other = format!("{:.2} where metadata stays in the log", stays[at].0 / stays[at].1);
             claims.push(if line == ORDERED { judged.chosen(CHOSEN, &other) } else { judged });
         }
@@ -222,7 +222,7 @@ fn beyond(bars: &Bars) -> Vec<Claim> {
 }
 
 fn run_2b(context: &Context) -> Result<Results, FigureError> {
-    let bars = of_paper(context, Large::writer, rates(context))?;
+    let bars = of_paper(context, SequentialFile::writer, rates(context))?;
     let pictures =
         bars.pictures(0, &LINES, ("beside a writer", "updates a second"), [vec![], vec![]]);
     let mut claims = bars.same_order(0, "beside a writer");
@@ -236,7 +236,7 @@ fn run_2b(context: &Context) -> Result<Results, FigureError> {
     ));
     let mut notes = notes(bars.alone);
     notes.push(
-        "What is written waits in memory, of which half may be dirty (128 MiB), and goes home from there or with the commit that a sync asks for. The \
+        "What is written waits in memory, of which half may be dirty (128 MiB), and is written home from there or with the commit that a sync asks for. The \
          writer's bytes count when they are durable. The paper has 8 GB of memory, and does not say how much of it may be dirty."
             .into(),
     );

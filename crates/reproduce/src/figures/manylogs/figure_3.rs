@@ -1,11 +1,11 @@
 //! Figure 3: figure 2a on a RAID-0.
 
 use super::figure_2::{BY_FILE, CHOSEN, cells, rates};
-use super::scene::{Bars, LINES, MANYLOGS, ORDERED, Setting, notes, play, told};
+use super::scene::{Bars, LINES, MANYLOGS, ORDERED, Setting, notes, play, stated};
 use crate::figures::shared::{claim, ratio};
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Results};
-use testbeds::Large;
+use testbeds::SequentialFile;
 
 pub const FIGURE_3: Figure = Figure {
     name: "manylogs-3",
@@ -23,7 +23,7 @@ const DRIVES: u32 = 4;
 const CHUNK: u64 = 64 << 10;
 
 fn setting(context: &Context) -> Setting {
-    let one = Setting::new(context, Large::reader);
+    let one = Setting::new(context, SequentialFile::reader);
     Setting { large: one.large.over(DRIVES, CHUNK), drives: DRIVES, ..one }
 }
 
@@ -34,11 +34,14 @@ pub fn bars(context: &Context, rates: &[u32]) -> Result<Bars, FigureError> {
 fn run(context: &Context) -> Result<Results, FigureError> {
     let bars = bars(context, rates(context))?;
     let lines = [ORDERED, BY_FILE];
-    let single =
-        play(context, Setting::new(context, Large::reader), cells(0, &lines, &[40], (4096, 1)))?;
+    let single = play(
+        context,
+        Setting::new(context, SequentialFile::reader),
+        cells(0, &lines, &[40], (4096, 1)),
+    )?;
     let stays = play(context, setting(context), cells(0, &[BY_FILE], &[40], (4096, DRIVES)))?;
     let papers = [("ordered", 30.0), ("manylogs", 92.0)]
-        .map(|(name, kept)| told(name, (40.0, 40.0), [kept, kept]))
+        .map(|(name, kept)| stated(name, (40.0, 40.0), [kept, kept]))
         .to_vec();
     let pictures =
         bars.pictures(0, &LINES, ("four disks", "updates a second and disk"), [papers, vec![]]);

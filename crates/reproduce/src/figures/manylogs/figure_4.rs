@@ -2,7 +2,7 @@
 
 use super::scene::{Bars, Cell, LINES, Setting, notes, play};
 use crate::{Context, Figure, FigureError, Results};
-use testbeds::{FilebenchBeside, Large, Small};
+use testbeds::{FilebenchWriters, SequentialFile, SmallWriters};
 use workloads::Personality;
 
 pub const FIGURE_4: Figure = Figure {
@@ -32,17 +32,22 @@ pub fn bars(context: &Context, instances: &[u32]) -> Result<Bars, FigureError> {
     for (part, (personality, _)) in KINDS.iter().enumerate() {
         for line in LINES {
             cells.extend(instances.iter().map(|&instances| {
-                let beside = FilebenchBeside {
+                let writers = FilebenchWriters {
                     personality: *personality,
                     instances,
                     per_second: 20,
                     files: FILES,
                 };
-                Cell { part, line, x: f64::from(instances), small: Small::Filebench(beside) }
+                Cell {
+                    part,
+                    line,
+                    x: f64::from(instances),
+                    small: SmallWriters::Filebench(writers),
+                }
             }));
         }
     }
-    play(context, Setting::new(context, Large::reader), cells)
+    play(context, Setting::new(context, SequentialFile::reader), cells)
 }
 
 fn run(context: &Context) -> Result<Results, FigureError> {
@@ -55,8 +60,8 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let mut notes = notes(bars.alone);
     notes.push(
         "The paper limits \"I/Os\" to 20 a second; here these are operations as Filebench counts them, opening and closing too, of all threads of an instance together. \
-         Fileserver calls no fsync; since the paper tells how long its writes take on the disk, they are O_SYNC here. Ordered's \
-         data goes home sorted by place, because each fsync has little of it."
+         Fileserver calls no fsync; since the paper states how long its writes take on the disk, they are O_SYNC here. Ordered's \
+         data is written home sorted by place, because each fsync has little of it."
             .into(),
     );
     notes.push("Of fileserver's 10,000 files and varmail's 1,000 an instance has 100: emulated disks keep what is written in memory.".into());

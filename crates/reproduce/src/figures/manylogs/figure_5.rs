@@ -6,7 +6,7 @@ use crate::statement::{Expected, SAME};
 use crate::{Claim, Context, Figure, FigureError, Results};
 use std::sync::Arc;
 use std::time::Duration;
-use testbeds::{Large, LogsBeside, Small};
+use testbeds::{LogReplayWriters, SequentialFile, SmallWriters};
 use workloads::{LogRecord, LogTrace};
 
 pub const FIGURE_5: Figure = Figure {
@@ -40,14 +40,15 @@ pub fn bars(context: &Context, databases: &[u32]) -> Result<Bars, FigureError> {
         let flushed = Arc::new(flushed_every(&trace, Duration::from_millis(period)));
         for line in lines() {
             cells.extend(databases.iter().map(|&instances| {
-                let small = Small::Logs(LogsBeside { trace: flushed.clone(), instances });
+                let small =
+                    SmallWriters::Logs(LogReplayWriters { trace: flushed.clone(), instances });
                 Cell { part, line, x: f64::from(instances), small }
             }));
         }
     }
-    let one = Setting::new(context, Large::reader);
+    let one = Setting::new(context, SequentialFile::reader);
     let span = if context.quick { one.large.span } else { 3 << 30 };
-    play(context, Setting { large: Large::reader(span), ..one }, cells)
+    play(context, Setting { large: SequentialFile::reader(span), ..one }, cells)
 }
 
 fn run(context: &Context) -> Result<Results, FigureError> {
@@ -79,9 +80,9 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let mut notes = notes(bars.alone);
     notes.push(
         "In MongoDB's place stands the recorded log of a PostgreSQL (docs/TRACES.md) with some 90 commits a second, each synced; here a flush comes at the end of each period \
-         in which something was written, as MongoDB's flushing thread does. The load begins after a checkpoint, so many writes of its first half minute carry whole pages and are \
+         in which something was written, as MongoDB's flushing thread does. The load begins after a checkpoint, so that many writes of its first half minute carry whole pages and are \
          larger than 32 KiB. The time is that of a flush, without the wait for the period's end. The paper's log is opened O_DUR, which here durable_only \
-         says of its name; in the line without it the mode alone decides, and what is larger than 32 KiB goes home. The log's file is there in full before."
+         says of its name; in the line without it the mode alone decides, and what is larger than 32 KiB is written home. The log's file is there in full before."
             .into(),
     );
     Ok(Results { pictures, claims, notes })
@@ -93,7 +94,7 @@ fn durability_alone(bars: &Bars, part: usize, title: &str) -> Claim {
     let pairs = || without.iter().zip(&with);
     let is_better =
         |(without, with): &(&Bar, &Bar)| with.kept > without.kept && with.wait_ms < without.wait_ms;
-    let told: Vec<_> = pairs()
+    let pairs_in_words: Vec<_> = pairs()
         .map(|(without, with)| {
             let (kept, wait) = ((with.kept, without.kept), (with.wait_ms, without.wait_ms));
             format!("{:.0} for {:.0} %, {:.0} for {:.0} ms", kept.0, kept.1, wait.0, wait.1)
@@ -102,7 +103,7 @@ fn durability_alone(bars: &Bars, part: usize, title: &str) -> Claim {
     claim(
         &format!("{title}: with O_DUR the reader keeps more and a flush takes less than without"),
         "ours",
-        told.join("; "),
+        pairs_in_words.join("; "),
         pairs().all(|pair| is_better(&pair)),
     )
     .of_ours()

@@ -1,7 +1,7 @@
 //! Figure 6: scattered logs below file systems, and in shingled drives, on mixes of block traces.
 
 use super::block_traces::{MIXES, mix, note, tenants};
-use crate::figures::remembered::Remembered;
+use crate::figures::result_cache::ResultCache;
 use crate::figures::shared::{axis, claim, ours, picture, ratio};
 use crate::statement::Expected;
 use crate::{Claim, Context, Figure, FigureError, Results, Scale};
@@ -74,7 +74,7 @@ pub fn play(context: &Context) -> Result<Vec<Mixed>, FigureError> {
     let cells: Vec<(usize, BlockLayer)> =
         (0..MIXES.len()).flat_map(|number| layers().map(|(_, layer)| (number, layer))).collect();
     // Table II has them, too.
-    static ALL: Remembered<(usize, BlockLayer), BlocksServed> = Remembered::new();
+    static ALL: ResultCache<(usize, BlockLayer), BlocksServed> = ResultCache::new();
     let served = context.play(&cells, |cell| {
         let (number, layer) = *cell;
         let requests = mixes[number].0.clone();

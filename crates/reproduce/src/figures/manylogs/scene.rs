@@ -1,11 +1,14 @@
 //! Common parts of figures 2 to 5: modes side by side, and in each a large file and small durable
 //! writes on the same disk.
 
-use crate::figures::remembered::Remembered;
+use crate::figures::result_cache::ResultCache;
 use crate::figures::shared::{axis, claim, of_paper, ours, picture};
 use crate::{Claim, Context, FigureError, Picture, Scale, Series};
 use engine::{DataMode, LogKind};
-use testbeds::{Beside, HomeOrder, Large, LogsBeside, SharedDisk, Small, Stage, StageOptions};
+use testbeds::{
+    HomeOrder, Interference, LogReplayWriters, SequentialFile, SharedDisk, SmallWriters, Stage,
+    StageOptions,
+};
 
 /// The logged data, the log's location, and the order in which the rest is written home.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,20 +60,20 @@ pub struct Cell {
     pub part: usize,
     pub line: Line,
     pub x: f64,
-    pub small: Small,
+    pub small: SmallWriters,
 }
 
 /// The large file, and the disks that it lies on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
-    pub large: Large,
+    pub large: SequentialFile,
     pub drives: u32,
     pub seconds: u64,
 }
 
 impl Setting {
     /// Returns the paper's file of 2 GB and half a minute, on one disk.
-    pub fn new(context: &Context, large: fn(u64) -> Large) -> Setting {
+    pub fn new(context: &Context, large: fn(u64) -> SequentialFile) -> Setting {
         let (span, seconds) = if context.quick { (1 << 30, 2) } else { (2 << 30, 30) };
         Setting { large: large(span), drives: 1, seconds }
     }
@@ -95,15 +98,15 @@ pub struct Bars {
 
 pub fn play(context: &Context, setting: Setting, cells: Vec<Cell>) -> Result<Bars, FigureError> {
     // Table II has the ends of the figures.
-    static ALL: Remembered<(Setting, Line, Small), SharedDisk> = Remembered::new();
-    let alone = Cell { part: 0, line: ORDERED, x: 0.0, small: Small::Nobody };
+    static ALL: ResultCache<(Setting, Line, SmallWriters), SharedDisk> = ResultCache::new();
+    let alone = Cell { part: 0, line: ORDERED, x: 0.0, small: SmallWriters::None };
     let cells: Vec<Cell> = std::iter::once(alone).chain(cells).collect();
     let found = context.play(&cells, |cell| {
         let (key, Setting { large, seconds, .. }) =
             ((setting, cell.line, cell.small.clone()), setting);
         ALL.once(context, &key, || {
             let stage = Stage::build(&rig(context, setting, cell))?;
-            Ok(Beside { large, small: cell.small.clone(), seconds, seed: context.seed }
+            Ok(Interference { large, small: cell.small.clone(), seconds, seed: context.seed }
                 .play(&stage)?)
         })
     })?;
@@ -128,7 +131,7 @@ fn rig(context: &Context, setting: Setting, cell: &Cell) -> StageOptions {
     if cell.line.queued {
         options.home.elevator = None;
     }
-    options.durable_only = cell.line.durable_only.then(LogsBeside::durable_only);
+    options.durable_only = cell.line.durable_only.then(LogReplayWriters::durable_only);
     if context.quick {
         options.home.options.size = Some((8 << 30) / u64::from(setting.drives));
         options.journal_size = 64 << 20;
@@ -210,7 +213,7 @@ impl Bars {
 }
 
 /// Returns the two points that the paper's text states.
-pub fn told(name: &str, (low, high): (f64, f64), [first, last]: [f64; 2]) -> Series {
+pub fn stated(name: &str, (low, high): (f64, f64), [first, last]: [f64; 2]) -> Series {
     of_paper(name, vec![(low, first), (high, last)])
 }
 
@@ -219,12 +222,12 @@ pub fn notes(alone: f64) -> Vec<String> {
     vec![
         format!("The large file's process alone moves {:.1} MB/s; the shares are of that.", alone / 1e6),
         "Extents in ext3's place (scattered logs need them), a journal of 512 MiB in 5 GB's, which no run fills but data journaling's of a \
-         writer. Nothing goes home from the log within a run unless the log or memory is full. The drive's write cache is off."
+         writer. Nothing is written back from the log within a run unless the log or memory is full. The drive's write cache is off."
             .into(),
         "The paper's basic elevator is taken for Linux's noop: the drive has one request at a time, of at most 512 KiB, in the order in \
          which they came. Neighbours that wait are not merged here. A drive with 32 requests to choose from by shortest positioning \
          would prefer the reader, whose next read is always the nearest."
             .into(),
-        "Two windows of a reader are under way, of 128 KiB each, as Linux 3.4 reads ahead. Where files lie is the allocator's choice.".into(),
+        "Two windows of a reader are in flight, of 128 KiB each, as Linux 3.4 reads ahead. Where files lie is the allocator's choice.".into(),
     ]
 }

@@ -5,7 +5,7 @@ use super::{figure_2, figure_3, figure_4, figure_5, figure_6};
 use crate::figures::shared::{axis, of_paper, ours, picture, ratio};
 use crate::statement::Expected;
 use crate::{Context, Figure, FigureError, Results, Scale};
-use testbeds::Large;
+use testbeds::SequentialFile;
 
 pub const TABLE_2: Figure = Figure {
     name: "manylogs-table-2",
@@ -32,8 +32,8 @@ const ROWS: [(&str, [f64; 3]); 6] = [
 fn run(context: &Context) -> Result<Results, FigureError> {
     const ENDS: [u32; 2] = [40, 320];
     let figures = [
-        figure_2::of_paper(context, Large::reader, &ENDS)?,
-        figure_2::of_paper(context, Large::writer, &ENDS)?,
+        figure_2::of_paper(context, SequentialFile::reader, &ENDS)?,
+        figure_2::of_paper(context, SequentialFile::writer, &ENDS)?,
         figure_3::bars(context, &ENDS)?,
         figure_4::bars(context, &[2, 8])?,
         figure_5::bars(context, &[1, 4])?,

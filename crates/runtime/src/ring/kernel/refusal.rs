@@ -131,16 +131,16 @@ mod tests {
             is_filtered,
             release: "5.14.0\n".into(),
         };
-        let told = |code, facts: Facts| cause(code, &facts).unwrap();
-        assert!(told(libc::EPERM, facts("2\n", true)).contains("io_uring_disabled=2"));
-        assert!(told(libc::EPERM, facts("1\n", false)).contains("io_uring_group"));
-        assert!(told(libc::EPERM, facts("0\n", true)).contains("seccomp"));
-        assert!(told(libc::EPERM, facts("", true)).contains("Docker"));
-        assert!(!told(libc::EPERM, facts("0\n", false)).contains("seccomp"));
-        assert!(told(libc::EACCES, facts("", false)).contains("SELinux"));
-        assert!(told(libc::ENOSYS, facts("", true)).contains("seccomp"));
-        assert!(!told(libc::ENOSYS, facts("", false)).contains("seccomp"));
-        assert!(told(libc::EINVAL, facts("", false)).ends_with("this is 5.14.0"));
+        let text = |code, facts: Facts| cause(code, &facts).unwrap();
+        assert!(text(libc::EPERM, facts("2\n", true)).contains("io_uring_disabled=2"));
+        assert!(text(libc::EPERM, facts("1\n", false)).contains("io_uring_group"));
+        assert!(text(libc::EPERM, facts("0\n", true)).contains("seccomp"));
+        assert!(text(libc::EPERM, facts("", true)).contains("Docker"));
+        assert!(!text(libc::EPERM, facts("0\n", false)).contains("seccomp"));
+        assert!(text(libc::EACCES, facts("", false)).contains("SELinux"));
+        assert!(text(libc::ENOSYS, facts("", true)).contains("seccomp"));
+        assert!(!text(libc::ENOSYS, facts("", false)).contains("seccomp"));
+        assert!(text(libc::EINVAL, facts("", false)).ends_with("this is 5.14.0"));
         for other in [libc::ENOMEM, libc::EMFILE, libc::ENFILE] {
             assert_eq!(cause(other, &facts("0", false)), None, "{other}");
         }

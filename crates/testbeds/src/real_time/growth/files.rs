@@ -43,14 +43,14 @@ fn path_of(number: u64) -> String {
 /// Makes the files from `first` up to `end`, a directory at a time on each processor.
 fn fill(top: &Path, first: u64, end: u64, progress: &dyn Fn(&str)) -> io::Result<()> {
     let next = AtomicU64::new(first / FILES_IN_DIRECTORY);
-    let fill_directories = |tell: &dyn Fn(u64)| -> io::Result<()> {
+    let fill_directories = |report: &dyn Fn(u64)| -> io::Result<()> {
         loop {
             let directory = next.fetch_add(1, Ordering::Relaxed);
             let begin = directory * FILES_IN_DIRECTORY;
             if begin >= end {
                 return Ok(());
             }
-            tell(begin);
+            report(begin);
             fs::create_dir_all(top.join(format!("d{directory}")))?;
             for number in first.max(begin)..end.min(begin + FILES_IN_DIRECTORY) {
                 File::create_new(top.join(path_of(number)))?;

@@ -29,8 +29,8 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_process_is_read() {
-        let told = of_status("Name:\tx\nVmHWM:\t     300 kB\nVmRSS:\t     200 kB\n").unwrap();
-        assert_eq!((told.now, told.peak), (200.0 * 1024.0, 300.0 * 1024.0));
+        let memory = of_status("Name:\tx\nVmHWM:\t     300 kB\nVmRSS:\t     200 kB\n").unwrap();
+        assert_eq!((memory.now, memory.peak), (200.0 * 1024.0, 300.0 * 1024.0));
         assert!(of_status("VmRSS:\t 200 kB\n").is_none());
         let own = resident(std::process::id()).unwrap();
         assert!(own.now > 0.0 && own.now <= own.peak);

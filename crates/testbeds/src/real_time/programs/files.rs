@@ -1,8 +1,8 @@
 //! Works of programs that read and write files themselves: SQLite, git, tar and similar, large
 //! files.
 
-use super::kept::NEEDLE;
-use super::{Kept, Measured, Scale, Volume};
+use super::sources::NEEDLE;
+use super::{Measured, Scale, Sources, Volume};
 use crate::real_time::rig::{self, RigError};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -35,7 +35,7 @@ fn timed_often(run: impl Fn() -> Result<f64, RigError>) -> Result<f64, RigError>
 /// journal, and with a write-ahead log.
 pub(super) fn sqlite(
     volume: &mut Volume<'_>,
-    _: &Kept,
+    _: &Sources,
     scale: Scale,
 ) -> Result<Vec<Measured>, RigError> {
     let transactions = scale.of(1500);
@@ -76,11 +76,11 @@ fn feed(command: &mut Command, text: &str) -> Result<(), RigError> {
 
 pub(super) fn git(
     volume: &mut Volume<'_>,
-    kept: &Kept,
+    sources: &Sources,
     _: Scale,
 ) -> Result<Vec<Measured>, RigError> {
     let clone = volume.path("clone");
-    let repository = kept.repository();
+    let repository = sources.repository();
     let made = timed_run(
         Command::new("git").args(["clone", "-q", "--no-local"]).arg(repository).arg(&clone),
     )?;
@@ -96,13 +96,13 @@ pub(super) fn git(
 /// Works on sources. Nothing is synced: the time is what the user waits.
 pub(super) fn tree(
     volume: &mut Volume<'_>,
-    kept: &Kept,
+    sources: &Sources,
     _: Scale,
 ) -> Result<Vec<Measured>, RigError> {
     let (first, second) = (volume.path("first"), volume.path("second"));
     std::fs::create_dir(&first).map_err(RigError::at(first.display()))?;
     let untar =
-        timed_run(Command::new("tar").arg("-C").arg(&first).arg("-xf").arg(kept.archive()))?;
+        timed_run(Command::new("tar").arg("-C").arg(&first).arg("-xf").arg(sources.archive()))?;
     let copy = timed_run(Command::new("cp").arg("-a").arg(&first).arg(&second))?;
     volume.forget_content()?;
     let grep = || timed_run(Command::new("grep").args(["-r", "-l", NEEDLE]).arg(&first));
@@ -121,7 +121,7 @@ pub(super) fn tree(
 /// remount.
 pub(super) fn large(
     volume: &mut Volume<'_>,
-    _: &Kept,
+    _: &Sources,
     scale: Scale,
 ) -> Result<Vec<Measured>, RigError> {
     let path = volume.path("large");

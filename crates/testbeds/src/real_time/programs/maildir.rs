@@ -1,7 +1,7 @@
 //! Deliveries into Maildirs: written below `tmp`, synced, moved to `new`, and the directory synced,
 //! as in qmail's specification of Maildir and the mail servers after it.
 
-use super::{Kept, Measured, Scale, Volume};
+use super::{Measured, Scale, Sources, Volume};
 use crate::real_time::rig::RigError;
 use std::fs::File;
 use std::io::Write;
@@ -13,7 +13,7 @@ const MESSAGE: [u8; 6000] = [b'm'; 6000];
 
 pub(super) fn deliver(
     volume: &mut Volume<'_>,
-    _: &Kept,
+    _: &Sources,
     scale: Scale,
 ) -> Result<Vec<Measured>, RigError> {
     let time = Duration::from_secs_f64(scale.seconds(4.0));

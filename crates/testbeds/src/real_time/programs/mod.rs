@@ -6,20 +6,20 @@
 //! 1 is faster.
 
 mod files;
-mod kept;
 mod maildir;
 mod postgresql;
 mod servers;
+mod sources;
 
 use crate::real_time::contender::Contender;
-use crate::real_time::disk::{Disks, Ground};
+use crate::real_time::disk::{Disks, Environment};
 use crate::real_time::rig::{self, RigError, Workspace};
 use crate::real_time::volume::Volume;
-use kept::Kept;
+use sources::Sources;
 use std::collections::BTreeMap;
 
 /// A group of measurements that share what they prepare.
-type Run = fn(&mut Volume<'_>, &Kept, Scale) -> Result<Vec<Measured>, RigError>;
+type Run = fn(&mut Volume<'_>, &Sources, Scale) -> Result<Vec<Measured>, RigError>;
 
 /// Names of works, and the Debian packages that each needs.
 pub const WORKS: [(&str, &str); 9] = [
@@ -88,7 +88,7 @@ pub struct ProgramsOptions {
     pub scale: f64,
     /// Bytes of the image.
     pub image_size: u64,
-    pub ground: Ground,
+    pub environment: Environment,
 }
 
 /// One number of one contender, over all runs.
@@ -118,10 +118,10 @@ pub fn programs(
         })
         .collect::<Result<Vec<_>, RigError>>()?;
     rig::hide_mounts()?;
-    let place = Workspace::new(&options.ground.directory)?;
+    let place = Workspace::new(&options.environment.directory)?;
     progress("making what the programs work on");
-    let kept = Kept::new(Scale(options.scale))?;
-    let disks = Disks::new(&place, options.ground.model.as_deref(), 1, options.image_size)?;
+    let sources = Sources::new(Scale(options.scale))?;
+    let disks = Disks::new(&place, options.environment.model.as_deref(), 1, options.image_size)?;
     let mut table = Table::default();
     for turn in 0..options.turns as usize {
         for (name, run) in &works {
@@ -129,14 +129,14 @@ pub fn programs(
                 // The first contender changes from run to run.
                 let contender = &options.contenders[(turn + step) % options.contenders.len()];
                 progress(&format!("turn {} of {}: {name} on {contender}", turn + 1, options.turns));
-                let disk = disks.fresh(0, &options.ground.programs)?;
+                let disk = disks.fresh(0, &options.environment.programs)?;
                 let mut volume = Volume::new(
                     contender,
-                    &options.ground.programs.okeanos,
+                    &options.environment.programs.okeanos,
                     disk,
                     place.mount_point(),
                 )?;
-                let measured = run(&mut volume, &kept, Scale(options.scale))
+                let measured = run(&mut volume, &sources, Scale(options.scale))
                     .map_err(|error| RigError::new(format!("{name} on {contender}: {error}")))?;
                 volume.take_down()?;
                 for one in measured {

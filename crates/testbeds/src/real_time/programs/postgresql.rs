@@ -2,7 +2,7 @@
 //! answered.
 
 use super::servers::{Server, free_port, number_after};
-use super::{Kept, Measured, Scale, Volume};
+use super::{Measured, Scale, Sources, Volume};
 use crate::real_time::rig::{self, RigError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ const USER: &str = "postgres";
 /// Measures the database, and its write-ahead log with it, on the volume.
 pub(super) fn database(
     volume: &mut Volume<'_>,
-    _: &Kept,
+    _: &Sources,
     scale: Scale,
 ) -> Result<Vec<Measured>, RigError> {
     let cluster = Cluster::start(&volume.directory_of("postgresql", USER)?, None)?;
@@ -26,7 +26,7 @@ pub(super) fn database(
 /// Measures the methods of syncing the write-ahead log, and the log alone on the volume.
 pub(super) fn write_ahead_log(
     volume: &mut Volume<'_>,
-    kept: &Kept,
+    sources: &Sources,
     scale: Scale,
 ) -> Result<Vec<Measured>, RigError> {
     let mut measured = Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn write_ahead_log(
     }
     cluster.stop()?;
     let log = volume.directory_of("log", USER)?;
-    let cluster = Cluster::start(&kept.directory_of("postgresql", USER)?, Some(&log))?;
+    let cluster = Cluster::start(&sources.directory_of("postgresql", USER)?, Some(&log))?;
     for clients in [8, 1] {
         let name = format!("pgbench, {clients}, pg_wal alone on it");
         measured.push(Measured::rate(name, cluster.bench(clients, scale)?));

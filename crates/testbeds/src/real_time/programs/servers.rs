@@ -1,6 +1,6 @@
 //! Servers, and the works of those that keep their data on the volume: Redis, etcd.
 
-use super::{Kept, Measured, Scale, Volume};
+use super::{Measured, Scale, Sources, Volume};
 use crate::real_time::rig::{self, RigError, ends_with_us};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -97,7 +97,7 @@ pub(super) fn number_after(text: &str, label: &str) -> Option<f64> {
 /// Measures `SET`s with `appendfsync always`.
 pub(super) fn redis(
     volume: &mut Volume<'_>,
-    _: &Kept,
+    _: &Sources,
     scale: Scale,
 ) -> Result<Vec<Measured>, RigError> {
     let data = volume.path("redis");
@@ -136,7 +136,7 @@ fn text(path: &Path) -> Result<&str, RigError> {
 /// Measures puts of 8 clients, each over a connection of its own, through etcd's JSON gateway.
 pub(super) fn etcd(
     volume: &mut Volume<'_>,
-    _: &Kept,
+    _: &Sources,
     scale: Scale,
 ) -> Result<Vec<Measured>, RigError> {
     const PUTTERS: u64 = 8;

@@ -1,4 +1,4 @@
-use super::Whose;
+use super::HomeAddresses;
 use crate::simulation::Disk;
 use journal::*;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ const CACHE_BLOCKS: usize = 12;
 
 /// HOW: a kind of barrier, with the disk that it is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
+pub enum BarrierCase {
     /// Does nothing: the cache survives a power cut.
     Nothing,
     /// Flushes everything.
@@ -28,8 +28,13 @@ pub enum How {
     Missing,
 }
 
-impl How {
-    pub const ALL: [How; 4] = [How::Nothing, How::Flush, How::DurableWrites, How::Evictions];
+impl BarrierCase {
+    pub const ALL: [BarrierCase; 4] = [
+        BarrierCase::Nothing,
+        BarrierCase::Flush,
+        BarrierCase::DurableWrites,
+        BarrierCase::Evictions,
+    ];
 }
 
 /// Start of its write, index of the block in that, and its bytes.
@@ -39,33 +44,33 @@ type Block = (Address, usize, Rc<[u8]>);
 #[derive(Clone)]
 pub struct Drive {
     pub durable: Disk,
-    how: How,
-    whose: Whose,
+    barrier: BarrierCase,
+    addresses: HomeAddresses,
     /// Blocks that a power cut may take, oldest first.
     cached: Vec<Block>,
 }
 
 impl Drive {
-    pub fn new(durable: Disk, how: How, whose: Whose) -> Drive {
-        Drive { durable, how, whose, cached: Vec::new() }
+    pub fn new(durable: Disk, barrier: BarrierCase, addresses: HomeAddresses) -> Drive {
+        Drive { durable, barrier, addresses, cached: Vec::new() }
     }
 
     /// Carries `plan` out. `check` is shown what a power cut may leave at each barrier, while it is
     /// kept, and at the end, with the barriers that have been passed.
-    pub fn run(&mut self, plan: &Plan, dice: &SplitMix, mut check: impl FnMut(Disk, &[Barrier])) {
+    pub fn run(&mut self, plan: &Plan, rng: &SplitMix, mut check: impl FnMut(Disk, &[Barrier])) {
         let mut passed = Vec::new();
         for step in &plan.steps {
             match step {
                 Step::Write(write) => self.write(write),
                 Step::Barrier(reason) => {
-                    self.cuts(dice, |disk| check(disk, &passed));
-                    self.keep(*reason, dice, |disk| check(disk, &passed));
+                    self.cuts(rng, |disk| check(disk, &passed));
+                    self.keep(*reason, rng, |disk| check(disk, &passed));
                     passed.push(*reason);
                 }
             }
         }
-        self.cuts(dice, |disk| check(disk, &passed));
-        if self.how == How::Nothing {
+        self.cuts(rng, |disk| check(disk, &passed));
+        if self.barrier == BarrierCase::Nothing {
             self.flush();
         }
     }
@@ -79,7 +84,7 @@ impl Drive {
         };
         let blocks = write.blocks.iter().flat_map(|(_, buffer)| buffer.chunks(length)).enumerate();
         self.cached.extend(blocks.map(|(index, block)| (write.at, index, block.into())));
-        if self.how == How::Evictions {
+        if self.barrier == BarrierCase::Evictions {
             self.evict_to(CACHE_BLOCKS);
         }
     }
@@ -94,7 +99,7 @@ impl Drive {
         self.durable.home[(self.durable.index_of)(home)].fill(byte);
     }
 
-    fn keep(&mut self, reason: Barrier, dice: &SplitMix, mut check: impl FnMut(Disk)) {
+    fn keep(&mut self, reason: Barrier, rng: &SplitMix, mut check: impl FnMut(Disk)) {
         let of_home = match reason {
             Barrier::DataBeforeCommit
             | Barrier::HomeBeforeLogTail
@@ -108,28 +113,28 @@ impl Drive {
             | Barrier::WipedBeforeRun
             | Barrier::CopyBeforeHeader => false,
         };
-        match self.how {
-            How::Nothing | How::Flush => self.flush(),
-            How::Missing => {}
-            How::Evictions => {
+        match self.barrier {
+            BarrierCase::Nothing | BarrierCase::Flush => self.flush(),
+            BarrierCase::Missing => {}
+            BarrierCase::Evictions => {
                 self.evict_to(CACHE_BLOCKS / 2);
-                self.cuts(dice, &mut check);
+                self.cuts(rng, &mut check);
                 self.evict_to(0);
             }
-            How::DurableWrites if of_home => {
-                let whose = self.whose;
+            BarrierCase::DurableWrites if of_home => {
+                let addresses = self.addresses;
                 let file = move |at: Address| match at {
-                    Address::Home(home) => Some(whose.file(home)),
+                    Address::Home(home) => Some(addresses.file(home)),
                     _ => None,
                 };
                 let files: BTreeSet<u64> =
                     self.cached.iter().filter_map(|(at, ..)| file(*at)).collect();
                 for this in files {
-                    self.cuts(dice, &mut check);
+                    self.cuts(rng, &mut check);
                     self.settle(|at| file(at) == Some(this));
                 }
             }
-            How::DurableWrites => self.settle(|at| matches!(at, Address::Log(_))),
+            BarrierCase::DurableWrites => self.settle(|at| matches!(at, Address::Log(_))),
         }
     }
 
@@ -145,20 +150,20 @@ impl Drive {
     }
 
     /// Checks states in which each cached block is there, lost or torn.
-    fn cuts(&self, dice: &SplitMix, mut check: impl FnMut(Disk)) {
+    fn cuts(&self, rng: &SplitMix, mut check: impl FnMut(Disk)) {
         let count = self.cached.len();
-        let is_exhaustive = count <= EXHAUSTIVE_MAX && self.how == How::Flush;
+        let is_exhaustive = count <= EXHAUSTIVE_MAX && self.barrier == BarrierCase::Flush;
         let subsets = if is_exhaustive { 1 << count } else { SAMPLES.min(1 << count.min(8)) };
         for subset in 0..subsets {
             let mut crashed = self.durable.clone();
             for (number, (at, index, block)) in self.cached.iter().enumerate() {
                 let kept = match is_exhaustive {
                     true => subset >> number & 1 == 1,
-                    false => subset == 1 || subset > 1 && dice.below(8) != 0,
+                    false => subset == 1 || subset > 1 && rng.below(8) != 0,
                 };
-                let torn = dice.below(12) == 0 && subset > 1;
+                let torn = rng.below(12) == 0 && subset > 1;
                 for sector in 0..block.len() / Disk::SECTOR {
-                    if kept != (torn && dice.below(2) == 0) {
+                    if kept != (torn && rng.below(2) == 0) {
                         crashed.write(*at, *index, block, sector..sector + 1);
                     }
                 }

@@ -9,7 +9,7 @@
 //!    version of the same block is the worst, since a CRC may be blind to that.
 
 use crate::case::Case;
-use crate::crash::{Moment, Snapshot, State};
+use crate::crash::{CutContent, Snapshot, State};
 use crate::memory_disks::MemoryDisks;
 use crate::setup::Disks;
 use device::Operation;
@@ -32,7 +32,7 @@ const KNOWN: usize = 16;
 
 pub struct WrittenLog<'a> {
     case: &'a Case,
-    moments: &'a [Moment],
+    at_cuts: &'a [CutContent],
     /// Number of cuts for which the written content is known.
     learnt: usize,
     /// The first transaction that was there when cuts began.
@@ -45,9 +45,9 @@ pub struct WrittenLog<'a> {
 }
 
 impl<'a> WrittenLog<'a> {
-    pub fn new(case: &'a Case, moments: &'a [Moment]) -> WrittenLog<'a> {
+    pub fn new(case: &'a Case, at_cuts: &'a [CutContent]) -> WrittenLog<'a> {
         let (sums, log, known) = <_>::default();
-        WrittenLog { case, moments, learnt: 0, first: None, sums, log, known }
+        WrittenLog { case, at_cuts, learnt: 0, first: None, sums, log, known }
     }
 
     /// Checks that recovery would replay, from the disks that a cut has left, what had been written
@@ -72,21 +72,21 @@ impl<'a> WrittenLog<'a> {
     pub fn stale(&mut self, snapshot: &Snapshot) -> Result<Option<Snapshot>, String> {
         let cut = snapshot.cut;
         self.learn(cut)?;
-        let (moment, dice) =
-            (&self.moments[cut as usize], SplitMix::new(self.case.seed ^ cut << 32));
+        let (at_cut, rng) =
+            (&self.at_cuts[cut as usize], SplitMix::new(self.case.seed ^ cut << 32));
         let last = self.log.transactions.iter().rev().take(LAST);
         let mut candidates: Vec<_> =
-            last.flat_map(|found| overwritten_blocks(found, moment)).collect();
-        candidates.sort_by_cached_key(|block| (!block.is_blind, dice.next()));
-        let lost = candidates.iter().map(|block| (block.home, block.lost_sectors(moment)));
+            last.flat_map(|found| overwritten_blocks(found, at_cut)).collect();
+        candidates.sort_by_cached_key(|block| (!block.is_blind, rng.next()));
+        let lost = candidates.iter().map(|block| (block.home, block.lost_sectors(at_cut)));
         let Some((home, mut sectors)) = lost.into_iter().find(|(_, sectors)| !sectors.is_empty())
         else {
             return Ok(None);
         };
-        if dice.below(4) == 0 {
-            sectors = vec![sectors.swap_remove(dice.below(sectors.len() as u64) as usize)];
+        if rng.below(4) == 0 {
+            sectors = vec![sectors.swap_remove(rng.below(sectors.len() as u64) as usize)];
         }
-        let mut disks = moment.written.clone();
+        let mut disks = at_cut.written.clone();
         let count = sectors.len();
         for (at, bytes) in &sectors {
             log_disk_mut(&mut disks).write(*at, bytes);
@@ -103,7 +103,7 @@ impl<'a> WrittenLog<'a> {
 
     fn learn(&mut self, cut: u64) -> Result<(), String> {
         while self.learnt as u64 <= cut {
-            self.log = self.believed(&self.moments[self.learnt].written);
+            self.log = self.believed(&self.at_cuts[self.learnt].written);
             self.learnt += 1;
             for (id, found) in &self.log.sums {
                 self.first.get_or_insert(*id);
@@ -195,13 +195,13 @@ struct OverwrittenBlock<'a> {
 /// when the log is unchanged.
 fn overwritten_blocks<'a>(
     found: &'a PreviewedTransaction,
-    moment: &Moment,
+    at_cut: &CutContent,
 ) -> Vec<OverwrittenBlock<'a>> {
-    if !found.blocks.iter().any(|block| is_volatile(moment, block.at, block.bytes.len())) {
+    if !found.blocks.iter().any(|block| is_volatile(at_cut, block.at, block.bytes.len())) {
         return Vec::new();
     }
     let overwritten = |(home, bytes): &'a (HomeBlock, Vec<u8>)| {
-        let older = moment.written.home.copy(home.get() * bytes.len() as u64, bytes.len()).to_vec();
+        let older = at_cut.written.home.copy(home.get() * bytes.len() as u64, bytes.len()).to_vec();
         let is_blind = Seed(!0).with(&older) == Seed(!0).with(bytes);
         (older != *bytes).then_some(OverwrittenBlock { found, home: *home, bytes, older, is_blind })
     };
@@ -210,7 +210,7 @@ fn overwritten_blocks<'a>(
 
 impl OverwrittenBlock<'_> {
     /// Returns the older content of those of its sectors in the log that a cut may lose.
-    fn lost_sectors(&self, moment: &Moment) -> Vec<(u64, Vec<u8>)> {
+    fn lost_sectors(&self, at_cut: &CutContent) -> Vec<(u64, Vec<u8>)> {
         let Some(begin) = self.begin() else { return Vec::new() };
         let blocks = &self.found.blocks;
         let unit = blocks[0].bytes.len();
@@ -220,8 +220,8 @@ impl OverwrittenBlock<'_> {
             .map(|offset| (blocks[offset / unit].at + (offset % unit) as u64, offset - begin))
             .map(|(at, within)| (at, self.older[within..within + SECTOR].to_vec()))
             .filter(|(at, old)| {
-                is_volatile(moment, *at, SECTOR)
-                    && log_disk(&moment.written).copy(*at, SECTOR)[..] != *old
+                is_volatile(at_cut, *at, SECTOR)
+                    && log_disk(&at_cut.written).copy(*at, SECTOR)[..] != *old
             })
             .collect()
     }
@@ -240,8 +240,8 @@ impl OverwrittenBlock<'_> {
 }
 
 /// Whether a cut may lose some of these bytes of the log's disk.
-fn is_volatile(moment: &Moment, at: u64, bytes: usize) -> bool {
-    let [durable, written] = [&moment.durable, &moment.written].map(log_disk);
+fn is_volatile(at_cut: &CutContent, at: u64, bytes: usize) -> bool {
+    let [durable, written] = [&at_cut.durable, &at_cut.written].map(log_disk);
     !durable.is_equal_in(written, at..at + bytes as u64)
 }
 fn log_disk(disks: &Disks) -> &Image {
@@ -273,7 +273,7 @@ mod tests {
             let case = Case::random(setup, DataMode::Wasteless, seed, 2, 8);
             let recording =
                 record(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
-            let mut log = WrittenLog::new(&case, &recording.moments);
+            let mut log = WrittenLog::new(&case, &recording.at_cuts);
             let (mut images, mut again) = (0, 0);
             for snapshot in &recording.snapshots {
                 let State::Cut(disks) = &snapshot.state else { continue };

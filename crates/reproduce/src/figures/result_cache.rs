@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Results of cells, by seed and by what was varied. Quick ones are not kept: they cost little, and
 /// tests play them twice.
-pub(super) struct Remembered<C, R> {
+pub(super) struct ResultCache<C, R> {
     begun: Mutex<Vec<Kept<C, R>>>,
     played: Condvar,
 }
@@ -18,9 +18,9 @@ struct Kept<C, R> {
     result: Option<R>,
 }
 
-impl<C: Clone + PartialEq, R: Clone> Remembered<C, R> {
-    pub const fn new() -> Remembered<C, R> {
-        Remembered { begun: Mutex::new(Vec::new()), played: Condvar::new() }
+impl<C: Clone + PartialEq, R: Clone> ResultCache<C, R> {
+    pub const fn new() -> ResultCache<C, R> {
+        ResultCache { begun: Mutex::new(Vec::new()), played: Condvar::new() }
     }
     /// Plays the missing cells, side by side.
     pub fn all(
@@ -92,11 +92,11 @@ const NO_PANIC: &str = "nobody panics while holding it";
 mod tests {
     use super::*;
     use crate::jobs::{Jobs, side_by_side};
-    use crate::made_up;
+    use crate::test_figure;
 
     #[test]
     fn a_cell_is_played_once_for_each_seed() {
-        let (played, count) = (Remembered::new(), std::cell::Cell::new(0));
+        let (played, count) = (ResultCache::new(), std::cell::Cell::new(0));
         let ask = |context: &Context, cell: u32| {
             let play = || {
                 count.set(count.get() + 1);
@@ -104,10 +104,10 @@ mod tests {
             };
             played.once(context, &cell, play).unwrap()
         };
-        let (first, second) = (made_up::context(5), made_up::context(6));
+        let (first, second) = (test_figure::context(5), test_figure::context(6));
         assert_eq!([ask(&first, 1), ask(&first, 1), ask(&first, 2), ask(&second, 1)], [6, 6, 7, 7]);
         assert_eq!(count.get(), 3);
-        let quick = Context { quick: true, ..made_up::context(5) };
+        let quick = Context { quick: true, ..test_figure::context(5) };
         assert_eq!(ask(&quick, 1), 6);
         assert_eq!(count.get(), 4);
     }
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn figures_side_by_side_play_each_cell_once_and_wait_for_each_other() {
         for (jobs, figures) in [(1, 2), (2, 3), (3, 2)] {
-            let (played, count) = (Remembered::new(), std::sync::atomic::AtomicU32::new(0));
-            let context = Context { jobs: Jobs::new(jobs).into(), ..made_up::context(5) };
+            let (played, count) = (ResultCache::new(), std::sync::atomic::AtomicU32::new(0));
+            let context = Context { jobs: Jobs::new(jobs).into(), ..test_figure::context(5) };
             let play = |_: &Context, cell: &u32| {
                 count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                 std::thread::sleep(std::time::Duration::from_micros(u64::from(cell % 7) * 10));
@@ -134,10 +134,10 @@ mod tests {
 
     #[test]
     fn a_cell_that_failed_is_played_again() {
-        let played = Remembered::new();
+        let played = ResultCache::new();
         let fails =
-            played.once(&made_up::context(5), &1, || Err::<u32, _>(FigureError::Interrupted));
+            played.once(&test_figure::context(5), &1, || Err::<u32, _>(FigureError::Interrupted));
         assert!(fails.is_err());
-        assert_eq!(played.once(&made_up::context(5), &1, || Ok(7)).unwrap(), 7);
+        assert_eq!(played.once(&test_figure::context(5), &1, || Ok(7)).unwrap(), 7);
     }
 }

@@ -18,17 +18,19 @@ const SEED: u64 = 1;
 /// The string that `grep` searches for; in every hundredth file.
 pub(super) const NEEDLE: &str = "needle_in_the_hay";
 
-pub(super) struct Kept {
+pub(super) struct Sources {
     directory: tempfile::TempDir,
 }
 
-impl Kept {
-    pub fn new(scale: Scale) -> Result<Kept, RigError> {
+impl Sources {
+    pub fn new(scale: Scale) -> Result<Sources, RigError> {
         let directory = tempfile::tempdir().map_err(RigError::at("a directory for sources"))?;
-        let kept = Kept { directory };
-        let tree = kept.path("tree");
+        let sources = Sources { directory };
+        let tree = sources.path("tree");
         write_tree(&tree, scale.of(FILES)).map_err(RigError::at(tree.display()))?;
-        rig::run(Command::new("tar").arg("-C").arg(&tree).arg("-cf").arg(kept.archive()).arg("."))?;
+        rig::run(
+            Command::new("tar").arg("-C").arg(&tree).arg("-cf").arg(sources.archive()).arg("."),
+        )?;
         let git = |arguments: &[&str]| {
             rig::run(
                 Command::new("git")
@@ -53,7 +55,7 @@ impl Kept {
                 "tree",
             ])?;
         }
-        Ok(kept)
+        Ok(sources)
     }
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
@@ -81,20 +83,20 @@ impl Kept {
 
 /// Writes files of lines of words, with sizes distributed as sizes of sources are.
 fn write_tree(tree: &Path, files: u64) -> std::io::Result<()> {
-    let dice = ActorRandom::new(SEED, 0);
+    let rng = ActorRandom::new(SEED, 0);
     for number in 0..files {
         let directory = tree.join(format!("part{}", number / FILES_IN_DIRECTORY));
         std::fs::create_dir_all(&directory)?;
         let mut file = std::io::BufWriter::new(std::fs::File::create(
             directory.join(format!("file{number}.c")),
         )?);
-        let mut left = dice.size_around(MEAN) as i64;
+        let mut left = rng.size_around(MEAN) as i64;
         if number % 100 == 0 {
             writeln!(file, "{NEEDLE}")?;
         }
         while left > 0 {
-            let word = dice.below(1 << 30);
-            left -= match dice.below(8) {
+            let word = rng.below(1 << 30);
+            left -= match rng.below(8) {
                 0 => writeln!(file, " {word:x};").map(|()| 9)?,
                 _ => write!(file, " {word:x}").map(|()| 8)?,
             };

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// A figure that has been run. It holds neither time nor place of the run: the same seed gives the
 /// same bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Finished {
+pub struct FigureRecord {
     pub figure: String,
     pub title: String,
     pub source: String,
@@ -31,10 +31,10 @@ pub struct Finished {
     pub results: Results,
 }
 
-impl Finished {
-    pub fn new(figure: &Figure, context: &Context, seeds: u64, results: Results) -> Finished {
+impl FigureRecord {
+    pub fn new(figure: &Figure, context: &Context, seeds: u64, results: Results) -> FigureRecord {
         let Figure { name, title, source, about, real_time, .. } = *figure;
-        Finished {
+        FigureRecord {
             figure: name.into(),
             title: title.into(),
             source: source.into(),
@@ -49,7 +49,7 @@ impl Finished {
     }
 
     /// Returns `None` if it is not there, or not written by this version.
-    pub fn read(directory: &Path, figure: &str) -> Option<Finished> {
+    pub fn read(directory: &Path, figure: &str) -> Option<FigureRecord> {
         let text = std::fs::read_to_string(json_path(directory, figure)).ok()?;
         serde_json::from_str(&text).ok()
     }
@@ -140,16 +140,17 @@ fn drawable(mut results: Results) -> Results {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up;
+    use crate::test_figure;
 
     #[test]
     fn what_is_written_is_read_again() {
         let directory = tempfile::tempdir().unwrap();
-        let mut results = made_up::results();
+        let mut results = test_figure::results();
         results.pictures[0].series[0].points.push((3.0, f64::NAN));
-        let finished = Finished::new(&made_up::FIGURE, &made_up::context(7), 1, results);
+        let finished =
+            FigureRecord::new(&test_figure::FIGURE, &test_figure::context(7), 1, results);
         finished.write(directory.path()).unwrap();
-        let read = Finished::read(directory.path(), "made-up").unwrap();
+        let read = FigureRecord::read(directory.path(), "made-up").unwrap();
         assert_eq!(read.seed, 7);
         assert_eq!(read.results.pictures[1].series.len(), 2);
         assert_eq!(
@@ -170,19 +171,28 @@ mod tests {
     #[test]
     fn a_figure_half_written_does_not_count() {
         let directory = tempfile::tempdir().unwrap();
-        let finished = Finished::new(&made_up::FIGURE, &made_up::context(7), 1, made_up::results());
+        let finished = FigureRecord::new(
+            &test_figure::FIGURE,
+            &test_figure::context(7),
+            1,
+            test_figure::results(),
+        );
         finished.write(directory.path()).unwrap();
         // The second picture cannot be replaced.
         std::fs::remove_file(directory.path().join("made-up-2.svg")).unwrap();
         std::fs::create_dir(directory.path().join("made-up-2.svg")).unwrap();
         assert!(finished.write(directory.path()).is_err());
-        assert!(Finished::read(directory.path(), "made-up").is_none());
+        assert!(FigureRecord::read(directory.path(), "made-up").is_none());
     }
 
     #[test]
     fn the_verdict_names_what_differs() {
-        let mut finished =
-            Finished::new(&made_up::FIGURE, &made_up::context(7), 1, made_up::results());
+        let mut finished = FigureRecord::new(
+            &test_figure::FIGURE,
+            &test_figure::context(7),
+            1,
+            test_figure::results(),
+        );
         assert_eq!(
             finished.verdict(),
             "Of the statements 1 agree, 0 in direction only, 1 differ: ordered is slower (paper: 10x; ours: 0.9x)."

@@ -68,7 +68,7 @@ impl Records for Stream {
         &self,
         transaction: &LockedTransaction,
         images: Images,
-        moment: &CommitMoment,
+        stamp: &CommitStamp,
         _wholes: &mut Wholes,
     ) -> LogContent {
         let mut stream = vec![0; HEADER];
@@ -97,7 +97,7 @@ impl Records for Stream {
         stream[8..12].copy_from_slice(&transaction.id().0.to_le_bytes());
         let length = stream.len() as u32;
         stream[12..16].copy_from_slice(&length.to_le_bytes());
-        stream[16..20].copy_from_slice(&moment.durable.0.to_le_bytes());
+        stream[16..20].copy_from_slice(&stamp.durable.0.to_le_bytes());
         let whole = sum(&stream);
         stream[20..28].copy_from_slice(&whole.to_le_bytes());
         stream.resize(stream.len().next_multiple_of(BLOCK), 0);
@@ -175,11 +175,11 @@ impl Scanner for StreamScanner {
             ..FoundTransaction::default()
         }))
     }
-    fn ahead(&self, block: &[u8]) -> Option<Ahead> {
+    fn ahead(&self, block: &[u8]) -> Option<BlockAhead> {
         let header =
             Header::parse(block).filter(|header| header.transaction.is_after(self.open))?;
         let proves = header.floor.is_at_or_after(self.open);
-        Some(Ahead { transaction: header.transaction, proves })
+        Some(BlockAhead { transaction: header.transaction, proves })
     }
 }
 

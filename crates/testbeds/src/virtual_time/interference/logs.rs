@@ -1,6 +1,6 @@
 //! Replayed databases' logs, each in a directory of its own.
 
-use super::started::Started;
+use super::ready_workloads::ReadyWorkloads;
 use super::{Waits, line_up};
 use crate::virtual_time::StageError;
 use device::LocalFuture;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use workloads::{LogTrace, ReplayOptions, replay_log};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LogsBeside {
+pub struct LogReplayWriters {
     pub trace: Arc<LogTrace>,
     pub instances: u32,
 }
@@ -20,7 +20,7 @@ pub struct LogsBeside {
 /// Prefix of the name of each log.
 const PREFIX: &str = "log-";
 
-impl LogsBeside {
+impl LogReplayWriters {
     /// Selects the logs as files that need durability alone.
     pub fn durable_only() -> DurableOnly {
         format!("{PREFIX}*").parse().expect("a name with a star")
@@ -32,7 +32,7 @@ impl LogsBeside {
         volume: &Rc<Volume>,
         seconds: u64,
         seed: u64,
-    ) -> Result<Started, StageError> {
+    ) -> Result<ReadyWorkloads, StageError> {
         let workload = |files, seed| -> LocalFuture<_> {
             let until = Some(Duration::from_secs(seconds));
             let prefix = PREFIX.to_owned();

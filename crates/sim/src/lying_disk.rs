@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// Behaviour of the disks of a case on a flush, and its remedy.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Liar {
+pub struct LyingDisk {
     pub replacement: LineReplacement,
     /// The evictions of `barrier=coerce`; without them flushes are trusted.
     pub profile: Option<Profile>,
@@ -26,14 +26,14 @@ const SECTOR: u32 = 512;
 /// Default trials of a profile.
 pub const TRIALS: u32 = 50;
 
-impl Liar {
+impl LyingDisk {
     /// Returns a disk whose flushes are trusted.
-    pub fn trusted(replacement: LineReplacement) -> Liar {
-        Liar { replacement, profile: None }
+    pub fn trusted(replacement: LineReplacement) -> LyingDisk {
+        LyingDisk { replacement, profile: None }
     }
     /// Returns a disk with the profile that `trials` trials find.
-    pub fn coerced(replacement: LineReplacement, trials: u32) -> Liar {
-        Liar { replacement, profile: Some(profile(replacement, trials)) }
+    pub fn coerced(replacement: LineReplacement, trials: u32) -> LyingDisk {
+        LyingDisk { replacement, profile: Some(profile(replacement, trials)) }
     }
 
     /// Returns how each of its disks lies.
@@ -68,7 +68,7 @@ impl Liar {
 }
 
 /// Formats it as on the command line.
-impl fmt::Display for Liar {
+impl fmt::Display for LyingDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let replacement = match self.replacement {
             LineReplacement::LeastRecentlyUsed => "lru",
@@ -86,7 +86,7 @@ impl fmt::Display for Liar {
 /// Returns fresh disks with space for flush zones.
 pub(crate) fn with_zones(case: &Case, fresh: &Disks) -> Disks {
     let mut disks = fresh.clone();
-    let room = case.liar.as_ref().map_or(0, Liar::zone_size);
+    let room = case.lying_disk.as_ref().map_or(0, LyingDisk::zone_size);
     for image in [Some(&mut disks.home), disks.journal.as_mut()].into_iter().flatten() {
         image.grow(room);
     }
@@ -98,7 +98,7 @@ const PROBED: u64 = 64 << 20;
 
 fn probed(world: &VirtualWorld, replacement: LineReplacement) -> Rc<dyn Disk> {
     let disk = MemoryDisk::new(Rc::new(world.clone()), PROBED);
-    disk.lie(Liar::trusted(replacement).lying(1));
+    disk.lie(LyingDisk::trusted(replacement).lying(1));
     Rc::new(disk)
 }
 
@@ -134,11 +134,11 @@ pub fn profile(replacement: LineReplacement, trials: u32) -> Profile {
 /// Returns how many of the given number of single sectors were lost, each written, flushed by an
 /// eviction and then cut off at once. The profile's bound refers to this.
 pub fn lost_targets(replacement: LineReplacement, profile: &Profile, targets: u64) -> u64 {
-    let liar = Liar { replacement, profile: Some(profile.clone()) };
+    let lying_disk = LyingDisk { replacement, profile: Some(profile.clone()) };
     let world = VirtualWorld::new(1);
     let drive = MemoryDisk::new(Rc::new(world.clone()), PROBED);
-    drive.lie(liar.lying(1));
-    let disk = liar.coerce(&world, &drive);
+    drive.lie(lying_disk.lying(1));
+    let disk = lying_disk.coerce(&world, &drive);
     let lost = world.run(async move {
         let mut lost = 0;
         for target in 0..targets {

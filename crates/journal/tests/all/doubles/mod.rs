@@ -6,7 +6,7 @@ mod drive;
 mod stream;
 
 pub use capacitor_log::{CapacitorLog, Map};
-pub use drive::{Drive, How};
+pub use drive::{BarrierCase, Drive};
 pub use stream::Stream;
 
 use journal::*;
@@ -32,7 +32,7 @@ impl Policy for Halves {
 
 /// WHOSE: addresses of the home blocks `0..HOME_BLOCKS` of the test.
 #[derive(Clone, Copy, Debug)]
-pub enum Whose {
+pub enum HomeAddresses {
     Volume,
     /// Files of 16 blocks each: the file's slot above, the block in it below.
     Files,
@@ -41,17 +41,17 @@ pub enum Whose {
 const FILE_BLOCKS: u64 = 16;
 const SLOT_SHIFT: u32 = 40;
 
-impl Whose {
+impl HomeAddresses {
     pub fn address(self, index: u64) -> HomeBlock {
         HomeBlock(match self {
-            Whose::Volume => index,
-            Whose::Files => (7 + index / FILE_BLOCKS) << SLOT_SHIFT | (index % FILE_BLOCKS),
+            HomeAddresses::Volume => index,
+            HomeAddresses::Files => (7 + index / FILE_BLOCKS) << SLOT_SHIFT | (index % FILE_BLOCKS),
         })
     }
     pub fn index_of(self) -> fn(HomeBlock) -> usize {
         match self {
-            Whose::Volume => |home| home.get() as usize,
-            Whose::Files => |home| {
+            HomeAddresses::Volume => |home| home.get() as usize,
+            HomeAddresses::Files => |home| {
                 let block = home.get() & ((1 << SLOT_SHIFT) - 1);
                 (((home.get() >> SLOT_SHIFT) - 7) * FILE_BLOCKS + block) as usize
             },
@@ -60,14 +60,14 @@ impl Whose {
     /// Returns the number of what becomes durable together.
     pub fn file(self, home: HomeBlock) -> u64 {
         match self {
-            Whose::Volume => 0,
-            Whose::Files => home.get() >> SLOT_SHIFT,
+            HomeAddresses::Volume => 0,
+            HomeAddresses::Files => home.get() >> SLOT_SHIFT,
         }
     }
     pub fn contains(self, home: HomeBlock, blocks: u64) -> bool {
         match self {
-            Whose::Volume => home.get() < blocks,
-            Whose::Files => {
+            HomeAddresses::Volume => home.get() < blocks,
+            HomeAddresses::Files => {
                 let (slot, block) =
                     (home.get() >> SLOT_SHIFT, home.get() & ((1 << SLOT_SHIFT) - 1));
                 (7..7 + blocks / FILE_BLOCKS).contains(&slot) && block < FILE_BLOCKS
@@ -76,9 +76,9 @@ impl Whose {
     }
 }
 
-pub struct Within(pub Whose, pub u64);
+pub struct HomeWithin(pub HomeAddresses, pub u64);
 
-impl Bounds for Within {
+impl Bounds for HomeWithin {
     fn refuses(&self, home: HomeBlock) -> Option<&'static str> {
         (!self.0.contains(home, self.1)).then_some("which is no block of this home")
     }

@@ -12,14 +12,14 @@ use units::{FileBlock, InodeNumber, Instant};
 
 /// Bytes of one write; writes wait in the cache until the engine writes them back.
 const WRITE: u64 = 1 << 20;
-const READS_UNDER_WAY: usize = 2;
+const READS_IN_FLIGHT: usize = 2;
 const MODE: u16 = 0o100_644;
 /// Processor time of a write, or of a read from memory. With no time at all no other task would
 /// ever run, and the loop would not end.
 const COPY: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Large {
+pub struct SequentialFile {
     /// Written rather than read.
     pub writes: bool,
     /// Bytes of the file; its end is followed by its start.
@@ -28,20 +28,20 @@ pub struct Large {
     pub read: u64,
 }
 
-impl Large {
+impl SequentialFile {
     /// A reader with read-ahead as in Linux 3.4. Windows are of 128 KiB (`VM_MAX_READAHEAD`), and
     /// the next one begins as soon as the reader waits for the one before
     /// (`page_cache_async_readahead`).
-    pub fn reader(span: u64) -> Large {
-        Large { writes: false, span, read: 128 << 10 }
+    pub fn reader(span: u64) -> SequentialFile {
+        SequentialFile { writes: false, span, read: 128 << 10 }
     }
     /// A writer that waits only for memory.
-    pub fn writer(span: u64) -> Large {
-        Large { writes: true, ..Large::reader(span) }
+    pub fn writer(span: u64) -> SequentialFile {
+        SequentialFile { writes: true, ..SequentialFile::reader(span) }
     }
     /// Reads as Linux's md on a RAID-0: two stripes ahead.
-    pub fn over(self, drives: u32, chunk: u64) -> Large {
-        Large { read: self.read.max(2 * u64::from(drives) * chunk), ..self }
+    pub fn over(self, drives: u32, chunk: u64) -> SequentialFile {
+        SequentialFile { read: self.read.max(2 * u64::from(drives) * chunk), ..self }
     }
 
     pub(super) async fn make(self, volume: &Rc<Volume>) -> Result<Rc<Inode>, Error> {
@@ -49,28 +49,28 @@ impl Large {
         mapped_file(volume, &root, b"large", self.span).await
     }
 
-    pub(super) fn begin(self, scene: &Scene, file: Rc<Inode>) -> UnderWay {
+    pub(super) fn begin(self, scene: &Scene, file: Rc<Inode>) -> StreamTasks {
         let next = Rc::new(Cell::new(0));
         let tasks = match self.writes {
             true => vec![spawn_with_result(&scene.world, write(scene.clone(), file, self.span))],
-            false => (0..READS_UNDER_WAY)
+            false => (0..READS_IN_FLIGHT)
                 .map(|_| {
                     let read = read(scene.clone(), file.clone(), next.clone(), self);
                     spawn_with_result(&scene.world, read)
                 })
                 .collect(),
         };
-        UnderWay { tasks, writes: self.writes }
+        StreamTasks { tasks, writes: self.writes }
     }
 }
 
 /// The tasks that go through the file; each returns its bytes.
-pub(super) struct UnderWay {
+pub(super) struct StreamTasks {
     tasks: Vec<Receiver<Result<u64, Error>>>,
     writes: bool,
 }
 
-impl UnderWay {
+impl StreamTasks {
     /// Returns bytes per second. Writes count when they are durable.
     pub async fn rate(self, scene: &Scene, begin: Instant) -> Result<f64, StageError> {
         let mut bytes = 0;
@@ -93,7 +93,7 @@ async fn read(
     scene: Scene,
     file: Rc<Inode>,
     next: Rc<Cell<u64>>,
-    large: Large,
+    large: SequentialFile,
 ) -> Result<u64, Error> {
     let mut bytes = 0;
     while scene.world.now() < scene.end {

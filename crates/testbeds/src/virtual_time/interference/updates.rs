@@ -1,6 +1,6 @@
 //! A writer that changes a block of each of several files and syncs.
 
-use super::large::mapped_file;
+use super::sequential_file::mapped_file;
 use super::{Scene, Waits, tenant};
 use device::World;
 use ext4::{Caller, Error, Inode, SyncWhat, Volume, WriteFlags};
@@ -55,15 +55,15 @@ impl Updates {
     pub(super) async fn play(self, scene: &Scene, files: &[Rc<Inode>]) -> Result<Waits, Error> {
         let Scene { world, volume, end, seed } = scene;
         let period = Duration::from_secs(1) * Updates::FILES / self.per_second;
-        let dice = SplitMix::new(*seed);
+        let rng = SplitMix::new(*seed);
         let (mut count, mut waited) = (0, Duration::ZERO);
         let mut due = world.now().plus(period);
         while due < *end {
             world.sleep_until(due).await;
             for file in files {
                 let at =
-                    dice.next() % (FILE / 4096) * 4096 + dice.next() % (4097 - self.bytes as u64);
-                let bytes = vec![dice.next() as u8; self.bytes];
+                    rng.next() % (FILE / 4096) * 4096 + rng.next() % (4097 - self.bytes as u64);
+                let bytes = vec![rng.next() as u8; self.bytes];
                 volume.write(file, &Caller::ROOT, at, &bytes, WriteFlags::default()).await?;
             }
             let begun = world.now();

@@ -6,7 +6,7 @@ use runtime::VirtualWorld;
 use std::cell::Cell;
 use units::{Instant, Timestamp};
 
-pub(super) struct StillWorld {
+pub(super) struct StoppedWorld {
     world: VirtualWorld,
     drawn: Cell<u64>,
 }
@@ -16,14 +16,14 @@ const NOW: Timestamp = Timestamp { seconds: 1_577_836_800, nanoseconds: 0 };
 /// Bound of the random numbers that a life draws.
 const DRAWN_A_LIFE: u64 = 1 << 16;
 
-impl StillWorld {
+impl StoppedWorld {
     /// Creates the world. `life`: makes the numbers of two lives on one disk differ.
-    pub fn new(world: VirtualWorld, life: u32) -> StillWorld {
-        StillWorld { world, drawn: Cell::new((1 + u64::from(life)) * DRAWN_A_LIFE) }
+    pub fn new(world: VirtualWorld, life: u32) -> StoppedWorld {
+        StoppedWorld { world, drawn: Cell::new((1 + u64::from(life)) * DRAWN_A_LIFE) }
     }
 }
 
-impl World for StillWorld {
+impl World for StoppedWorld {
     fn now(&self) -> Instant {
         self.world.now()
     }

@@ -9,18 +9,18 @@ use std::io;
 use std::rc::Rc;
 
 /// Workloads that wait at the start line.
-pub(super) struct Started {
+pub(super) struct ReadyWorkloads {
     line: Rc<StartLine>,
     workloads: Vec<Receiver<io::Result<Waits>>>,
 }
 
-impl Started {
+impl ReadyWorkloads {
     /// Waits until all are ready.
     pub async fn new(
         world: &VirtualWorld,
         line: Rc<StartLine>,
         workloads: Vec<LocalFuture<io::Result<Waits>>>,
-    ) -> Started {
+    ) -> ReadyWorkloads {
         let count = workloads.len();
         let begin = |workload: LocalFuture<io::Result<Waits>>| {
             let line = line.clone();
@@ -33,7 +33,7 @@ impl Started {
         };
         let workloads = workloads.into_iter().map(begin).collect();
         line.until_ready(count).await;
-        Started { line, workloads }
+        ReadyWorkloads { line, workloads }
     }
 
     pub async fn play(self) -> Result<Waits, StageError> {

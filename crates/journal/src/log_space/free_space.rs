@@ -1,25 +1,25 @@
-//! Space in logs of one length: what each has left, and what is promised to transactions that are
+//! Space in logs of one length: what each has left, and what is reserved for transactions that are
 //! not bound yet.
 //!
 //! 1. A log is filled from its start. Its space is freed when all of its runs are released, and all
 //!    at once.
-//! 2. A run that fits when it is promised fits when it is taken: other promises may take the
+//! 2. A run that fits when it is reserved fits when it is taken: other reservations may take the
 //!    longest free spaces of all.
 
 #[derive(Clone, Debug)]
-pub(super) struct Rooms {
+pub(super) struct FreeSpace {
     /// Blocks of each log.
     length: u32,
-    used: Vec<Used>,
-    /// Blocks that are free, and how many of them are promised.
+    used: Vec<UsedSpace>,
+    /// Blocks that are free, and how many of them are reserved.
     free: u32,
-    promised: u32,
+    reserved: u32,
     /// The longest free spaces of all logs, longest first.
     longest: [u32; 3],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Used {
+pub(super) struct UsedSpace {
     pub blocks: u32,
     /// Runs that are not released.
     pub live: u32,
@@ -27,12 +27,13 @@ pub(super) struct Used {
     pub fresh: u32,
 }
 
-impl Rooms {
-    pub fn new(logs: u32, length: u32) -> Rooms {
-        let used = vec![Used::default(); logs as usize];
-        let mut rooms = Rooms { length, used, free: logs * length, promised: 0, longest: [0; 3] };
-        rooms.note_longest();
-        rooms
+impl FreeSpace {
+    pub fn new(logs: u32, length: u32) -> FreeSpace {
+        let used = vec![UsedSpace::default(); logs as usize];
+        let mut space =
+            FreeSpace { length, used, free: logs * length, reserved: 0, longest: [0; 3] };
+        space.note_longest();
+        space
     }
 
     fn note_longest(&mut self) {
@@ -46,34 +47,35 @@ impl Rooms {
         self.longest = longest;
     }
 
-    /// Returns the blocks that are neither taken nor promised.
+    /// Returns the blocks that are neither taken nor reserved.
     pub fn free(&self) -> u32 {
-        self.free - self.promised
+        self.free - self.reserved
     }
-    /// Returns the longest run that fits beside `promises` others wherever they are placed.
-    pub fn fitting(&self, promises: usize) -> u32 {
+    /// Returns the longest run that fits beside `reservations` others wherever they are placed.
+    pub fn fitting(&self, reservations: usize) -> u32 {
         let [longest, ..] = self.longest;
-        // Each promised run may take the space of one log; or all of them that of a single log.
-        let untouched = self.longest.get(promises).copied().unwrap_or(0);
-        untouched.max(longest.saturating_sub(self.promised))
+        // Each reserved run may take the space of one log; or all of them that of a single log.
+        let untouched = self.longest.get(reservations).copied().unwrap_or(0);
+        untouched.max(longest.saturating_sub(self.reserved))
     }
     /// Returns the blocks that are taken of `log`.
-    pub fn used(&self, log: u32) -> Used {
+    pub fn used(&self, log: u32) -> UsedSpace {
         self.used[log as usize]
     }
     pub fn fits(&self, log: u32, blocks: u32) -> bool {
         self.length - self.used(log).blocks >= blocks
     }
 
-    pub fn promise(&mut self, blocks: u32) {
-        self.promised += blocks;
+    pub fn reserve(&mut self, blocks: u32) {
+        self.reserved += blocks;
     }
-    /// Keeps a promise in `log`, and returns the block at which the run begins there.
+    /// Takes a reservation in `log`, and returns the block at which the run begins there.
     pub fn take(&mut self, log: u32, blocks: u32) -> u32 {
         let used = &mut self.used[log as usize];
         let first = used.blocks;
-        *used = Used { blocks: first + blocks, live: used.live + 1, fresh: used.fresh + blocks };
-        self.promised -= blocks;
+        *used =
+            UsedSpace { blocks: first + blocks, live: used.live + 1, fresh: used.fresh + blocks };
+        self.reserved -= blocks;
         self.free -= blocks;
         self.note_longest();
         first
@@ -84,7 +86,7 @@ impl Rooms {
         used.live -= 1;
         if used.live == 0 || used.live == 1 && units::fault!("scattered-begun-early") {
             self.free += used.blocks;
-            *used = Used::default();
+            *used = UsedSpace::default();
         }
         self.note_longest();
     }
@@ -94,10 +96,10 @@ impl Rooms {
     }
     /// Closes `log`: nothing fits into it any more.
     pub fn close(&mut self, log: u32) {
-        self.set(log, Used { blocks: self.length, ..self.used(log) });
+        self.set(log, UsedSpace { blocks: self.length, ..self.used(log) });
     }
     /// Sets what is used of `log` from now on.
-    pub fn set(&mut self, log: u32, used: Used) {
+    pub fn set(&mut self, log: u32, used: UsedSpace) {
         self.free = self.free + self.used(log).blocks - used.blocks;
         self.used[log as usize] = used;
         self.note_longest();

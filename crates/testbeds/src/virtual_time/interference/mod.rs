@@ -2,14 +2,14 @@
 //! what the Manylogs paper measures.
 
 mod filebench;
-mod large;
 mod logs;
-mod started;
+mod ready_workloads;
+mod sequential_file;
 mod updates;
 
-pub use filebench::FilebenchBeside;
-pub use large::Large;
-pub use logs::LogsBeside;
+pub use filebench::FilebenchWriters;
+pub use logs::LogReplayWriters;
+pub use sequential_file::SequentialFile;
 pub use updates::{HomeOrder, Updates};
 
 use crate::virtual_time::start_line::StartLine;
@@ -17,8 +17,8 @@ use crate::virtual_time::virtual_files::VirtualFiles;
 use crate::virtual_time::{Stage, StageError};
 use device::{LocalFuture, World};
 use ext4::{Caller, Inode, Volume};
+use ready_workloads::ReadyWorkloads;
 use runtime::VirtualWorld;
-use started::Started;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,19 +26,19 @@ use units::{InodeNumber, Instant};
 
 /// The workload that shares the disk with the large file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Small {
-    Nobody,
+pub enum SmallWriters {
+    None,
     Updates(Updates),
-    Filebench(FilebenchBeside),
-    Logs(LogsBeside),
+    Filebench(FilebenchWriters),
+    Logs(LogReplayWriters),
 }
 
 /// A large file, which should not fit into memory (its disk would get no requests), and small
 /// writers.
 #[derive(Clone, Debug)]
-pub struct Beside {
-    pub large: Large,
-    pub small: Small,
+pub struct Interference {
+    pub large: SequentialFile,
+    pub small: SmallWriters,
     pub seconds: u64,
     pub seed: u64,
 }
@@ -69,7 +69,7 @@ struct Scene {
     seed: u64,
 }
 
-impl Beside {
+impl Interference {
     pub fn play(self, stage: &Stage) -> Result<SharedDisk, StageError> {
         let (world, volume) = (stage.world().clone(), stage.volume().clone());
         stage.world().run(async move { self.run(world, volume).await })
@@ -78,13 +78,13 @@ impl Beside {
     async fn run(self, world: VirtualWorld, volume: Rc<Volume>) -> Result<SharedDisk, StageError> {
         let large = self.large.make(&volume).await?;
         let ready = match self.small {
-            Small::Nobody => Ready::Nobody,
-            Small::Updates(updates) => Ready::Updates(updates, updates.make(&volume).await?),
-            Small::Filebench(filebench) => {
-                Ready::Started(filebench.prepare(&world, &volume, self.seconds, self.seed).await?)
+            SmallWriters::None => Ready::None,
+            SmallWriters::Updates(updates) => Ready::Updates(updates, updates.make(&volume).await?),
+            SmallWriters::Filebench(filebench) => {
+                Ready::Workloads(filebench.prepare(&world, &volume, self.seconds, self.seed).await?)
             }
-            Small::Logs(logs) => {
-                Ready::Started(logs.prepare(&world, &volume, self.seconds, self.seed).await?)
+            SmallWriters::Logs(logs) => {
+                Ready::Workloads(logs.prepare(&world, &volume, self.seconds, self.seed).await?)
             }
         };
         volume.sync().await?;
@@ -96,9 +96,9 @@ impl Beside {
         let scene = Scene { world: world.clone(), volume, end, seed: self.seed };
         let large = self.large.begin(&scene, large);
         let waits = match ready {
-            Ready::Nobody => Waits::default(),
+            Ready::None => Waits::default(),
             Ready::Updates(updates, files) => updates.play(&scene, &files).await?,
-            Ready::Started(others) => others.play().await?,
+            Ready::Workloads(others) => others.play().await?,
         };
         let bytes_a_second = large.rate(&scene, begin).await?;
         Ok(SharedDisk { bytes_a_second, waits: waits.count, mean_wait_ms: waits.mean_ms })
@@ -107,9 +107,9 @@ impl Beside {
 
 /// The small writers, when the large file's process begins.
 enum Ready {
-    Nobody,
+    None,
     Updates(Updates, Vec<Rc<Inode>>),
-    Started(Started),
+    Workloads(ReadyWorkloads),
 }
 
 /// Brings tenants' workloads to the start line, each in a directory of its own and with a seed of
@@ -119,7 +119,7 @@ async fn line_up(
     volume: &Rc<Volume>,
     (instances, seed): (u32, u64),
     workload: impl Fn(VirtualFiles, u64) -> LocalFuture<io::Result<Waits>>,
-) -> Result<Started, StageError> {
+) -> Result<ReadyWorkloads, StageError> {
     let line = Rc::new(StartLine::default());
     let mut workloads = Vec::new();
     for number in 0..instances {
@@ -127,7 +127,7 @@ async fn line_up(
         let files = VirtualFiles::new(world.clone(), volume.clone(), directory).starting_at(&line);
         workloads.push(workload(files, seed + u64::from(number) * 1000));
     }
-    Ok(Started::new(world, line, workloads).await)
+    Ok(ReadyWorkloads::new(world, line, workloads).await)
 }
 
 /// Makes the directory of one tenant: the allocator spreads directories of the root over the disk.

@@ -1,6 +1,6 @@
 //! Instances of Filebench, each with a directory of its own and a limited rate.
 
-use super::started::Started;
+use super::ready_workloads::ReadyWorkloads;
 use super::{Waits, line_up};
 use crate::virtual_time::StageError;
 use device::LocalFuture;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use workloads::{FilebenchOptions, Limit, Personality, SyncKind, filebench};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FilebenchBeside {
+pub struct FilebenchWriters {
     pub personality: Personality,
     pub instances: u32,
     /// Operations of one instance per second, of any kind.
@@ -20,7 +20,7 @@ pub struct FilebenchBeside {
     pub files: u64,
 }
 
-impl FilebenchBeside {
+impl FilebenchWriters {
     /// Varmail calls fsync. Fileserver does not, so its writes are O_SYNC: otherwise nothing would
     /// wait for the disk.
     fn options(self, seconds: u64, seed: u64) -> FilebenchOptions {
@@ -44,7 +44,7 @@ impl FilebenchBeside {
         volume: &Rc<Volume>,
         seconds: u64,
         seed: u64,
-    ) -> Result<Started, StageError> {
+    ) -> Result<ReadyWorkloads, StageError> {
         let is_mail = self.personality == Personality::Varmail;
         let workload = |files, seed| -> LocalFuture<_> {
             let options = self.options(seconds, seed);
