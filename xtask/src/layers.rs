@@ -17,6 +17,13 @@ const APART: &[(&str, &[&str])] = &[
     ("cli", &["emulated", "volume_images"]),
     ("blocks", &["ext4", "host", "journal", "scattered", "volume_images"]),
     ("fuse", &["engine", "journal", "format", "volume_images"]),
+    (
+        "fuse_session",
+        &[
+            "blocks", "ceph", "disks", "emulated", "engine", "eviction", "ext4", "format", "host",
+            "journal", "scattered", "store", "volume_images",
+        ],
+    ),
     ("nbd", &["engine", "ext4", "format", "disks", "scattered", "volume_images"]),
     ("scattered", &["engine", "ext4", "format", "journal"]),
     ("eviction", &["engine", "ext4", "journal"]),
@@ -28,7 +35,7 @@ const APART: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that talk to the kernel or to a C library, and may be unsafe.
-const UNSAFE: &[&str] = &["ceph", "cli", "disks", "fuse", "lab", "runtime", "terminal", "testbeds", "workloads"];
+const UNSAFE: &[&str] = &["ceph", "cli", "disks", "fuse", "fuse_session", "lab", "runtime", "terminal", "testbeds", "workloads"];
 
 /// Crates below the front ends whose business is another world than `device::World`.
 const WITHOUT_LINTS: &[&str] = &["ceph", "runtime", "store", "volume_images"];

@@ -48,6 +48,6 @@ pub use helper::run as run_helper;
 /// For tests that send invalid messages.
 #[doc(hidden)]
 pub use wire::{
-    FRAME_BYTES_MAX, Frames, Hello, HelloReply, HelperRequest, MalformedMessage, Numbered, Reply,
-    Report, WIRE_VERSION, frame,
+    FRAME_BYTES_MAX, Frames, Hello, HelloReply, HelperReply, HelperRequest, MalformedMessage,
+    Numbered, Report, WIRE_VERSION, frame,
 };

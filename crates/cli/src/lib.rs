@@ -23,6 +23,7 @@ mod mkfs;
 mod mount;
 mod moved;
 pub mod nbd;
+mod options;
 mod powercut;
 mod programs;
 mod recover;

@@ -8,6 +8,7 @@
 use crate::error::errno;
 use crate::xattr::Name;
 use crate::{Error, Inode, Result, Volume};
+use std::fmt;
 use std::str::FromStr;
 
 /// The attribute, and its value.
@@ -30,6 +31,15 @@ impl FromStr for DurableOnly {
         let mut found = DurableOnly::default();
         found.add(patterns)?;
         Ok(found)
+    }
+}
+
+impl fmt::Display for DurableOnly {
+    /// Formats the names in the form in which they are parsed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let directories = self.directories.iter().map(|name| format!("*/{name}/*"));
+        let names: Vec<String> = self.files.iter().cloned().chain(directories).collect();
+        f.write_str(&names.join(":"))
     }
 }
 
@@ -148,6 +158,7 @@ mod tests {
         let all = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         assert_eq!(found.files, all(&["*.wal", "redo.log"]));
         assert_eq!(found.directories, all(&["journal", "pg_wal"]));
+        assert_eq!(found.to_string().parse(), Ok(found));
         for wrong in ["", "a::b", "a/b", "*/a/b/*", "/*"] {
             assert!(wrong.parse::<DurableOnly>().is_err(), "{wrong}");
         }

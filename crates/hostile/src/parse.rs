@@ -13,8 +13,8 @@ use format::jbd2::{
     BlockHeader, CommitBlock, DescriptorBlock, ExternalJournal, JournalSuperblock, LogLayout,
     Packing, RevokeBlock, TagFormat, live_fast_commit,
 };
-use fuse::Request;
-use fuse::abi::InHeader;
+use fuse_session::Request;
+use fuse_session::abi::InHeader;
 use std::hint::black_box;
 use units::{BlockSize, FileBlock, GroupNumber, InodeNumber, LogBlock, TransactionId};
 
@@ -253,7 +253,7 @@ pub fn fuse(bytes: &[u8]) {
         message[..4].copy_from_slice(&length.to_ne_bytes());
     }
     let Ok(request) = Request::from_message(&message) else { return };
-    black_box(request.wants_answer());
+    black_box(request.wants_reply());
     let _ = request.operation().map(|operation| black_box(format!("{operation:?}").len()));
     let body = &message[size_of::<InHeader>()..];
     let fixed = body.len().min(128);

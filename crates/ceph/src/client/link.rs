@@ -3,7 +3,7 @@
 //! Invariants: each request is answered once, by its report or by the link's end. After the end
 //! nothing is sent. The process ends with the link.
 
-use crate::wire::{Frames, HelperRequest, Numbered, Reply, Report, frame};
+use crate::wire::{Frames, HelperReply, HelperRequest, Numbered, Report, frame};
 use crate::{client::Options, helper::REQUESTS_MAX};
 use device::World;
 use runtime::sync::Event as Condition;
@@ -44,7 +44,7 @@ pub struct Link {
     socket: File,
     outbound: RefCell<VecDeque<Vec<u8>>>,
     changed: Condition,
-    waiting: RefCell<BTreeMap<u64, Sender<Result<Reply, i32>>>>,
+    waiting: RefCell<BTreeMap<u64, Sender<Result<HelperReply, i32>>>>,
     last_number: Cell<u64>,
     running: Cell<usize>,
     lost: RefCell<Option<Lost>>,
@@ -90,7 +90,7 @@ impl Link {
     }
 
     /// Returns the helper's answer, or its errno.
-    pub async fn ask(&self, request: HelperRequest) -> Result<Result<Reply, i32>, Lost> {
+    pub async fn ask(&self, request: HelperRequest) -> Result<Result<HelperReply, i32>, Lost> {
         if let Some(lost) = self.lost() {
             return Err(lost);
         }
@@ -183,7 +183,7 @@ impl Link {
         }
     }
 
-    fn answer(&self, request: u64, answer: Result<Reply, i32>) -> Result<(), Lost> {
+    fn answer(&self, request: u64, answer: Result<HelperReply, i32>) -> Result<(), Lost> {
         let waiting = self.waiting.borrow_mut().remove(&request);
         let Some(sender) = waiting else {
             let why =

@@ -3,7 +3,7 @@
 use super::errors::{Meaning, error_of};
 use super::link::{Link, Lost, Notice};
 use super::options::Options;
-use crate::wire::{Hello, HelloReply, HelperRequest, Reply, WIRE_VERSION};
+use crate::wire::{Hello, HelloReply, HelperReply, HelperRequest, WIRE_VERSION};
 use device::{LocalFuture, World};
 use runtime::sync::Event as Condition;
 use runtime::{Either, RealWorld, race};
@@ -136,7 +136,7 @@ async fn connect(
         }
     };
     match answer {
-        Ok(Ok(Reply::HelloReply { hello_reply })) => {
+        Ok(Ok(HelperReply::HelloReply { hello_reply })) => {
             is_up.set(true);
             recall_ms.set(hello_reply.recall_ms);
             Ok((link, hello_reply))
@@ -173,7 +173,7 @@ impl Shared {
         what: &'static str,
         meaning: Meaning,
         request: HelperRequest,
-    ) -> Result<Reply, StoreError> {
+    ) -> Result<HelperReply, StoreError> {
         let link = self.link.borrow().clone();
         match link.ask(request).await {
             Ok(Ok(reply)) => Ok(reply),
@@ -279,7 +279,7 @@ impl store::Store for CephStore {
             let patience = shared.world.sleep_until(shared.world.now().plus(shared.lease()));
             let asked = shared.ask("a question", Meaning::Usual, HelperRequest::StillKnown);
             match race(asked, patience).await {
-                Either::Left(Ok(Reply::Done)) => Ok(()),
+                Either::Left(Ok(HelperReply::Done)) => Ok(()),
                 Either::Left(Ok(_)) => Err(shared.nonsense("the reply to a question")),
                 Either::Left(Err(error)) => Err(error),
                 Either::Right(()) => {
@@ -294,7 +294,7 @@ impl store::Store for CephStore {
 
     fn fence(&self, former: &Identity) -> Answer<()> {
         let request = Ok(HelperRequest::Fence { former: former.0.clone().into() });
-        answer!(self, "fencing", Usual, request, Reply::Done => ())
+        answer!(self, "fencing", Usual, request, HelperReply::Done => ())
     }
     fn reconnect(&self) -> Answer<()> {
         let shared = self.0.clone();
@@ -337,7 +337,7 @@ impl store::Store for CephStore {
             };
             shared.link.borrow().end(Lost { fenced: false, why: "it was asked to end".into() });
             shared.events.queue.borrow_mut().clear();
-            if reply == Reply::Done {
+            if reply == HelperReply::Done {
                 Ok(())
             } else {
                 Err(shared.nonsense("the reply to the last request"))
@@ -350,12 +350,12 @@ impl store::Store for CephStore {
     }
     fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found> {
         let request = checked(name).map(|name| HelperRequest::Lookup { parent, name });
-        answer!(self, "a lookup", Usual, request, Reply::Attributes { attributes } => found(attributes))
+        answer!(self, "a lookup", Usual, request, HelperReply::Attributes { attributes } => found(attributes))
     }
     fn find(&self, file: FileId) -> Answer<Found> {
         let request = Ok(HelperRequest::Find { file });
         answer!(self, "a search", ByNumber, request,
-            Reply::Attributes { attributes } if attributes.file == file => found(attributes))
+            HelperReply::Attributes { attributes } if attributes.file == file => found(attributes))
     }
     fn forget(&self, file: FileId) {
         let link = self.0.link.borrow().clone();
@@ -371,7 +371,7 @@ impl store::Store for CephStore {
             }
             _ => checked(name).map(|name| HelperRequest::Make { parent, name, node, caller }),
         };
-        answer!(self, "making a file", Usual, request, Reply::Attributes { attributes } => found(attributes))
+        answer!(self, "making a file", Usual, request, HelperReply::Attributes { attributes } => found(attributes))
     }
     fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created> {
         let (shared, name) = (self.0.clone(), checked(name));
@@ -379,11 +379,11 @@ impl store::Store for CephStore {
             let request = HelperRequest::Create { parent, name: name?, mode, caller };
             let link = shared.link.borrow().clone();
             match shared.ask("making a file", Meaning::Usual, request).await? {
-                Reply::Created { attributes, is_held } => {
+                HelperReply::Created { attributes, is_held } => {
                     let open = shared.opened_by(&link, attributes.file, OpenMode::ReadWrite)?;
                     Ok(Created { found: found(attributes), open: Some(open), is_held })
                 }
-                Reply::Attributes { attributes } => {
+                HelperReply::Attributes { attributes } => {
                     Ok(Created { found: found(attributes), open: None, is_held: false })
                 }
                 _ => Err(shared.nonsense("the reply to making a file")),
@@ -393,15 +393,15 @@ impl store::Store for CephStore {
     fn link(&self, file: FileId, parent: FileId, name: &[u8]) -> Answer<FileAttributes> {
         let request = checked(name).map(|name| HelperRequest::Link { file, parent, name });
         answer!(self, "a link", Usual, request,
-            Reply::Attributes { attributes } if attributes.file == file => attributes)
+            HelperReply::Attributes { attributes } if attributes.file == file => attributes)
     }
     fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()> {
         let request = checked(name).map(|name| HelperRequest::Unlink { parent, name });
-        answer!(self, "removing a name", Usual, request, Reply::Done => ())
+        answer!(self, "removing a name", Usual, request, HelperReply::Done => ())
     }
     fn remove_directory(&self, parent: FileId, name: &[u8]) -> Answer<()> {
         let request = checked(name).map(|name| HelperRequest::RemoveDirectory { parent, name });
-        answer!(self, "removing a directory", Usual, request, Reply::Done => ())
+        answer!(self, "removing a directory", Usual, request, HelperReply::Done => ())
     }
     fn rename(
         &self,
@@ -419,44 +419,44 @@ impl store::Store for CephStore {
             }
             (_, Err(error), _) | (_, _, Err(error)) => Err(error),
         };
-        answer!(self, "a rename", Usual, request, Reply::Done => ())
+        answer!(self, "a rename", Usual, request, HelperReply::Done => ())
     }
     fn read_link(&self, file: FileId) -> Answer<Vec<u8>> {
         let request = Ok(HelperRequest::ReadLink { file });
         answer!(self, "reading a link", Usual, request,
-            Reply::Bytes { bytes } if bytes.len() <= TARGET_BYTES_MAX => bytes)
+            HelperReply::Bytes { bytes } if bytes.len() <= TARGET_BYTES_MAX => bytes)
     }
     fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing> {
         let request = Ok(HelperRequest::List { directory, cursor });
-        answer!(self, "a listing", Usual, request, Reply::Listing { listing } if is_sound(&listing) => listing)
+        answer!(self, "a listing", Usual, request, HelperReply::Listing { listing } if is_sound(&listing) => listing)
     }
     fn sync_directory(&self, directory: FileId) -> Answer<()> {
         let request = Ok(HelperRequest::SyncDirectory { directory });
-        answer!(self, "making names durable", Durability, request, Reply::Done => ())
+        answer!(self, "making names durable", Durability, request, HelperReply::Done => ())
     }
     fn space(&self) -> Answer<Space> {
-        answer!(self, "asking for space", Usual, Ok(HelperRequest::Space), Reply::Space { space } => space)
+        answer!(self, "asking for space", Usual, Ok(HelperRequest::Space), HelperReply::Space { space } => space)
     }
 
     fn attributes(&self, file: FileId) -> Answer<FileAttributes> {
         let request = Ok(HelperRequest::Attributes { file });
         answer!(self, "reading attributes", Usual, request,
-            Reply::Attributes { attributes } if attributes.file == file => attributes)
+            HelperReply::Attributes { attributes } if attributes.file == file => attributes)
     }
     fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<FileAttributes> {
         let request = Ok(HelperRequest::SetAttributes { file, change });
         answer!(self, "changing attributes", Usual, request,
-            Reply::Attributes { attributes } if attributes.file == file => attributes)
+            HelperReply::Attributes { attributes } if attributes.file == file => attributes)
     }
     fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>> {
         let request = checked_xattr(name).map(|name| HelperRequest::Xattr { file, name });
         answer!(self, "reading an attribute", Usual, request,
-            Reply::Bytes { bytes } if bytes.len() <= XATTR_BYTES_MAX => bytes)
+            HelperReply::Bytes { bytes } if bytes.len() <= XATTR_BYTES_MAX => bytes)
     }
     fn xattr_names(&self, file: FileId) -> Answer<Vec<u8>> {
         let request = Ok(HelperRequest::XattrNames { file });
         answer!(self, "listing attributes", Usual, request,
-            Reply::Bytes { bytes } if bytes.len() <= XATTR_BYTES_MAX => bytes)
+            HelperReply::Bytes { bytes } if bytes.len() <= XATTR_BYTES_MAX => bytes)
     }
     fn set_xattr(&self, file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()> {
         let request = match checked_xattr(name) {
@@ -464,11 +464,11 @@ impl store::Store for CephStore {
             Ok(name) => Ok(HelperRequest::SetXattr { file, name, value: value.to_vec(), mode }),
             Err(error) => Err(error),
         };
-        answer!(self, "setting an attribute", Usual, request, Reply::Done => ())
+        answer!(self, "setting an attribute", Usual, request, HelperReply::Done => ())
     }
     fn remove_xattr(&self, file: FileId, name: &[u8]) -> Answer<()> {
         let request = checked_xattr(name).map(|name| HelperRequest::RemoveXattr { file, name });
-        answer!(self, "removing an attribute", Usual, request, Reply::Done => ())
+        answer!(self, "removing an attribute", Usual, request, HelperReply::Done => ())
     }
 
     fn open(&self, file: FileId, access: OpenMode) -> Answer<OpenFile> {
@@ -477,7 +477,7 @@ impl store::Store for CephStore {
             let request = HelperRequest::Open { file, write: access == OpenMode::ReadWrite };
             let link = shared.link.borrow().clone();
             let reply = shared.ask("opening a file", Meaning::Usual, request).await?;
-            if reply != Reply::Done {
+            if reply != HelperReply::Done {
                 return Err(shared.nonsense("the reply to opening a file"));
             }
             shared.opened_by(&link, file, access)
@@ -488,7 +488,7 @@ impl store::Store for CephStore {
         let request = closed
             .map(|(file, _)| HelperRequest::Close { file })
             .ok_or(Refusal::Other(libc::EBADF).into());
-        answer!(self, "closing a file", Durability, request, Reply::Done => ())
+        answer!(self, "closing a file", Durability, request, HelperReply::Done => ())
     }
     fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
         let request = match self.0.opened(open, false) {
@@ -496,7 +496,7 @@ impl store::Store for CephStore {
             Ok(file) => Ok(HelperRequest::Read { file, at, length: length as u32 }),
             Err(error) => Err(error),
         };
-        answer!(self, "a read", Usual, request, Reply::Bytes { bytes } if bytes.len() <= length => bytes)
+        answer!(self, "a read", Usual, request, HelperReply::Bytes { bytes } if bytes.len() <= length => bytes)
     }
     fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes> {
         let request = match self.0.opened(open, true) {
@@ -504,7 +504,7 @@ impl store::Store for CephStore {
             Ok(file) => Ok(HelperRequest::Write { file, at, bytes: bytes.to_vec() }),
             Err(error) => Err(error),
         };
-        answer!(self, "a write", Usual, request, Reply::Attributes { attributes } => attributes)
+        answer!(self, "a write", Usual, request, HelperReply::Attributes { attributes } => attributes)
     }
     fn allocate(
         &self,
@@ -518,34 +518,34 @@ impl store::Store for CephStore {
             start,
             end,
         });
-        answer!(self, "allocating", Usual, request, Reply::Attributes { attributes } => attributes)
+        answer!(self, "allocating", Usual, request, HelperReply::Attributes { attributes } => attributes)
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         let request = self.0.opened(open, false).map(|file| HelperRequest::MakeDurable { file });
-        answer!(self, "making a file durable", Durability, request, Reply::Done => ())
+        answer!(self, "making a file durable", Durability, request, HelperReply::Done => ())
     }
 
     fn send_content(&self, open: OpenFile) -> Answer<()> {
         let request = self.0.opened(open, false).map(|file| HelperRequest::SendContent { file });
-        answer!(self, "sending a file's content", Durability, request, Reply::Done => ())
+        answer!(self, "sending a file's content", Durability, request, HelperReply::Done => ())
     }
     fn send_attributes(&self) -> Answer<()> {
         let request = Ok(HelperRequest::SendAttributes);
-        answer!(self, "sending attributes", Durability, request, Reply::Done => ())
+        answer!(self, "sending attributes", Durability, request, HelperReply::Done => ())
     }
 
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         let request = self.0.opened(open, token != Token::SharedRead);
         let request = request.map(|file| HelperRequest::TakeToken { file, token });
-        answer!(self, "taking a token", Token, request, Reply::Attributes { attributes } => attributes)
+        answer!(self, "taking a token", Token, request, HelperReply::Attributes { attributes } => attributes)
     }
     fn acknowledge_recall(&self, file: FileId) -> Answer<()> {
         let request = Ok(HelperRequest::AcknowledgeRecall { file });
-        answer!(self, "acknowledging a recall", Usual, request, Reply::Done => ())
+        answer!(self, "acknowledging a recall", Usual, request, HelperReply::Done => ())
     }
     fn return_token(&self, file: FileId) -> Answer<()> {
         let request = Ok(HelperRequest::ReturnToken { file });
-        answer!(self, "returning a token", Durability, request, Reply::Done => ())
+        answer!(self, "returning a token", Durability, request, HelperReply::Done => ())
     }
 
     fn lock(&self, open: OpenFile, lock: FileLock) -> Answer<()> {
@@ -557,7 +557,7 @@ impl store::Store for CephStore {
             start: range.start,
             end: range.end,
         });
-        answer!(self, "locking", Lock, request, Reply::Done => ())
+        answer!(self, "locking", Lock, request, HelperReply::Done => ())
     }
     fn test_lock(&self, open: OpenFile, lock: FileLock) -> Answer<Option<FileLock>> {
         let FileLock { owner, mode, range } = lock;
@@ -567,7 +567,7 @@ impl store::Store for CephStore {
             Ok(HelperRequest::TestLock { file, owner: owner.number, mode, start, end })
         });
         answer!(self, "looking for a lock", Lock, request,
-        Reply::Lock { mode, start, end } if start <= end => mode.map(|mode| FileLock {
+        HelperReply::Lock { mode, start, end } if start <= end => mode.map(|mode| FileLock {
             owner: LockOwner { number: 0, ..owner }, mode: Some(mode), range: start..end,
         }))
     }

@@ -19,7 +19,7 @@ mod serve;
 mod tokens;
 
 use crate::library::{Inode, Mount, Settings, end_process, end_with, ignore_signals};
-use crate::wire::{Hello, HelloReply, HelperRequest, Reply, Report, WIRE_VERSION};
+use crate::wire::{Hello, HelloReply, HelperReply, HelperRequest, Report, WIRE_VERSION};
 use file_queues::{CallOrder, FileQueues};
 use files::Files;
 use gate::Gate;
@@ -134,8 +134,10 @@ fn serve(socket: UnixStream) -> Result<(), String> {
         cluster_low: cluster as u64,
         file_system: mount.file_system(),
     };
-    output
-        .send(&Report::Success { request: first.number, reply: Reply::HelloReply { hello_reply } });
+    output.send(&Report::Success {
+        request: first.number,
+        reply: HelperReply::HelloReply { hello_reply },
+    });
 
     let queues = FileQueues::new(THREADS_MAX);
     let returning = FileQueues::new(RETURNING_MAX);

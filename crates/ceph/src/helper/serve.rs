@@ -6,7 +6,7 @@ use super::long_reads::LongReads;
 use super::output::Output;
 use super::recent_lookups::{RecentLookups, watched};
 use crate::library::{Errno, Inode, Mount, Settings, end_process};
-use crate::wire::{HelperRequest, Reply, Report};
+use crate::wire::{HelperReply, HelperRequest, Report};
 use std::ffi::CString;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -151,7 +151,7 @@ impl Server {
         report
     }
 
-    fn call(&self, request: HelperRequest) -> Result<Reply, Errno> {
+    fn call(&self, request: HelperRequest) -> Result<HelperReply, Errno> {
         let files = &self.files;
         match request {
             HelperRequest::Connect { .. } => return Err(Errno::INVALID),
@@ -174,7 +174,7 @@ impl Server {
                 if attributes.links == 0 {
                     return Err(Errno(libc::ESTALE));
                 }
-                return Ok(Reply::Attributes { attributes });
+                return Ok(HelperReply::Attributes { attributes });
             }
             HelperRequest::Forget { file } => files.forget(file),
             HelperRequest::AcknowledgeRecall { file } => files.acknowledge_recall(file),
@@ -190,12 +190,12 @@ impl Server {
                 let _busy = Busy::with(&file);
                 if file.open(true).is_err() {
                     // It is made; a later write gets the error.
-                    return Ok(Reply::Attributes { attributes: made });
+                    return Ok(HelperReply::Attributes { attributes: made });
                 }
                 let is_held = files.hold_new(&file);
                 // As with a token that is taken: the file's state from now on counts.
                 let attributes = if is_held { file.inode.attributes()? } else { made };
-                return Ok(Reply::Created { attributes, is_held });
+                return Ok(HelperReply::Created { attributes, is_held });
             }
             HelperRequest::Link { file, parent, name } => {
                 let (file, parent, name) = (files.get(file)?, files.get(parent)?, text(name)?);
@@ -229,24 +229,26 @@ impl Server {
                 })?;
             }
             HelperRequest::ReadLink { file } => {
-                return Ok(Reply::Bytes { bytes: files.get(file)?.inode.read_link()? });
+                return Ok(HelperReply::Bytes { bytes: files.get(file)?.inode.read_link()? });
             }
             HelperRequest::List { directory, cursor } => {
-                return Ok(Reply::Listing { listing: files.get(directory)?.inode.list(cursor)? });
+                return Ok(HelperReply::Listing {
+                    listing: files.get(directory)?.inode.list(cursor)?,
+                });
             }
             HelperRequest::SyncDirectory { directory } => files.get(directory)?.inode.sync()?,
             HelperRequest::StillKnown => files.mount.root()?.ask_servers()?,
             HelperRequest::SendAttributes => files.mount.send_attributes()?,
             HelperRequest::Space => {
-                return Ok(Reply::Space { space: files.mount.root()?.space()? });
+                return Ok(HelperReply::Space { space: files.mount.root()?.space()? });
             }
             request => return self.call_on_file(request),
         }
-        Ok(Reply::Done)
+        Ok(HelperReply::Done)
     }
 
     /// Carries out requests that keep their file's order.
-    fn call_on_file(&self, request: HelperRequest) -> Result<Reply, Errno> {
+    fn call_on_file(&self, request: HelperRequest) -> Result<HelperReply, Errno> {
         let files = &self.files;
         match request {
             HelperRequest::Attributes { file } => {
@@ -279,12 +281,12 @@ impl Server {
                 let (file, name) = (files.get(file)?, text(name)?);
                 let _busy = Busy::with(&file);
                 let bytes = file.look(|| file.inode.xattr(&name, XATTR_BYTES_MAX))?;
-                return Ok(Reply::Bytes { bytes });
+                return Ok(HelperReply::Bytes { bytes });
             }
             HelperRequest::XattrNames { file } => {
                 let file = files.get(file)?;
                 let _busy = Busy::with(&file);
-                return Ok(Reply::Bytes { bytes: file.inode.xattr_names(XATTR_BYTES_MAX)? });
+                return Ok(HelperReply::Bytes { bytes: file.inode.xattr_names(XATTR_BYTES_MAX)? });
             }
             HelperRequest::SetXattr { file, name, value, mode } => {
                 let (file, name) = (files.get(file)?, text(name)?);
@@ -305,7 +307,7 @@ impl Server {
                 {
                     if file.begin_end() {
                         self.ending.fetch_add(1, Ordering::SeqCst);
-                        return Ok(Reply::Done);
+                        return Ok(HelperReply::Done);
                     }
                     // The token belongs to the open file.
                     let returned = files.give_back(&file);
@@ -322,7 +324,7 @@ impl Server {
                 let (bytes, has_waited) = watched(|| handle.read(at, length));
                 let bytes = bytes?;
                 lock(&self.reads).note(has_waited || bytes.len() > SHORT_BYTES);
-                return Ok(Reply::Bytes { bytes });
+                return Ok(HelperReply::Bytes { bytes });
             }
             HelperRequest::Write { file, at, bytes } => {
                 let file = files.get(file)?;
@@ -360,10 +362,10 @@ impl Server {
             }
             request => return self.call_on_locks(request),
         }
-        Ok(Reply::Done)
+        Ok(HelperReply::Done)
     }
 
-    fn call_on_locks(&self, request: HelperRequest) -> Result<Reply, Errno> {
+    fn call_on_locks(&self, request: HelperRequest) -> Result<HelperReply, Errno> {
         match request {
             HelperRequest::Lock { file, owner, mode, start, end } => {
                 let file = self.files.get(file)?;
@@ -371,7 +373,7 @@ impl Server {
                 let range = start..end;
                 file.handle_for_locks()?.lock(owner, mode, &range)?;
                 file.note_lock(owner, mode.is_some(), range == (0..LOCK_END));
-                Ok(Reply::Done)
+                Ok(HelperReply::Done)
             }
             HelperRequest::TestLock { file, owner, mode, start, end } => {
                 let file = self.files.get(file)?;
@@ -379,7 +381,7 @@ impl Server {
                 let found = file.handle_for_locks()?.lock_against(owner, mode, &(start..end))?;
                 let (mode, Range { start, end }) =
                     found.map_or((None, 0..0), |(mode, range)| (Some(mode), range));
-                Ok(Reply::Lock { mode, start, end })
+                Ok(HelperReply::Lock { mode, start, end })
             }
             _ => Err(Errno::INVALID),
         }
@@ -391,7 +393,7 @@ impl Server {
         &self,
         file: &Arc<File>,
         call: impl FnOnce() -> Result<(), Errno>,
-    ) -> Result<Reply, Errno> {
+    ) -> Result<HelperReply, Errno> {
         // T1: it would wait for the token's return. The servers get the state before it then, so
         // the daemon journals that first.
         let since = Instant::now();
@@ -412,10 +414,10 @@ impl Server {
         self.attributes(file)
     }
 
-    fn attributes(&self, file: &File) -> Result<Reply, Errno> {
+    fn attributes(&self, file: &File) -> Result<HelperReply, Errno> {
         let attributes = file.inode.attributes()?;
         file.state().is_gone = attributes.links == 0;
-        Ok(Reply::Attributes { attributes })
+        Ok(HelperReply::Attributes { attributes })
     }
 
     /// Ends a file after the answer to its last close, so that no caller waits for that.
@@ -438,9 +440,9 @@ impl Server {
         }
     }
 
-    fn found(&self, (inode, attributes): (Inode, FileAttributes)) -> Reply {
+    fn found(&self, (inode, attributes): (Inode, FileAttributes)) -> HelperReply {
         self.files.keep(inode, attributes.file);
-        Reply::Attributes { attributes }
+        HelperReply::Attributes { attributes }
     }
 
     /// Returns the file of a name, if its token may be ours; and whether this is its last name.

@@ -243,7 +243,7 @@ wire_enum!(HelperRequest {
 
 /// A success.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reply {
+pub enum HelperReply {
     Done,
     HelloReply {
         hello_reply: HelloReply,
@@ -272,7 +272,7 @@ pub enum Reply {
         end: u64,
     },
 }
-wire_enum!(Reply {
+wire_enum!(HelperReply {
     0 => Done, 1 => HelloReply { hello_reply }, 2 => Attributes { attributes },
     3 => Bytes { bytes }, 4 => Listing { listing }, 5 => Space { space },
     6 => Created { attributes, is_held }, 7 => Lock { mode, start, end },
@@ -283,7 +283,7 @@ wire_enum!(Reply {
 pub enum Report {
     Success {
         request: u64,
-        reply: Reply,
+        reply: HelperReply,
     },
     /// An errno.
     Failure {

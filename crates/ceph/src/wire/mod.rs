@@ -13,4 +13,4 @@ pub use bytes::MalformedMessage;
 pub(crate) use bytes::kind_of;
 
 pub use frames::{FRAME_BYTES_MAX, Frames, frame};
-pub use messages::{Hello, HelloReply, HelperRequest, Numbered, Reply, Report, WIRE_VERSION};
+pub use messages::{Hello, HelloReply, HelperReply, HelperRequest, Numbered, Report, WIRE_VERSION};

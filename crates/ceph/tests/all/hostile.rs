@@ -2,8 +2,8 @@
 //! is needed.
 
 use ceph::{
-    CephStore, FRAME_BYTES_MAX, Frames, Hello, HelloReply, HelperRequest, MalformedMessage,
-    Numbered, Options, Reply, Report, WIRE_VERSION, frame,
+    CephStore, FRAME_BYTES_MAX, Frames, Hello, HelloReply, HelperReply, HelperRequest,
+    MalformedMessage, Numbered, Options, Report, WIRE_VERSION, frame,
 };
 use device::World;
 use runtime::{Either, RealWorld, SplitMix, race};
@@ -91,12 +91,12 @@ fn reports() -> Vec<Report> {
     };
     let listing = Listing { entries: vec![entry; 3], is_end: true };
     vec![
-        Report::Success { request: 1, reply: Reply::Attributes { attributes: attributes() } },
+        Report::Success { request: 1, reply: HelperReply::Attributes { attributes: attributes() } },
         Report::Success {
             request: 1,
-            reply: Reply::Created { attributes: attributes(), is_held: true },
+            reply: HelperReply::Created { attributes: attributes(), is_held: true },
         },
-        Report::Success { request: 1, reply: Reply::Listing { listing } },
+        Report::Success { request: 1, reply: HelperReply::Listing { listing } },
         Report::Failure { request: 2, code: 5 },
         Report::Recall { file: FileId(3), token: Token::SharedRead },
         Report::Lost { fenced: true, why: b"because".to_vec() },
@@ -345,16 +345,16 @@ fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
         file_system: 3,
     };
     let hello_reply =
-        frame(&Report::Success { request: 1, reply: Reply::HelloReply { hello_reply } });
+        frame(&Report::Success { request: 1, reply: HelperReply::HelloReply { hello_reply } });
     let with = |behind: Vec<u8>| says(&[hello_reply.clone(), behind].concat()) + "sleep 60";
-    let unasked = frame(&Report::Success { request: 4711, reply: Reply::Done });
-    let other = frame(&Report::Success { request: 2, reply: Reply::Done });
+    let unasked = frame(&Report::Success { request: 4711, reply: HelperReply::Done });
+    let other = frame(&Report::Success { request: 2, reply: HelperReply::Done });
     for (script, expected) in [
         ("exit 1".to_string(), "Disconnected"),
         ("kill -9 $$".to_string(), "Disconnected"),
         (says(&[0xff; 64]) + "sleep 60", "Disconnected"),
         (
-            says(&frame(&Report::Success { request: 1, reply: Reply::Done })) + "sleep 60",
+            says(&frame(&Report::Success { request: 1, reply: HelperReply::Done })) + "sleep 60",
             "Nonsense",
         ),
         (says(&frame(&Report::Lost { fenced: true, why: b"no".to_vec() })) + "sleep 60", "Fenced"),

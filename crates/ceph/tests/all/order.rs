@@ -93,7 +93,7 @@ impl Daemon {
             self.frames.add(&bytes[..count]);
         }
     }
-    fn ask(&mut self, request: HelperRequest) -> ceph::Reply {
+    fn ask(&mut self, request: HelperRequest) -> ceph::HelperReply {
         self.number += 1;
         let number = self.number;
         self.socket.write_all(&frame(&Numbered { number, request })).unwrap();
@@ -125,14 +125,15 @@ fn a_helper_whose_daemon_died_sends_the_content_of_recalled_files_and_nothing_el
         directory: b"/".to_vec(),
         keyring: Vec::new(),
     };
-    let ceph::Reply::HelloReply { hello_reply } = daemon.ask(HelperRequest::Connect { hello })
+    let ceph::HelperReply::HelloReply { hello_reply } =
+        daemon.ask(HelperRequest::Connect { hello })
     else {
         panic!("no welcome")
     };
     let files = [&b"recalled"[..], b"held"].map(|name| {
         let (parent, name) = (hello_reply.root.file, name.to_vec());
         let create = HelperRequest::Create { parent, name, mode: 0o644, caller: ROOT };
-        let ceph::Reply::Created { attributes, is_held: true } = daemon.ask(create) else {
+        let ceph::HelperReply::Created { attributes, is_held: true } = daemon.ask(create) else {
             panic!("not held")
         };
         daemon.ask(HelperRequest::Write { file: attributes.file, at: 0, bytes: CONTENT.to_vec() });

@@ -6,7 +6,9 @@ use super::{AttachArguments, Via};
 use crate::daemon::{self, Side};
 use crate::error::CliError;
 use crate::mount::loop_device::{LoopDevice, Stands};
-use crate::mount::options::{Barrier, MountSettings};
+use crate::mount::options::MountSettings;
+use crate::mount::table::{SECTIONS, is_of_engine};
+use crate::options::{MountOption, rows};
 use crate::text::output::print;
 use blocks::Persistence;
 use disks::DiskAccess;
@@ -22,7 +24,7 @@ pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
     let plan = AttachPlan {
         log: arguments.log.as_deref().map(absolute).transpose()?,
         words: arguments.options.clone(),
-        read_only: arguments.read_only || settings.read_only,
+        read_only: arguments.read_only || settings.session.read_only,
         settings,
         persistence: match arguments.write_through {
             true => Persistence::WriteThrough,
@@ -92,20 +94,30 @@ fn attach_loop(place: &Place, read_only: bool) -> Result<(), CliError> {
     }
 }
 
+/// Options of a volume's mount that a block volume refuses, and why.
+const REFUSED: [(&str, &str); 3] = [
+    ("durable_only", "a block volume knows no files"),
+    ("journal_dev", "name the journal with --log"),
+    ("noload", "a block volume is read through its log"),
+];
+
+/// Whether an option has a meaning for an attached volume.
+pub fn is_of_blocks(row: &MountOption<MountSettings>) -> bool {
+    is_of_engine(row) && !REFUSED.iter().any(|(name, _)| *name == row.name)
+}
+
 /// Parses the options, and refuses those that a block volume does not support.
 fn settings_of(words: &[String]) -> Result<MountSettings, CliError> {
     let settings = MountSettings::parse(words, false)?;
-    let wrong = match &settings {
-        it if it.barrier == Barrier::Coerce => {
-            Some("barrier=coerce: a block volume has no flush zone")
-        }
-        it if it.durable_only.is_some() => Some("durable_only: a block volume knows no files"),
-        it if it.journal_device.is_some() => Some("journal_dev=: name the journal with --log"),
-        it if it.without_journal => Some("noload: a block volume is read through its log"),
-        _ => None,
+    if settings.journal.coerces {
+        return Err(CliError::new("barrier=coerce: a block volume has no flush zone"));
+    }
+    let is_given = |name: &str| {
+        let default = MountSettings::default();
+        rows(SECTIONS).any(|row| row.name == name && (row.text)(&settings) != (row.text)(&default))
     };
-    match wrong {
-        Some(why) => Err(CliError::new(why)),
+    match REFUSED.iter().find(|(name, _)| is_given(name)) {
+        Some((name, why)) => Err(CliError::new(format!("{name}: {why}"))),
         None => Ok(settings),
     }
 }

@@ -9,6 +9,8 @@ mod serve;
 
 use crate::error::CliError;
 use crate::mkfs::LogSizes;
+use crate::mount::table;
+use crate::options::page::{OptionWords, help};
 use crate::text::quantity::parse_size;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -49,6 +51,11 @@ Examples:
   okeanos blocks inspect /dev/sdb
   okeanos blocks inspect --json disk.img";
 
+/// Notes behind the long help: the options that it shares with a mount, and the examples.
+fn attach_notes() -> String {
+    format!("{}\n{ATTACH_EXAMPLES}", help(table::SECTIONS, attach::is_of_blocks))
+}
+
 /// A disk exported with a journal in front of it, for any file system or virtual machine above
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -63,7 +70,7 @@ enum BlocksCommand {
     #[command(after_help = FORMAT_EXAMPLES)]
     Format(FormatArguments),
     /// Export a block volume as a block device, and print its name
-    #[command(after_help = ATTACH_EXAMPLES)]
+    #[command(after_help = ATTACH_EXAMPLES, after_long_help = attach_notes())]
     Attach(AttachArguments),
     /// Flush an attached volume, write everything home, and take its block device away
     #[command(after_help = DETACH_EXAMPLES)]
@@ -117,9 +124,10 @@ struct AttachArguments {
     /// With --via nbd: the Unix socket to listen on
     #[arg(long, value_name = "PATH", required_if_eq("via", "nbd"))]
     socket: Option<PathBuf>,
-    /// Options of mount that concern the engine: data=, threshold=, records=, log=, barrier=,
-    /// log_gap=, checkpoint=, commits_in_flight=, cache= …
-    #[arg(short = 'o', long, value_name = "OPTIONS", value_delimiter = ',')]
+    /// Options of mount that concern journal, write-back and cache, separated by commas; --help
+    /// lists them
+    #[arg(short = 'o', long, value_name = "OPTIONS", value_delimiter = ',',
+          value_parser = OptionWords(table::words), hide_possible_values = true)]
     options: Vec<String>,
     /// Each write is durable when it is acknowledged; without it the disk has a volatile cache
     #[arg(long)]

@@ -55,7 +55,7 @@ impl AttachPlan {
         if has_logs && !self.words.iter().any(|word| word == "log=circular") {
             options.log = LogKind::Scattered;
         }
-        let table = self.settings.run_table.as_deref();
+        let table = self.settings.journal.run_table.as_deref();
         options.run_table = table.map(|path| run_table::open(world, path)).transpose()?;
         let parts = BlockParts {
             world: Rc::new(world.clone()),

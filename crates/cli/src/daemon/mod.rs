@@ -15,7 +15,7 @@ pub mod reporter;
 
 use crate::error::CliError;
 use descriptors::close_all_but;
-use fuse::SessionError;
+use fuse_session::SessionError;
 use runtime::standard_error;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

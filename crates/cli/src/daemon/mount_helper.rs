@@ -12,7 +12,9 @@ use crate::daemon::descriptors::close_all_but;
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::own_namespace;
 use crate::error::CliError;
-use fuse::{Connection, FileSystem, Kind, MountOptions, Session, SessionError, descriptor};
+use fuse_session::{
+    Connection, FileSystem, MountKind, MountOptions, Session, SessionError, descriptor,
+};
 use runtime::{Either, RealWorld, Receiver, Signals, race};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsString};
@@ -39,7 +41,7 @@ enum Order {
     Mount {
         source: Vec<u8>,
         block_size: Option<u32>,
-        mode: Option<String>,
+        subtype: String,
         flags: libc::c_ulong,
         allow_other: bool,
         read_ahead: u64,
@@ -77,7 +79,7 @@ impl MountHelper {
     pub fn start(directory: &Path, report: &dyn Fn(&str)) -> Result<MountHelper, CliError> {
         let system = |error| CliError::system("cannot start the daemon", error);
         let (ours, theirs) = socket_pair().map_err(system)?;
-        let processors = fuse::possible_processors();
+        let processors = fuse_session::possible_processors();
         // SAFETY: the process has one thread, so the child finds everything in order.
         match unsafe { libc::fork() } {
             -1 => return Err(system(io::Error::last_os_error())),
@@ -134,15 +136,16 @@ impl MountHelper {
                 .map_err(|error| CliError::system("a mount namespace for the daemon", error))?;
         }
         let (source, block_size) = match &options.kind {
-            Kind::Block { device, block_size } => {
+            MountKind::Block { device, block_size } => {
                 (device.as_os_str().as_bytes().to_vec(), Some(*block_size))
             }
-            Kind::Plain { name } => (name.as_bytes().to_vec(), None),
+            MountKind::Plain { name } => (name.as_bytes().to_vec(), None),
         };
-        let (mode, flags, allow_other) = (options.mode.clone(), options.flags, options.allow_other);
+        let MountOptions { flags, allow_other, .. } = *options;
+        let subtype = options.subtype.clone();
         let mut bytes = vec![0; MESSAGE_MAX];
         let heard = self
-            .send(&Order::Mount { source, block_size, mode, flags, allow_other, read_ahead })
+            .send(&Order::Mount { source, block_size, subtype, flags, allow_other, read_ahead })
             .and_then(|()| descriptor::receive(&self.socket, &mut bytes))
             .and_then(|(length, fuse)| Ok((serde_json::from_slice(&bytes[..length])?, fuse)));
         match heard.map_err(|error| CliError::system("mount", error))? {
@@ -228,14 +231,14 @@ impl Child {
                 return Ok(());
             }
             match serde_json::from_slice(&bytes[..length])? {
-                Order::Mount { source, block_size, mode, flags, allow_other, read_ahead } => {
+                Order::Mount { source, block_size, subtype, flags, allow_other, read_ahead } => {
                     let source = OsString::from_vec(source);
                     let kind = match block_size {
-                        Some(block_size) => Kind::Block { device: source.into(), block_size },
-                        None => Kind::Plain { name: source.to_string_lossy().into_owned() },
+                        Some(block_size) => MountKind::Block { device: source.into(), block_size },
+                        None => MountKind::Plain { name: source.to_string_lossy().into_owned() },
                     };
                     let mounted =
-                        self.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
+                        self.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
                     let (reply, fuse) = match &mounted {
                         Ok((connection, device)) => (
                             Reply::MountedVolume { device: *device },
@@ -267,7 +270,7 @@ impl Child {
         let limits = open_directory(READ_AHEAD_LIMITS);
         let namespace =
             identity(&ours).map_err(|error| CliError::system("/proc/self/ns/mnt", error))?;
-        let connection = fuse::mount(&self.directory, options)
+        let connection = fuse_session::mount(&self.directory, options)
             .map_err(|error| CliError::new(error.to_string()))?;
         let mut text = Vec::new();
         let found = io::Read::read_to_end(&mut table, &mut text).map(|_| {
@@ -281,7 +284,12 @@ impl Child {
         let device = mount.device;
         // An ordinary user may not; a volume with less read-ahead is still usable.
         let _ = limits.and_then(|limits| {
-            set_read_ahead(&limits, device, matches!(options.kind, Kind::Block { .. }), read_ahead)
+            set_read_ahead(
+                &limits,
+                device,
+                matches!(options.kind, MountKind::Block { .. }),
+                read_ahead,
+            )
         });
         self.mounted = Some(MountedVolume { mount, namespace });
         if identity(&theirs).is_ok_and(|theirs| theirs != namespace) {

@@ -6,6 +6,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+/// Subtype of our mounts, or its beginning.
+const SUBTYPE: &str = "okeanos";
+
+/// Returns the subtype of a mount. The mode follows, as in `fuseblk.okeanos.selective`: the kernel
+/// has no other place for it.
+pub fn subtype(mode: Option<&str>) -> String {
+    mode.map_or_else(|| SUBTYPE.to_owned(), |mode| format!("{SUBTYPE}.{mode}"))
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
     /// Number of the mount, unique while it exists.
@@ -24,10 +33,10 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Whether it is an Okeanos mount. The mode follows the type: `fuseblk.okeanos.selective`.
+    /// Whether it is an Okeanos mount, by the [`subtype`] after the type.
     pub fn is_okeanos(&self) -> bool {
         let mut words = self.kind.split('.');
-        matches!(words.next(), Some("fuse" | "fuseblk")) && words.next() == Some("okeanos")
+        matches!(words.next(), Some("fuse" | "fuseblk")) && words.next() == Some(SUBTYPE)
     }
 
     /// Whether its source is a block device that cannot be written.
@@ -225,6 +234,14 @@ mod tests {
         assert!(
             mount.is_okeanos() && mount.options == "rw,noatime" && mount.of_file_system == "rw,x=1"
         );
+    }
+
+    #[test]
+    fn our_subtypes_are_known_again() {
+        for subtype in [subtype(None), subtype(Some("selective"))] {
+            let line = format!("36 35 0:50 / /mnt rw - fuse.{subtype} a b");
+            assert!(parse_line(line.as_bytes()).unwrap().is_okeanos(), "{line}");
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Level {
             Level::Debug => "<31>",
         }
     }
-    fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Level::Error => "error",
             Level::Warning => "warning",

@@ -3,11 +3,11 @@
 use crate::daemon::control::{End, socket_directory_beside};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::mount_helper::{EstablishedMount, MountHelper};
-use crate::daemon::{self, StartNotifier, ended_at_once};
+use crate::daemon::{self, StartNotifier, ended_at_once, mount_table};
 use crate::disk::front_end::DiskFrontEnd;
 use crate::error::CliError;
 use device::Disk;
-use fuse::{Kind, MountOptions, Session, Transport};
+use fuse_session::{MountKind, MountOptions, Session, Transport};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::path::Path;
 use std::rc::Rc;
@@ -30,10 +30,10 @@ fn prepare(
 ) -> Result<PreparedService, CliError> {
     let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
     let control = ControlSocket::bind(&socket_directory_beside(directory)).map_err(no_control)?;
-    let kind = Kind::Plain { name: disk.name().to_owned() };
+    let kind = MountKind::Plain { name: disk.name().to_owned() };
     let options = MountOptions {
         kind,
-        mode: None,
+        subtype: mount_table::subtype(None),
         flags: libc::MS_NOSUID | libc::MS_NODEV,
         allow_other: false,
     };
@@ -67,7 +67,7 @@ pub async fn serve(
     };
     let serving = session.clone();
     let mut session_over = spawn_with_result(world, async move { serving.serve().await });
-    let begun = race(&mut session_over, session.until_begun()).await;
+    let begun = race(&mut session_over, session.until_started()).await;
     if let Either::Left(ended) = &begun
         && session.negotiated().is_none()
     {

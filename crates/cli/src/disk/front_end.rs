@@ -6,11 +6,11 @@
 //! sees as many at once as the kernel sends.
 
 use device::{Buffer, DeviceError, Disk, Durability};
-use fuse::abi::{
+use fuse_session::abi::{
     Attr, AttrOut, Dirent, EntryOut, OpenOut, RECORD_ALIGNMENT, ROOT_NODE, ReadIn, SetattrIn,
     StatfsOut, WriteIn, WriteOut, fattr, fopen,
 };
-use fuse::{Answer, FileSystem, Operation, Request};
+use fuse_session::{FileSystem, Operation, Reply, Request};
 use runtime::Slice;
 use std::rc::Rc;
 
@@ -33,19 +33,19 @@ impl DiskFrontEnd {
 }
 
 impl FileSystem for DiskFrontEnd {
-    async fn serve(self: Rc<Self>, request: Request) -> Answer {
+    async fn serve(self: Rc<Self>, request: Request) -> Reply {
         let result = match request.operation() {
-            Ok(operation) => self.answer(request.header.nodeid, operation).await,
+            Ok(operation) => self.reply(request.header.nodeid, operation).await,
             Err(_) => Err(libc::EINVAL),
         };
-        result.unwrap_or_else(Answer::error)
+        result.unwrap_or_else(Reply::error)
     }
     async fn end(self: Rc<Self>) {}
 }
 
 impl DiskFrontEnd {
-    /// Answers, or returns a positive errno.
-    async fn answer(&self, node: u64, operation: Operation<'_>) -> Result<Answer, i32> {
+    /// Replies, or returns a positive errno.
+    async fn reply(&self, node: u64, operation: Operation<'_>) -> Result<Reply, i32> {
         match operation {
             Operation::Lookup { name } if node == ROOT_NODE && name == NAME.as_bytes() => {
                 let attr = self.attributes(DISK_NODE);
@@ -56,32 +56,32 @@ impl DiskFrontEnd {
                     attr,
                     ..Default::default()
                 };
-                Ok(Answer::of(&entry))
+                Ok(Reply::of(&entry))
             }
             Operation::Lookup { .. } => Err(libc::ENOENT),
-            Operation::Getattr => Ok(self.attributes_answer(node)),
+            Operation::Getattr => Ok(self.attributes_reply(node)),
             Operation::Setattr(SetattrIn { valid, size, .. }) => {
                 if valid & fattr::SIZE != 0 && size != self.size() {
                     return Err(libc::EPERM);
                 }
                 // Times and owners of a disk mean nothing, and nothing is stored.
-                Ok(self.attributes_answer(node))
+                Ok(self.attributes_reply(node))
             }
             Operation::Open(_) => {
                 let open_flags = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES | fopen::NOFLUSH;
-                Ok(Answer::of(&OpenOut { open_flags, ..Default::default() }))
+                Ok(Reply::of(&OpenOut { open_flags, ..Default::default() }))
             }
             Operation::Read(arguments) => self.read(arguments).await,
             Operation::Write { arguments, data, .. } => self.write(arguments, data).await,
             Operation::Fsync(_) => {
                 self.disk.flush().await.map_err(|error| errno(&error))?;
-                Ok(Answer::empty())
+                Ok(Reply::empty())
             }
-            Operation::Opendir => Ok(Answer::of(&OpenOut::default())),
+            Operation::Opendir => Ok(Reply::of(&OpenOut::default())),
             Operation::Readdir(arguments) => Ok(list(arguments.offset)),
             Operation::Statfs => {
                 let (blocks, bsize) = (self.size() / 4096, 4096);
-                Ok(Answer::of(&StatfsOut {
+                Ok(Reply::of(&StatfsOut {
                     blocks,
                     files: 1,
                     bsize,
@@ -97,7 +97,7 @@ impl DiskFrontEnd {
             | Operation::Fsyncdir(_)
             | Operation::Flush(_)
             | Operation::Syncfs
-            | Operation::Destroy => Ok(Answer::empty()),
+            | Operation::Destroy => Ok(Reply::empty()),
             Operation::Create { .. } | Operation::Unlink { .. } | Operation::Rename { .. } => {
                 Err(libc::EPERM)
             }
@@ -108,21 +108,21 @@ impl DiskFrontEnd {
     }
 
     /// Reads any range: whole sectors are read, and the range cut out.
-    async fn read(&self, arguments: ReadIn) -> Result<Answer, i32> {
+    async fn read(&self, arguments: ReadIn) -> Result<Reply, i32> {
         let end = arguments.offset.saturating_add(arguments.size.into()).min(self.size());
         if arguments.offset >= end {
-            return Ok(Answer::empty());
+            return Ok(Reply::empty());
         }
         let sector = self.sector();
         let first = arguments.offset - arguments.offset % sector;
         let length = (end.next_multiple_of(sector) - first) as usize;
         let buffer = Rc::new(self.disk.read(first, length).await.map_err(|error| errno(&error))?);
         let range = (arguments.offset - first) as usize..(end - first) as usize;
-        Ok(Answer::slices(vec![Slice { buffer, range }]))
+        Ok(Reply::slices(vec![Slice { buffer, range }]))
     }
 
     /// Writes whole sectors only, as a drive does.
-    async fn write(&self, arguments: WriteIn, data: &[u8]) -> Result<Answer, i32> {
+    async fn write(&self, arguments: WriteIn, data: &[u8]) -> Result<Reply, i32> {
         let (offset, length, sector) = (arguments.offset, data.len() as u64, self.sector());
         if offset.checked_add(length).is_none_or(|end| end > self.size()) {
             return Err(libc::ENOSPC);
@@ -134,7 +134,7 @@ impl DiskFrontEnd {
         let durability = if durable { Durability::Durable } else { Durability::Cached };
         let parts = vec![Rc::new(Buffer::copy_of(data))];
         self.disk.write(offset, parts, durability).await.map_err(|error| errno(&error))?;
-        Ok(Answer::of(&WriteOut { size: data.len() as u32, padding: 0 }))
+        Ok(Reply::of(&WriteOut { size: data.len() as u32, padding: 0 }))
     }
 
     fn size(&self) -> u64 {
@@ -143,8 +143,8 @@ impl DiskFrontEnd {
     fn sector(&self) -> u64 {
         self.disk.geometry().logical_sector.into()
     }
-    fn attributes_answer(&self, node: u64) -> Answer {
-        Answer::of(&AttrOut {
+    fn attributes_reply(&self, node: u64) -> Reply {
+        Reply::of(&AttrOut {
             attr_valid: FOREVER,
             attr: self.attributes(node),
             ..Default::default()
@@ -161,20 +161,20 @@ impl DiskFrontEnd {
     }
 }
 
-fn list(offset: u64) -> Answer {
+fn list(offset: u64) -> Reply {
     let entries = [
         (ROOT_NODE, ".", libc::DT_DIR),
         (ROOT_NODE, "..", libc::DT_DIR),
         (DISK_NODE, NAME, libc::DT_REG),
     ];
-    let mut answer = Answer::empty();
+    let mut reply = Reply::empty();
     for (index, (ino, name, kind)) in entries.into_iter().enumerate().skip(offset as usize) {
         let off = index as u64 + 1;
-        answer.append(&Dirent { ino, off, namelen: name.len() as u32, kind: kind.into() });
-        answer.append_bytes(name.as_bytes());
-        answer.pad(RECORD_ALIGNMENT);
+        reply.append(&Dirent { ino, off, namelen: name.len() as u32, kind: kind.into() });
+        reply.append_bytes(name.as_bytes());
+        reply.pad(RECORD_ALIGNMENT);
     }
-    answer
+    reply
 }
 
 fn errno(error: &DeviceError) -> i32 {

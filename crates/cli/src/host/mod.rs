@@ -6,10 +6,9 @@ mod recover;
 mod store;
 
 use crate::error::CliError;
-use crate::text::quantity::{parse_duration, parse_size};
+use crate::options::page::{OptionWords, help};
 use clap::Subcommand;
 use std::path::PathBuf;
-use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,6 +18,10 @@ Examples:
   okeanos umount /mnt/shared                everything goes to the store
   okeanos host mount --store ceph: --user mail --journal /dev/nvme0n1p4 /mnt/mail
   okeanos host recover --dry-run --store dir:/srv/shared --journal /var/lib/okeanos.journal";
+
+const MOUNT_EXAMPLES: &str = "\
+Examples:
+  okeanos host mount --store dir:/srv/shared --journal /var/lib/okeanos.journal /mnt/shared";
 
 /// A journal on this host in front of a shared file system
 ///
@@ -58,7 +61,13 @@ struct Where {
     journal: PathBuf,
 }
 
+/// Notes behind the long help of `mount`.
+fn mount_notes() -> String {
+    format!("{}\n{MOUNT_EXAMPLES}", help(options::SECTIONS, |_| true))
+}
+
 #[derive(clap::Args)]
+#[command(after_long_help = mount_notes())]
 struct HostMountArguments {
     #[command(flatten)]
     place: Where,
@@ -74,12 +83,9 @@ struct HostMountArguments {
     /// Stay in the foreground, and report errors there
     #[arg(long, short)]
     foreground: bool,
-    /// records=packed|blocks, journal-flush=TIME (1 s), destage=TIME|infinite (60 s),
-    /// writeback=TIME (60 s), dirty=SIZE (256M), directories=TIME (0), reconnect=TIME|never (60 s),
-    /// allow_other, transport=auto|uring|classic, ro, nosuid, nodev, noexec, sync. With
-    /// directories= the kernel keeps names and attributes of directories, and sees others' changes
-    /// that much later. With reconnect= operations wait for a lost store
-    #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
+    /// Mount options, separated by commas; --help lists them
+    #[arg(short, value_name = "OPTIONS", value_delimiter = ',',
+          value_parser = OptionWords(options::words), hide_possible_values = true)]
     options: Vec<String>,
     /// Where to mount
     directory: PathBuf,
@@ -102,11 +108,4 @@ pub fn run(arguments: HostArguments) -> Result<(), CliError> {
         HostCommand::Mount(arguments) => mount::run(arguments),
         HostCommand::Recover(arguments) => recover::run(arguments),
     }
-}
-
-fn duration_of(word: &str, value: &str) -> Result<Duration, CliError> {
-    parse_duration(value).map_err(|why| CliError::new(format!("{word}={value}: {why}")))
-}
-fn size_of(word: &str, value: &str) -> Result<u64, CliError> {
-    parse_size(value).map_err(|why| CliError::new(format!("{word}={value}: {why}")))
 }

@@ -11,10 +11,11 @@ use crate::daemon::control::{About, Ask, End, socket_directory_beside};
 use crate::daemon::control_server::{ControlServer, ControlSocket, no_control};
 use crate::daemon::mount_helper::MountHelper;
 use crate::daemon::reporter::{Level, Reporter};
-use crate::daemon::{self, Side, StartNotifier};
+use crate::daemon::{self, Side, StartNotifier, mount_table};
 use crate::error::CliError;
 use disks::DiskAccess;
-use fuse::{HostFrontEnd, Kind, MountOptions, Session};
+use fuse::HostFrontEnd;
+use fuse_session::{MountKind, MountOptions, Session};
 use host::{Host, recover};
 use runtime::{Either, RealWorld, race, spawn_with_result};
 use std::path::PathBuf;
@@ -137,9 +138,10 @@ async fn run_daemon(
         warnings.iter().for_each(|warning| reporter.report_at(Level::Warning, warning));
         world.ring().renew_threads();
         daemon::io_path::report(&world, &reporter);
-        let kind = Kind::Plain { name: plan.store.full_name() };
-        let HostSettings { flags, allow_other, .. } = plan.settings;
-        let options = MountOptions { kind, mode: None, flags, allow_other };
+        let kind = MountKind::Plain { name: plan.store.full_name() };
+        let (flags, allow_other) = (plan.settings.flags(), plan.settings.session.allow_other);
+        let options =
+            MountOptions { kind, subtype: mount_table::subtype(None), flags, allow_other };
         match helper.mount(&options, READ_AHEAD) {
             Ok(standing) => Ok((signals, control, host, standing, warnings)),
             Err(error) => {
@@ -158,19 +160,19 @@ async fn run_daemon(
         world.clone(),
         standing.connection,
         front_end.clone(),
-        plan.settings.transport,
+        plan.settings.session.transport,
     );
     let (knows, asks) = (Rc::downgrade(&front_end), Rc::downgrade(&session));
     host.on_forget(Box::new(move |file| {
         if let (Some(node), Some(session)) =
             (knows.upgrade().and_then(|front_end| front_end.node_of(file)), asks.upgrade())
         {
-            session.forget_attributes(node);
+            session.invalidate_attributes(node);
         }
     }));
     let serving = session.clone();
     let mut served = spawn_with_result(&world, async move { serving.serve().await });
-    let begun = race(&mut served, session.until_begun()).await;
+    let begun = race(&mut served, session.until_started()).await;
     let answers = answers(world.clone(), host, session.clone(), &plan);
     let control =
         match ControlServer::start(&world, control, standing.device, answers).map_err(no_control) {

@@ -1,80 +1,168 @@
-//! Options behind `-o`.
+//! Options of a host's mount: their table, and the parser of `-o`.
 
-use super::{duration_of, size_of};
 use crate::error::CliError;
-use fuse::Transport;
+use crate::options::page::completions;
+use crate::options::session::SessionSettings;
+use crate::options::{self, MountOption, Refusal, Section};
+use crate::text::quantity::{exact_duration, exact_size, parse_duration, parse_size};
 use host::{Destage, HostOptions};
+use std::sync::LazyLock;
 
+/// Settings of a host's mount.
+#[derive(Clone, Debug, Default)]
 pub struct HostSettings {
     pub host: HostOptions,
-    pub allow_other: bool,
-    pub transport: Transport,
-    /// `MS_RDONLY` and so on.
-    pub flags: libc::c_ulong,
+    pub session: SessionSettings,
 }
 
-/// Flags of the VFS, for every file system.
-const FLAGS: [(&str, libc::c_ulong, bool); 11] = [
-    ("defaults", 0, true),
-    ("ro", libc::MS_RDONLY, true),
-    ("rw", libc::MS_RDONLY, false),
-    ("nosuid", libc::MS_NOSUID, true),
-    ("suid", libc::MS_NOSUID, false),
-    ("nodev", libc::MS_NODEV, true),
-    ("dev", libc::MS_NODEV, false),
-    ("noexec", libc::MS_NOEXEC, true),
-    ("exec", libc::MS_NOEXEC, false),
-    ("sync", libc::MS_SYNCHRONOUS, true),
-    ("async", libc::MS_SYNCHRONOUS, false),
+impl AsRef<SessionSettings> for HostSettings {
+    fn as_ref(&self) -> &SessionSettings {
+        &self.session
+    }
+}
+impl AsMut<SessionSettings> for HostSettings {
+    fn as_mut(&mut self) -> &mut SessionSettings {
+        &mut self.session
+    }
+}
+
+type Row = MountOption<HostSettings>;
+
+/// All options.
+pub const SECTIONS: &[Section<HostSettings>] = &[
+    Section { title: "The journal and the store", options: JOURNAL },
+    Section { title: "Requests and access", options: ACCESS },
 ];
 
+const JOURNAL: &[Row] = &[
+    Row {
+        name: "records",
+        value: "blocks|packed",
+        parse: |value, it| {
+            it.host.records = value.parse().map_err(|_| Refusal::Value)?;
+            Ok(())
+        },
+        text: |it| Some(it.host.records.name().to_owned()),
+        help: "how transactions are written: blocks as JBD2 has them, or one run of the bytes \
+               that changed",
+        ..Row::BASE
+    },
+    Row {
+        name: "journal-flush",
+        value: "TIME",
+        parse: |value, it| {
+            it.host.journal_flush = parse_duration(value)?;
+            Ok(())
+        },
+        text: |it| Some(exact_duration(it.host.journal_flush)),
+        help: "how long an unsynced write may wait for the journal",
+        ..Row::BASE
+    },
+    Row {
+        name: "destage",
+        value: "infinite|TIME",
+        parse: |value, it| {
+            it.host.destage = match value {
+                "infinite" => Destage::UnderPressure,
+                time => Destage::After(parse_duration(time)?),
+            };
+            Ok(())
+        },
+        text: |it| {
+            Some(match it.host.destage {
+                Destage::UnderPressure => "infinite".to_owned(),
+                Destage::After(time) => exact_duration(time),
+            })
+        },
+        help: "how long a file may be dirty before it is written to the store; infinite: until \
+               journal or memory are short, or another client wants it",
+        ..Row::BASE
+    },
+    Row {
+        name: "writeback",
+        value: "TIME",
+        parse: |value, it| {
+            it.host.writeback = parse_duration(value)?;
+            Ok(())
+        },
+        text: |it| Some(exact_duration(it.host.writeback)),
+        help: "how often write-back looks for files that are dirty for longer than destage=",
+        ..Row::BASE
+    },
+    Row {
+        name: "dirty",
+        value: "SIZE",
+        parse: |value, it| {
+            it.host.dirty_bytes_max = parse_size(value)?;
+            Ok(())
+        },
+        text: |it| Some(exact_size(it.host.dirty_bytes_max)),
+        help: "bytes that may be dirty in memory; above it the oldest files are written to the \
+               store",
+        ..Row::BASE
+    },
+    Row {
+        name: "directories",
+        value: "TIME",
+        parse: |value, it| {
+            it.host.directories = parse_duration(value)?;
+            Ok(())
+        },
+        text: |it| Some(exact_duration(it.host.directories)),
+        help: "how long the kernel may keep names and attributes of directories; others' changes \
+               are seen that much later",
+        ..Row::BASE
+    },
+    Row {
+        name: "reconnect",
+        value: "never|TIME",
+        parse: |value, it| {
+            it.host.reconnect = match value {
+                "never" => None,
+                time => Some(parse_duration(time)?),
+            };
+            Ok(())
+        },
+        text: |it| Some(it.host.reconnect.map_or("never".to_owned(), exact_duration)),
+        help: "how long operations wait for a lost store",
+        ..Row::BASE
+    },
+];
+
+const ACCESS: &[Row] = &[
+    Row::TRANSPORT,
+    Row::ALLOW_OTHER,
+    Row::READ_ONLY,
+    Row::NOSUID,
+    Row::NODEV,
+    Row::NOEXEC,
+    Row::SYNC,
+];
+
+/// Returns what shells complete.
+pub fn words() -> &'static [String] {
+    static WORDS: LazyLock<Vec<String>> = LazyLock::new(|| completions(SECTIONS));
+    &WORDS
+}
+
 impl HostSettings {
+    /// Parses options in order: a later one wins.
+    ///
+    /// # Errors
+    /// An option is not known, or its value is refused.
     pub fn parse(words: &[String]) -> Result<HostSettings, CliError> {
-        let (host, transport) = (HostOptions::default(), Transport::Auto);
-        let mut settings = HostSettings { host, allow_other: false, transport, flags: 0 };
-        for word in words.iter().filter(|word| !word.is_empty()) {
-            settings.take(word)?;
+        let mut settings = HostSettings::default();
+        for word in words.iter().filter(|word| !word.is_empty() && *word != "defaults") {
+            options::take(SECTIONS, word, &mut settings)
+                .map_err(|error| error.for_command("okeanos host mount"))?;
         }
         Ok(settings)
     }
 
-    fn take(&mut self, word: &str) -> Result<(), CliError> {
-        let unknown = || {
-            CliError::new(format!("{word}: unknown option"))
-                .with_remedy("See okeanos host mount --help.")
-        };
-        match word.split_once('=') {
-            None if word == "allow_other" => self.allow_other = true,
-            None => {
-                let known = FLAGS.iter().find(|(name, ..)| *name == word);
-                let (_, flag, is_set) = known.ok_or_else(unknown)?;
-                self.flags = if *is_set { self.flags | flag } else { self.flags & !flag };
-            }
-            Some(("records", value)) => {
-                self.host.records = value.parse().map_err(|why: String| CliError::new(why))?
-            }
-            Some(("journal-flush", value)) => {
-                self.host.journal_flush = duration_of("journal-flush", value)?
-            }
-            Some(("destage", "infinite")) => self.host.destage = Destage::UnderPressure,
-            Some(("destage", value)) => {
-                self.host.destage = Destage::After(duration_of("destage", value)?)
-            }
-            Some(("writeback", value)) => self.host.writeback = duration_of("writeback", value)?,
-            Some(("reconnect", "never")) => self.host.reconnect = None,
-            Some(("reconnect", value)) => {
-                self.host.reconnect = Some(duration_of("reconnect", value)?)
-            }
-            Some(("directories", value)) => {
-                self.host.directories = duration_of("directories", value)?
-            }
-            Some(("dirty", value)) => self.host.dirty_bytes_max = size_of("dirty", value)?,
-            Some(("transport", "auto")) => self.transport = Transport::Auto,
-            Some(("transport", "uring")) => self.transport = Transport::Uring,
-            Some(("transport", "classic")) => self.transport = Transport::Classic,
-            Some(_) => return Err(unknown()),
-        }
-        Ok(())
+    /// Returns the flags of mount(2).
+    pub fn flags(&self) -> libc::c_ulong {
+        let read_only = if self.session.read_only { libc::MS_RDONLY } else { 0 };
+        self.session.flags | read_only
     }
 }
 
@@ -100,10 +188,23 @@ mod tests {
         let settings = HostSettings::parse(&words).unwrap();
         assert_eq!(settings.host.journal_flush, Duration::from_secs(2));
         assert_eq!(settings.host.destage, Destage::UnderPressure);
-        assert_eq!(settings.flags, libc::MS_NOSUID | libc::MS_RDONLY);
-        assert!(settings.allow_other && settings.host.reconnect.is_none());
+        assert_eq!(settings.flags(), libc::MS_NOSUID | libc::MS_RDONLY);
+        assert!(settings.session.allow_other && settings.host.reconnect.is_none());
         for wrong in ["destage", "destage=soon", "allow_other=1", "records=none", "transport=x"] {
-            assert!(HostSettings::parse(&[wrong.into()]).is_err(), "{wrong}");
+            let error = HostSettings::parse(&[wrong.into()]).err().unwrap();
+            assert!(error.to_string().contains(wrong), "{error}");
         }
+        let error = HostSettings::parse(&["transport=x".into()]).err().unwrap();
+        assert!(error.to_string().contains("auto, uring or classic"), "{error}");
+    }
+
+    #[test]
+    fn every_row_is_spelled_once_and_parses_its_own_text() {
+        assert_eq!(options::faults(SECTIONS), Vec::<String>::new());
+    }
+
+    #[test]
+    fn host_options_page_is_made_from_the_table() {
+        crate::options::page::check_page("MOUNT_OPTIONS.md", "options of a host", SECTIONS);
     }
 }

@@ -11,14 +11,13 @@ use crate::daemon::io_path;
 use crate::daemon::mount_helper::{EstablishedMount, MountHelper};
 use crate::daemon::privileges;
 use crate::daemon::reporter::{Level, Reporter};
-use crate::daemon::{self, StartNotifier, ended_at_once};
+use crate::daemon::{self, StartNotifier, ended_at_once, mount_table};
 use crate::disk::coerce::{Wanted, coerce};
 use crate::disk::open_disk::{open_disk, open_disk_over};
 use crate::error::CliError;
 use crate::mount::MountPlan;
 use crate::mount::changing::Changing;
 use crate::mount::loop_device::{self, LoopDevice};
-use crate::mount::options::Barrier;
 use crate::mount::run_table;
 use crate::recover::at_mount;
 use device::Disk;
@@ -27,7 +26,8 @@ use eviction::CoercedDisk;
 use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::superblock::SUPERBLOCK_OFFSET;
 use format::ext4::{Features, VolumeSuperblock};
-use fuse::{FrontEndOptions, Kind, MountOptions, Session, Transport, VolumeFrontEnd};
+use fuse::{FrontEndOptions, VolumeFrontEnd};
+use fuse_session::{MountKind, MountOptions, Session, Transport};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -68,8 +68,8 @@ pub fn serve(plan: MountPlan, notifier: StartNotifier) -> Result<(), CliError> {
         Ok(world) => world,
         Err(error) => return notifier.failed(CliError::no_ring(error)),
     };
-    world.poll_at_most(plan.settings.poll);
-    if plan.settings.keep_awake {
+    world.poll_at_most(plan.settings.daemon.poll);
+    if plan.settings.daemon.keep_awake {
         // Before the daemon leaves the paths of the system behind.
         world.keep_others_awake();
     }
@@ -139,10 +139,10 @@ impl Mounted {
         let control =
             ControlSocket::bind(&socket_directory_beside(&plan.directory)).map_err(no_control)?;
         // Without it only root gets answers.
-        let public = (plan.is_root && plan.settings.allow_other)
+        let public = (plan.is_root && plan.settings.session.allow_other)
             .then(|| ControlSocket::bind_public(&public_directory()).ok())
             .flatten();
-        let wants_loop = !plan.is_block_device && plan.is_root && plan.settings.loop_device;
+        let wants_loop = !plan.is_block_device && plan.is_root && plan.settings.daemon.loop_device;
         // A loop device on it would be reported as empty.
         if wants_loop && std::fs::metadata(&plan.source).is_ok_and(|image| image.len() == 0) {
             let source = plan.source.display();
@@ -154,7 +154,7 @@ impl Mounted {
         let path = loop_device.as_ref().map_or(&plan.source, |device| &device.path);
         let behind = loop_device.as_ref().map(|device| &device.image);
         let disk = open_disk_over(world, path, access, behind)?;
-        let journal_device = plan.settings.journal_device.as_deref();
+        let journal_device = plan.settings.journal.device.as_deref();
         let journal = journal_device.map(|path| open_disk(world, path, access)).transpose()?;
         let disks: Vec<FileDisk> = std::iter::once(&disk).chain(&journal).cloned().collect();
         let journal = journal.map(|disk| Rc::new(disk) as Rc<dyn Disk>);
@@ -173,10 +173,10 @@ impl Mounted {
         warnings.iter().for_each(|warning| reporter.report_at(Level::Warning, warning));
         let requests = reporter.clone();
         let front_end_options = FrontEndOptions {
-            synchronous_directories: plan.settings.synchronous_directories,
+            synchronous_directories: plan.settings.has_synchronous_directories(),
             kernel_checks_flags: fuse::checks_flags(),
-            without_open: plan.settings.without_open,
-            attributes: plan.settings.attributes,
+            without_open: plan.settings.daemon.without_open,
+            attributes: plan.settings.volume.attributes,
             report: Box::new(move |text| requests.report(text)),
         };
         let front_end = VolumeFrontEnd::new(volume.clone(), front_end_options);
@@ -188,10 +188,10 @@ impl Mounted {
                     reporter.report_at(Level::Warning, &text);
                 }
                 world.ring().renew_threads();
-                let transport = plan.settings.transport;
+                let transport = plan.settings.session.transport;
                 let session = Session::new(world.clone(), connection, front_end.clone(), transport);
                 if plan.settings.ignores_access_lists() {
-                    session.leave_out_access_lists();
+                    session.disable_acls();
                 }
                 Ok(Mounted {
                     volume,
@@ -246,12 +246,12 @@ impl Mounted {
         }
         let serving = session.clone();
         let mut served = spawn_with_result(world, async move { serving.serve().await });
-        let begun = race(&mut served, session.until_begun()).await;
+        let begun = race(&mut served, session.until_started()).await;
         let refused = match &begun {
             Either::Right(agreed)
-                if plan.settings.transport == Transport::Uring && !agreed.uring =>
+                if plan.settings.session.transport == Transport::Uring && !agreed.uring =>
             {
-                Some(no_ring(world, session.why_no_ring()))
+                Some(no_ring(world, session.fallback_reason()))
             }
             Either::Left(ended) if session.negotiated().is_none() => Some(ended_at_once(ended)),
             _ => None,
@@ -274,15 +274,15 @@ impl Mounted {
         };
         let public = public
             .and_then(|socket| ControlServer::start(world, socket, device, public_answers).ok());
-        let syncs_end = matches!(&begun, Either::Right(agreed) if !agreed.passes_syncs());
-        if syncs_end && !plan.settings.read_only {
+        let syncs_end = matches!(&begun, Either::Right(agreed) if !agreed.forwards_syncs());
+        if syncs_end && !plan.settings.session.read_only {
             if !notifier.is_background() {
                 reporter.report_at(Level::Warning, SYNCS_END);
             }
             warnings.push(SYNCS_END.to_owned());
         }
         io_path::report(world, &reporter);
-        if let Some(why) = session.why_no_ring() {
+        if let Some(why) = session.fallback_reason() {
             reporter.report_at(
                 Level::Info,
                 &format!("requests come by the classic channel, not over io_uring: {why}"),
@@ -347,7 +347,7 @@ impl Mounted {
                 "ring": {
                     "operations": ring.operations,
                     "enters": ring.enters,
-                    "failed_sends": ring.failed_sends + session.failed_answers(),
+                    "failed_sends": ring.failed_sends + session.failed_replies(),
                     "full_queues": ring.full_queues,
                     "polls": ring.polls,
                     "polls_in_vain": ring.polls_in_vain,
@@ -404,10 +404,10 @@ fn no_ring(world: &RealWorld, why: Option<String>) -> CliError {
 /// writable. For that the disk must be writable.
 fn access_to(plan: &MountPlan) -> Result<DiskAccess, CliError> {
     let settings = &plan.settings;
-    if !settings.read_only {
+    if !settings.session.read_only {
         return Ok(DiskAccess::ReadWrite);
     }
-    if settings.without_journal {
+    if settings.volume.without_journal {
         return Ok(DiskAccess::ReadOnly);
     }
     let is_refused =
@@ -420,7 +420,7 @@ fn access_to(plan: &MountPlan) -> Result<DiskAccess, CliError> {
                 .metadata()
                 .is_ok_and(|it| it.file_type().is_block_device() && is_read_only(it.rdev())),
         };
-    let disks = std::iter::once(plan.source.as_path()).chain(settings.journal_device.as_deref());
+    let disks = std::iter::once(plan.source.as_path()).chain(settings.journal.device.as_deref());
     match disks.into_iter().find(|path| is_refused(path)) {
         None if plan.needs_replay => Ok(DiskAccess::ReadWrite),
         // A remount may make it writable.
@@ -459,40 +459,39 @@ async fn open_volume(
     disk: &FileDisk,
     journal: Option<Rc<dyn Disk>>,
 ) -> Result<(Rc<Volume>, Vec<CoercedDisk>), CliError> {
+    let settings = &plan.settings;
     let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", plan.source.display()));
     let superblock = ext4::read_superblock(disk).await.map_err(failed)?;
-    let mut engine = plan.settings.engine(&superblock);
+    let mut engine = settings.engine(&superblock);
     engine.keep_others_out = !disk.is_block_device();
-    let table = plan.settings.run_table.as_deref().filter(|_| !plan.settings.without_journal);
+    let table = settings.journal.run_table.as_deref().filter(|_| !settings.volume.without_journal);
     engine.run_table = table.map(|path| run_table::open(world, path)).transpose()?;
     let parts = OpenParts {
         world: Rc::new(world.clone()),
         home: Rc::new(disk.clone()),
         journal,
         options: VolumeOptions {
-            access: if plan.settings.read_only {
+            access: if settings.session.read_only {
                 ext4::Access::ReadOnly
             } else {
                 ext4::Access::ReadWrite
             },
-            atime: plan.settings.atime,
+            atime: settings.volume.atime,
             engine,
             mount_point: plan.directory.display().to_string(),
-            on_error: plan.settings.on_error,
-            group_of_directory: plan.settings.group_of_directory,
-            ignores_access_lists: plan.settings.ignores_access_lists(),
-            durable_only: plan.settings.durable_only.clone(),
-            without_journal: plan.settings.without_journal,
+            on_error: settings.volume.on_error,
+            group_of_directory: settings.volume.group_of_directory,
+            ignores_access_lists: settings.ignores_access_lists(),
+            durable_only: settings.journal.durable_only.clone(),
+            without_journal: settings.volume.without_journal,
             node: crate::disk::open_disk::node_name(),
         },
     };
-    let (parts, coerced) = match plan.settings.barrier {
-        Barrier::Coerce => {
-            coerce(parts, path, plan.settings.journal_device.as_deref(), Wanted::Required).await?
-        }
-        Barrier::None | Barrier::Flush => (parts, Vec::new()),
+    let (parts, coerced) = match settings.journal.coerces {
+        true => coerce(parts, path, settings.journal.device.as_deref(), Wanted::Required).await?,
+        false => (parts, Vec::new()),
     };
-    if plan.settings.read_only && plan.needs_replay && !plan.settings.without_journal {
+    if settings.session.read_only && plan.needs_replay && !settings.volume.without_journal {
         recover_first(&parts).await.map_err(failed)?;
     }
     let volume = Volume::open(parts).await.map_err(failed)?;
@@ -530,20 +529,22 @@ async fn mount(
     volume: &Volume,
 ) -> Result<EstablishedMount, NotMounted> {
     let failed = |error: &dyn std::fmt::Display| CliError::new(error.to_string());
-    let read_only = if plan.settings.read_only { libc::MS_RDONLY } else { 0 };
-    let (flags, allow_other) = (plan.settings.flags | read_only, plan.settings.allow_other);
-    let mode = Some(volume.options().engine.data.to_string());
-    let read_ahead = plan.settings.read_ahead;
+    let read_only = if plan.settings.session.read_only { libc::MS_RDONLY } else { 0 };
+    let (flags, allow_other) =
+        (plan.settings.session.flags | read_only, plan.settings.session.allow_other);
+    let subtype = mount_table::subtype(Some(&volume.options().engine.data.to_string()));
+    let read_ahead = plan.settings.daemon.read_ahead;
     if !disk.is_block_device() || !plan.is_root {
-        let kind = Kind::Plain { name: plan.source.display().to_string() };
-        let mounted = helper.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
+        let kind = MountKind::Plain { name: plan.source.display().to_string() };
+        let mounted = helper.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
         return mounted.map_err(|error| NotMounted { error, is_ours: true });
     }
     let marks = marks_of_use(disk).await;
     let handover = disk.release_claim();
     let handover = handover.map_err(|error| NotMounted { error: failed(&error), is_ours: true })?;
-    let kind = Kind::Block { device: path.into(), block_size: volume.block_size().bytes() as u32 };
-    let mounted = helper.mount(&MountOptions { kind, mode, flags, allow_other }, read_ahead);
+    let kind =
+        MountKind::Block { device: path.into(), block_size: volume.block_size().bytes() as u32 };
+    let mounted = helper.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
     let claimed = mounted.is_ok() || disk.reclaim().is_ok();
     let is_ours = claimed && marks.is_some() && marks_of_use(disk).await == marks;
     drop(handover);

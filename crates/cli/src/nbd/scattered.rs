@@ -3,7 +3,8 @@
 use crate::disk::content;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
-use crate::text::quantity::{parse_duration, parse_size};
+use crate::options::values::{CheckpointWhen, checkpoint_when};
+use crate::text::quantity::{parse_count, parse_size};
 use ::scattered::{
     CheckpointPolicy, Layout, NearHome, RestartReport, ScatteredDisk, Settings, Sizes, Superblock,
 };
@@ -44,8 +45,8 @@ pub struct ScatteredArguments {
     /// manual, periodic:TIME, idle:TIME, or off-hours:HH-HH (UTC)
     #[arg(long, value_name = "WHEN", default_value = "idle:5s", value_parser = parse_policy, requires = "scattered")]
     checkpoint: CheckpointPolicy,
-    /// Swap logs filled to more than this share in idle time; 100: never
-    #[arg(long, value_name = "PERCENT", default_value_t = 80, requires = "scattered")]
+    /// Swap logs filled to more than this share in idle time; off: never
+    #[arg(long, value_name = "PERCENT", default_value = "80", value_parser = parse_swap_above, requires = "scattered")]
     swap_above: u32,
 }
 
@@ -72,19 +73,22 @@ impl ScatteredArguments {
     }
 }
 
+/// Parses as `checkpoint=` of a mount does.
 fn parse_policy(text: &str) -> Result<CheckpointPolicy, String> {
-    let wrong = || format!("{text:?}: write manual, periodic:60s, idle:5s or off-hours:1-5");
-    match text.split_once(':') {
-        None if text == "manual" => Ok(CheckpointPolicy::Manual),
-        Some(("periodic", time)) => parse_duration(time).map(CheckpointPolicy::Periodic),
-        Some(("idle", time)) => parse_duration(time).map(CheckpointPolicy::Idle),
-        Some(("off-hours", hours)) => {
-            let (from, until) = hours.split_once('-').ok_or_else(wrong)?;
-            let hour = |text: &str| text.parse().ok().filter(|hour| *hour < 24).ok_or_else(wrong);
-            Ok(CheckpointPolicy::OffHours { from: hour(from)?, until: hour(until)? })
-        }
-        _ => Err(wrong()),
+    Ok(match checkpoint_when(text)? {
+        CheckpointWhen::Manual => CheckpointPolicy::Manual,
+        CheckpointWhen::Periodic(time) => CheckpointPolicy::Periodic(time),
+        CheckpointWhen::Idle(time) => CheckpointPolicy::Idle(time),
+        CheckpointWhen::OffHours(from, until) => CheckpointPolicy::OffHours { from, until },
+    })
+}
+
+/// Parses as `swap_above=` of a mount does; 100 and more is never, too.
+fn parse_swap_above(text: &str) -> Result<u32, String> {
+    if text == "off" {
+        return Ok(100);
     }
+    parse_count(text, 0..=u32::MAX.into()).map(|percent| percent as u32)
 }
 
 /// Opens the logs. `None` without --scattered. An emulated drive is new, so its logs are made.
@@ -171,6 +175,9 @@ mod tests {
         );
         for text in ["", "idle", "off-hours:24-3", "off-hours:3", "hourly:3"] {
             assert!(parse_policy(text).is_err(), "{text}");
+        }
+        for (text, percent) in [("off", 100), ("80", 80), ("100", 100)] {
+            assert_eq!(parse_swap_above(text), Ok(percent), "{text}");
         }
     }
 }

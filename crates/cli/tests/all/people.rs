@@ -287,10 +287,11 @@ fn pages_and_completions_are_without_fault_and_help_fits_the_terminal() {
     Rig::new().run(
         r#"$O man pages; for page in pages/*; do groff -ww -man -Tutf8 -z $page 2>>warned; done; [ ! -s warned ] || { cat warned >&2; exit 1; }
            grep -q '^.SH MOUNT.OPTIONS\|^.SH "MOUNT OPTIONS"' pages/okeanos-mount.8; groff -man -Tutf8 pages/okeanos-mkfs.8 | sed 's/\x1b\[[0-9;]*m//g;s/.\x08//g' >page
+           for page in okeanos-mount.8 okeanos-blocks-attach.8 mount.fuse.okeanos.8; do grep -q 'log_gap=auto' pages/$page; done
            grep -q 'okeanos mkfs .*IMAGE' page; grep -q '^EXIT STATUS' page; [ -s pages/mount.fuse.okeanos.8 ]
-           for shell in bash zsh fish; do $O completions $shell >script.$shell; grep -q advise script.$shell; done; bash -n script.bash
+           for shell in bash zsh fish; do $O completions $shell >script.$shell; grep -q advise script.$shell; grep -q 'log_gap=auto' script.$shell; grep -q 'reconnect=never' script.$shell; done; bash -n script.bash
            for width in 60 80 100; do
-               for command in "" list mount mkfs umount recover check advise list stats fingerprint nbd powercut; do
+               for command in "" list mount mkfs umount recover check advise list stats fingerprint nbd powercut "host mount" "blocks attach"; do
                    COLUMNS=$width $O $command --help >help
                    # A word, or a line that is to be typed, may be wider.
                    awk -v w=$width 'length > w && !/^ *[^ ]+$/ && !/okeanos|--|<.*>|\// { print; bad = 1 } END { exit bad }' help

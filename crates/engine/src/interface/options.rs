@@ -224,8 +224,14 @@ impl fmt::Debug for DurableMemory {
     }
 }
 
+impl PartialEq for DurableMemory {
+    fn eq(&self, other: &DurableMemory) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 /// The options of a mount that concern the engine.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct EngineOptions {
     pub data: DataMode,
     /// Selective mode: which requests are logged.

@@ -9,7 +9,6 @@
 
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
-use std::str::FromStr;
 use std::time::Duration;
 use units::{HomeBlock, Instant};
 
@@ -39,6 +38,15 @@ pub struct OffHours {
 }
 
 impl OffHours {
+    /// Hours of UTC. `None`: they are equal, or not hours of the day.
+    pub fn between(from: u8, to: u8) -> Option<OffHours> {
+        let are_hours = from < 24 && to < 24 && from != to;
+        are_hours.then(|| OffHours { from: from.into(), to: to.into(), seconds_east: 0 })
+    }
+    /// Returns the hour in which they begin, and the hour before which they end.
+    pub fn hours(self) -> (i64, i64) {
+        (self.from, self.to)
+    }
     /// The hours of a clock that is so far ahead of UTC.
     #[must_use]
     pub fn of_clock(self, seconds_east: i64) -> OffHours {
@@ -49,35 +57,6 @@ impl OffHours {
         match self.from < self.to {
             true => (self.from..self.to).contains(&hour),
             false => hour >= self.from || hour < self.to,
-        }
-    }
-}
-
-impl FromStr for CheckpointTimes {
-    type Err = String;
-    fn from_str(text: &str) -> Result<CheckpointTimes, String> {
-        let seconds = |text: &str| match text.parse() {
-            Ok(seconds @ 1..=31_536_000) => Ok(Duration::from_secs(seconds)),
-            _ => Err(format!("{text}: seconds, from 1 to a year, are needed")),
-        };
-        match text.split_once(':') {
-            None if text == "manual" => Ok(CheckpointTimes::Manual),
-            Some(("periodic", time)) => seconds(time).map(CheckpointTimes::Periodic),
-            Some(("idle", time)) => seconds(time).map(CheckpointTimes::Idle),
-            Some(("off-hours", hours)) => {
-                let hour = |text: &str| text.parse().ok().filter(|hour| (0..=23).contains(hour));
-                let hours = hours.split_once('-').and_then(|(from, to)| hour(from).zip(hour(to)));
-                match hours.filter(|(from, to)| from != to) {
-                    Some((from, to)) => {
-                        Ok(CheckpointTimes::OffHours(OffHours { from, to, seconds_east: 0 }))
-                    }
-                    None => Err("two hours of the day are needed, as in off-hours:22-6".to_owned()),
-                }
-            }
-            _ => {
-                Err("periodic:SECONDS, idle:SECONDS, off-hours:HH-HH or manual is needed"
-                    .to_owned())
-            }
         }
     }
 }
@@ -243,49 +222,41 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn times_are_read_and_nonsense_is_refused() {
-        let read = |text: &str| text.parse::<CheckpointTimes>();
-        assert_eq!(read("manual"), Ok(CheckpointTimes::Manual));
-        assert_eq!(read("periodic:60"), Ok(CheckpointTimes::Periodic(Duration::from_secs(60))));
-        assert_eq!(read("idle:5"), Ok(CheckpointTimes::Idle(Duration::from_secs(5))));
-        for text in
-            ["", "idle", "idle:", "idle:0", "periodic:-1", "periodic:99999999999", "manual:1"]
+    fn off_hours_are_two_different_hours_of_the_day() {
+        for (from, to, are_hours) in
+            [(22, 6, true), (0, 23, true), (24, 6, false), (6, 24, false), (6, 6, false)]
         {
-            assert!(read(text).is_err(), "{text}");
-        }
-        for hours in ["", "22", "22-", "-6", "24-6", "6-6", "2-3-4", "a-b"] {
-            assert!(read(&format!("off-hours:{hours}")).is_err(), "{hours}");
+            assert_eq!(OffHours::between(from, to).is_some(), are_hours, "{from}-{to}");
         }
     }
 
     #[test]
     fn off_hours_may_pass_midnight_and_are_of_their_own_clock() {
-        let Ok(CheckpointTimes::OffHours(night)) = "off-hours:22-6".parse() else {
-            panic!("hours")
-        };
+        let night = OffHours::between(22, 6).unwrap();
         let holds = |hours: OffHours| {
             (0..24).filter(|hour| hours.holds(hour * 3600 + 1800)).collect::<Vec<_>>()
         };
         assert_eq!(holds(night), [0, 1, 2, 3, 4, 5, 22, 23]);
         assert_eq!(holds(OffHours { seconds_east: 7200, ..night }), [0, 1, 2, 3, 20, 21, 22, 23]);
         assert!(night.holds(-3600), "before 1970 is no reason to panic");
-        let Ok(CheckpointTimes::OffHours(day)) = "off-hours:9-11".parse() else { panic!("hours") };
-        assert_eq!(holds(day), [9, 10]);
+        assert_eq!(holds(OffHours::between(9, 11).unwrap()), [9, 10]);
     }
 
     #[test]
     fn a_period_begins_with_the_first_block_and_rest_with_the_last_activity() {
         let checkpoints = Checkpoints::default();
-        let due = |times: &str, at: u64, activity: u64| {
-            checkpoints.is_due(times.parse().unwrap(), Instant(at * SECOND), 0, activity)
+        let due = |times: CheckpointTimes, at: u64, activity: u64| {
+            checkpoints.is_due(times, Instant(at * SECOND), 0, activity)
         };
+        let ten = Duration::from_secs(10);
+        let (periodic, idle) = (CheckpointTimes::Periodic(ten), CheckpointTimes::Idle(ten));
         checkpoints.begins_to_wait(Instant(100 * SECOND));
-        assert!(!due("periodic:10", 109, 0) && due("periodic:10", 110, 0));
+        assert!(!due(periodic, 109, 0) && due(periodic, 110, 0));
         checkpoints.end(Instant(0), Instant(110 * SECOND));
-        assert!(!due("periodic:10", 119, 0) && due("periodic:10", 120, 0));
-        assert!(!due("idle:10", 120, 1) && !due("idle:10", 129, 1) && due("idle:10", 130, 1));
-        assert!(!due("idle:10", 131, 2) && !due("idle:10", 140, 2) && due("idle:10", 141, 2));
-        assert!(!due("manual", 1000, 2));
+        assert!(!due(periodic, 119, 0) && due(periodic, 120, 0));
+        assert!(!due(idle, 120, 1) && !due(idle, 129, 1) && due(idle, 130, 1));
+        assert!(!due(idle, 131, 2) && !due(idle, 140, 2) && due(idle, 141, 2));
+        assert!(!due(CheckpointTimes::Manual, 1000, 2));
     }
 
     #[test]

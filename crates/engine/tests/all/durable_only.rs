@@ -2,7 +2,7 @@
 
 use crate::common::{Layout, Rig, STALE, Setup};
 use crate::restart;
-use engine::{Base, Contents, Credits, Engine, FileUpdate, LogKind, RecordFormat};
+use engine::{Base, CheckpointTimes, Contents, Credits, Engine, FileUpdate, LogKind, RecordFormat};
 use journal::DataMode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -124,9 +124,10 @@ fn durable_only_files_go_home_early_only_when_no_log_has_room() {
 /// What stays in the log gives a checkpoint nothing to do.
 #[test]
 fn durable_only_files_begin_no_checkpoint() {
-    for times in ["idle:5", "periodic:5"] {
+    let five = Duration::from_secs(5);
+    for times in [CheckpointTimes::Idle(five), CheckpointTimes::Periodic(five)] {
         let mut setup = setup(DataMode::Journal);
-        setup.options.checkpoint = times.parse().unwrap();
+        setup.options.checkpoint = times;
         let rig = Rig::new(&setup, 1, setup.images());
         rig.play(async move |engine| {
             write(&engine, 0, 7, true).await;
@@ -137,10 +138,10 @@ fn durable_only_files_begin_no_checkpoint() {
                 let told = engine.statistics();
                 assert_eq!(
                     told.last_checkpoint.blocks_written, 1,
-                    "{times}: an empty one came after it"
+                    "{times:?}: an empty one came after it"
                 );
             }
-            assert_eq!(engine.statistics().home_written["data"].blocks, 1, "{times}");
+            assert_eq!(engine.statistics().home_written["data"].blocks, 1, "{times:?}");
             engine.shutdown().await.unwrap();
         });
     }

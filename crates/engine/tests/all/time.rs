@@ -335,8 +335,10 @@ fn without_checkpoints_the_log_stays_and_other_data_goes_home_by_age() {
 
 #[test]
 fn a_checkpoint_comes_at_its_time_and_not_before() {
-    for (times, at) in [("periodic:40", 40), ("idle:40", 40)] {
-        let rig = Rc::new(fresh_with(DataMode::Journal, times.parse().unwrap()));
+    let at = 40;
+    let time = seconds(at);
+    for times in [CheckpointTimes::Periodic(time), CheckpointTimes::Idle(time)] {
+        let rig = Rc::new(fresh_with(DataMode::Journal, times));
         let (parts, of_run) = (rig.parts.clone(), rig.clone());
         rig.run(async move {
             let engine = Rig::open(parts).await;
@@ -344,10 +346,10 @@ fn a_checkpoint_comes_at_its_time_and_not_before() {
             write_data(&engine, 6, b"data").await;
             engine.sync().await.unwrap();
             sleep(&engine, seconds(at - 4)).await;
-            assert_eq!(is_home(&of_run), [false, false], "{times}");
+            assert_eq!(is_home(&of_run), [false, false], "{times:?}");
             // Write-back looks every two seconds.
             sleep(&engine, seconds(10)).await;
-            assert_eq!(is_home(&of_run), [true, true], "{times}");
+            assert_eq!(is_home(&of_run), [true, true], "{times:?}");
             engine.shutdown().await.unwrap();
         })
         .unwrap();

@@ -1,8 +1,8 @@
 //! Opening, reading, writing, and attributes.
 
 use super::{Error, HostFrontEnd, Result};
-use crate::Answer;
-use crate::abi::{self, *};
+use fuse_session::abi::{self, *};
+use fuse_session::{MAX_WRITE, Reply};
 use host::Durable;
 use std::time::Duration;
 use store::{
@@ -22,7 +22,7 @@ const OPENED: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
 impl HostFrontEnd {
     pub(super) async fn open(&self, header: &InHeader, _arguments: OpenIn) -> Result {
         self.host.open_file(self.file(header.nodeid)?).await?;
-        Ok(Answer::of(&self.opened()))
+        Ok(Reply::of(&self.opened()))
     }
     /// Opens a separate descriptor, which identifies its locks.
     pub(super) fn opened(&self) -> OpenOut {
@@ -30,9 +30,9 @@ impl HostFrontEnd {
     }
 
     pub(super) async fn read(&self, header: &InHeader, arguments: ReadIn) -> Result {
-        let length = arguments.size.min(crate::MAX_WRITE) as usize;
+        let length = arguments.size.min(MAX_WRITE) as usize;
         let bytes = self.host.read(self.file(header.nodeid)?, arguments.offset, length).await?;
-        Ok(Answer::bytes(&bytes))
+        Ok(Reply::bytes(&bytes))
     }
 
     pub(super) async fn write(&self, header: &InHeader, arguments: WriteIn, data: &[u8]) -> Result {
@@ -51,7 +51,7 @@ impl HostFrontEnd {
             true => self.host.append(file, data, durable).await?,
             false => self.host.write(file, arguments.offset, data, durable).await?,
         };
-        Ok(Answer::of(&WriteOut { size: data.len() as u32, padding: 0 }))
+        Ok(Reply::of(&WriteOut { size: data.len() as u32, padding: 0 }))
     }
 
     async fn drop_privileges(&self, file: FileId) -> Result<()> {
@@ -84,12 +84,12 @@ impl HostFrontEnd {
         }
         self.host.forget_capabilities(file).await?;
         self.host.allocate(file, what, arguments.offset..end).await?;
-        Ok(Answer::empty().with_stale_attributes(header.nodeid))
+        Ok(Reply::empty().with_stale_attributes(header.nodeid))
     }
 
     pub(super) async fn getattr(&self, header: &InHeader) -> Result {
         let (attributes, kept) = self.host.attributes_to_cache(self.file(header.nodeid)?).await?;
-        self.answer_attributes(&attributes, kept)
+        self.reply_attributes(&attributes, kept)
     }
 
     pub(super) async fn setattr(&self, header: &InHeader, arguments: SetattrIn) -> Result {
@@ -111,31 +111,31 @@ impl HostFrontEnd {
             return self.getattr(header).await;
         }
         let attributes = self.host.set_attributes(file, change).await?;
-        // The kernel accepts these even if it was asked to forget them while the answer was in
+        // The kernel accepts these even if it was asked to forget them while the reply was in
         // flight.
-        self.answer_attributes(&attributes, Duration::ZERO)
+        self.reply_attributes(&attributes, Duration::ZERO)
     }
 
     pub(super) async fn statfs(&self) -> Result {
-        let mut answer = StatfsOut { namelen: store::NAME_BYTES_MAX as u32, ..Default::default() };
-        (answer.bsize, answer.frsize) = (BLOCK_BYTES, BLOCK_BYTES);
+        let mut reply = StatfsOut { namelen: store::NAME_BYTES_MAX as u32, ..Default::default() };
+        (reply.bsize, reply.frsize) = (BLOCK_BYTES, BLOCK_BYTES);
         match self.host.space().await {
             Ok(space) => {
-                (answer.bsize, answer.frsize) = (space.block_bytes, space.block_bytes);
-                (answer.blocks, answer.bfree) = (space.blocks, space.blocks_free);
-                (answer.bavail, answer.files) = (space.blocks_available, space.files);
-                answer.ffree = space.files_free;
+                (reply.bsize, reply.frsize) = (space.block_bytes, space.block_bytes);
+                (reply.blocks, reply.bfree) = (space.blocks, space.blocks_free);
+                (reply.bavail, reply.files) = (space.blocks_available, space.files);
+                reply.ffree = space.files_free;
             }
             Err(host::HostError::Store(StoreError::Refused(Refusal::Unsupported))) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(Answer::of(&answer))
+        Ok(Reply::of(&reply))
     }
 
-    fn answer_attributes(&self, attributes: &FileAttributes, kept: Duration) -> Result {
+    fn reply_attributes(&self, attributes: &FileAttributes, kept: Duration) -> Result {
         let attr = attr_of(self.node(attributes.file)?, attributes);
         let (attr_valid, attr_valid_nsec) = (kept.as_secs(), kept.subsec_nanos());
-        Ok(Answer::of(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr }))
+        Ok(Reply::of(&AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr }))
     }
 
     /// Creates an entry for the kernel to remember: it counts as one more reference.
@@ -225,7 +225,7 @@ impl HostFrontEnd {
             _ => return Err(Error::Refused(libc::EINVAL)),
         };
         self.host.set_xattr(self.file(header.nodeid)?, name, value, mode).await?;
-        Ok(Answer::empty())
+        Ok(Reply::empty())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Locks of programs: each request asks the store, and a signal ends one that waits.
 
 use super::{Error, HostFrontEnd, Result};
-use crate::Answer;
-use crate::abi::{self, FileLock as Wire, *};
+use fuse_session::Reply;
+use fuse_session::abi::{self, FileLock as Wire, *};
 use host::Interrupt;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,7 +75,7 @@ impl HostFrontEnd {
                 pid: 0,
             },
         };
-        Ok(Answer::of(&LkOut { lk }))
+        Ok(Reply::of(&LkOut { lk }))
     }
 
     pub(super) async fn setlk(&self, header: &InHeader, arguments: LkIn, waits: bool) -> Result {
@@ -83,13 +83,13 @@ impl HostFrontEnd {
         let first = self.host.lock(file, lock.clone(), arguments.fh, None).await;
         match first.map_err(Error::from) {
             Err(Error::Refused(libc::EAGAIN)) if waits => {}
-            result => return result.map(|()| Answer::empty()),
+            result => return result.map(|()| Reply::empty()),
         }
         let interrupt = self.waiting.begin(header.unique).ok_or(Error::Refused(libc::ENOLCK))?;
         let locked = self.host.lock(file, lock, arguments.fh, Some(&interrupt)).await;
         self.waiting.end(header.unique);
         locked?;
-        Ok(Answer::empty())
+        Ok(Reply::empty())
     }
 
     /// Drops the range locks of a program that closes a descriptor, whichever descriptor they came
@@ -97,7 +97,7 @@ impl HostFrontEnd {
     pub(super) async fn flush(&self, header: &InHeader, arguments: FlushIn) -> Result {
         let owner = LockOwner { kind: LockKind::Bytes, number: arguments.lock_owner };
         self.host.unlock_owner(self.file(header.nodeid)?, owner).await?;
-        Ok(Answer::empty())
+        Ok(Reply::empty())
     }
 }
 

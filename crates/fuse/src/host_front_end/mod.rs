@@ -1,5 +1,5 @@
 //! The front end of a shared store with a journal of this host: each request becomes one or two
-//! calls of [`host::Host`], and one answer.
+//! calls of [`host::Host`], and one reply.
 //!
 //! A node is a file's number, except for the root. Other clients change the store, too, so reads
 //! and writes bypass the kernel's page cache. The kernel caches attributes, and names of
@@ -11,8 +11,8 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-use crate::abi::{InHeader, ROOT_NODE, opcode};
-use crate::{Answer, FileSystem, MalformedRequest, Operation, Request};
+use fuse_session::abi::{InHeader, ROOT_NODE, opcode};
+use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request};
 use host::{Host, HostError};
 use locks::WaitingLocks;
 use std::cell::{Cell, RefCell};
@@ -53,7 +53,7 @@ impl From<HostError> for Error {
     }
 }
 
-type Result<T = Answer> = std::result::Result<T, Error>;
+type Result<T = Reply> = std::result::Result<T, Error>;
 
 impl HostFrontEnd {
     /// Creates a front end; `report` gets failures that are not the caller's fault.
@@ -90,7 +90,7 @@ impl HostFrontEnd {
         }
     }
 
-    async fn respond(&self, request: Request) -> Answer {
+    async fn respond(&self, request: Request) -> Reply {
         let header = &request.header;
         let result = match request.operation() {
             _ if self.closed.get().is_some() && header.opcode != opcode::DESTROY => {
@@ -100,14 +100,14 @@ impl HostFrontEnd {
             Ok(operation) => self.perform(header, operation).await,
         };
         match result {
-            Ok(answer) => answer,
-            Err(Error::Refused(code)) => Answer::error(code.max(1)),
+            Ok(reply) => reply,
+            Err(Error::Refused(code)) => Reply::error(code.max(1)),
             Err(Error::Host(error)) => {
                 self.report(&format!(
                     "operation {} on file {}: {error}",
                     header.opcode, header.nodeid
                 ));
-                Answer::error(error.errno().max(1))
+                Reply::error(error.errno().max(1))
             }
         }
     }
@@ -117,27 +117,27 @@ impl HostFrontEnd {
             Operation::Lookup { name } => self.lookup(header, name).await,
             Operation::Forget { lookups } => {
                 self.forget(header.nodeid, lookups);
-                Ok(Answer::empty())
+                Ok(Reply::empty())
             }
             Operation::BatchForget(nodes) => {
                 nodes.iter().for_each(|one| self.forget(one.nodeid, one.nlookup));
-                Ok(Answer::empty())
+                Ok(Reply::empty())
             }
             Operation::Getattr => self.getattr(header).await,
             Operation::Setattr(arguments) => self.setattr(header, arguments).await,
             Operation::Readlink => {
-                Ok(Answer::bytes(&self.host.read_link(self.file(header.nodeid)?).await?))
+                Ok(Reply::bytes(&self.host.read_link(self.file(header.nodeid)?).await?))
             }
             Operation::Symlink { name, target } => self.symlink(header, name, target).await,
             Operation::Mknod { arguments, name } => self.mknod(header, arguments, name).await,
             Operation::Mkdir { arguments, name } => self.mkdir(header, arguments, name).await,
             Operation::Unlink { name } => {
                 self.host.unlink(self.file(header.nodeid)?, name).await?;
-                Ok(Answer::empty())
+                Ok(Reply::empty())
             }
             Operation::Rmdir { name } => {
                 self.host.remove_directory(self.file(header.nodeid)?, name).await?;
-                Ok(Answer::empty())
+                Ok(Reply::empty())
             }
             Operation::Rename { name, new_parent, new_name, flags } => {
                 self.rename(header, name, new_parent, new_name, flags).await
@@ -151,7 +151,7 @@ impl HostFrontEnd {
                 let unlocked = self.host.unlock_descriptor(file, arguments.fh).await;
                 self.host.close_file(file).await?;
                 unlocked?;
-                Ok(Answer::empty())
+                Ok(Reply::empty())
             }
             Operation::Flush(arguments) => self.flush(header, arguments).await,
             Operation::Getlk(arguments) => self.getlk(header, arguments).await,
@@ -161,19 +161,19 @@ impl HostFrontEnd {
             Operation::Fallocate(arguments) => self.fallocate(header, arguments).await,
             Operation::Fsync(_) => {
                 self.host.sync_file(self.file(header.nodeid)?).await?;
-                Ok(Answer::empty())
+                Ok(Reply::empty())
             }
             Operation::Fsyncdir(_) => {
                 self.host.sync_directory(self.file(header.nodeid)?).await?;
-                Ok(Answer::empty())
+                Ok(Reply::empty())
             }
             Operation::Syncfs => {
                 self.host.sync().await?;
-                Ok(Answer::empty())
+                Ok(Reply::empty())
             }
             Operation::Statfs => self.statfs().await,
             Operation::Opendir | Operation::Releasedir(_) => {
-                Ok(Answer::of(&crate::abi::OpenOut::default()))
+                Ok(Reply::of(&fuse_session::abi::OpenOut::default()))
             }
             Operation::Readdir(arguments) => self.readdir(header, arguments, false).await,
             Operation::Readdirplus(arguments) => self.readdir(header, arguments, true).await,
@@ -181,25 +181,25 @@ impl HostFrontEnd {
                 self.setxattr(header, arguments, name, Some(value)).await
             }
             Operation::Removexattr { name } => {
-                self.setxattr(header, crate::abi::SetxattrIn::default(), name, None).await
+                self.setxattr(header, fuse_session::abi::SetxattrIn::default(), name, None).await
             }
             Operation::Getxattr { size, name } => {
                 match self.host.xattr(self.file(header.nodeid)?, name).await {
                     // The kernel asks for access lists before it decides about permissions, and
-                    // takes any other error for its answer.
+                    // takes any other error for a refusal.
                     Err(HostError::Store(StoreError::Refused(Refusal::Unsupported)))
                         if name.starts_with(ACCESS_LISTS) =>
                     {
                         Err(Error::Refused(libc::ENODATA))
                     }
-                    value => answer_within(&value?, size),
+                    value => reply_within(&value?, size),
                 }
             }
             Operation::Listxattr { size } => {
-                answer_within(&self.host.xattr_names(self.file(header.nodeid)?).await?, size)
+                reply_within(&self.host.xattr_names(self.file(header.nodeid)?).await?, size)
             }
             Operation::Destroy => match self.close().await {
-                true => Ok(Answer::empty()),
+                true => Ok(Reply::empty()),
                 false => Err(Error::Refused(libc::EIO)),
             },
             Operation::Ioctl { .. } => Err(Error::Refused(libc::ENOTTY)),
@@ -248,19 +248,21 @@ fn caller(header: &InHeader, umask: u32) -> Creator {
     Creator { uid: header.uid, gid: header.gid, umask }
 }
 
-/// Answers a value; a caller that passes size zero asks for the length.
-fn answer_within(value: &[u8], size_max: u32) -> Result {
+/// Replies with a value; a caller that passes size zero asks for the length.
+fn reply_within(value: &[u8], size_max: u32) -> Result {
     match size_max as usize {
-        0 => Ok(Answer::of(&crate::abi::GetxattrOut { size: value.len() as u32, padding: 0 })),
-        size_max if value.len() <= size_max => Ok(Answer::bytes(value)),
+        0 => {
+            Ok(Reply::of(&fuse_session::abi::GetxattrOut { size: value.len() as u32, padding: 0 }))
+        }
+        size_max if value.len() <= size_max => Ok(Reply::bytes(value)),
         _ => Err(Error::Refused(libc::ERANGE)),
     }
 }
 
 impl FileSystem for HostFrontEnd {
-    const SHARES_LOCKS: bool = true;
+    const REMOTE_LOCKS: bool = true;
 
-    fn begun(&self, over_ring: bool) {
+    fn started(&self, over_ring: bool) {
         self.waiting.limit(over_ring);
     }
     fn interrupt(&self, unique: u64) {
@@ -269,7 +271,7 @@ impl FileSystem for HostFrontEnd {
     fn stopping(&self) {
         self.waiting.stop();
     }
-    async fn serve(self: Rc<Self>, request: Request) -> Answer {
+    async fn serve(self: Rc<Self>, request: Request) -> Reply {
         self.respond(request).await
     }
     async fn end(self: Rc<Self>) {

@@ -2,8 +2,8 @@
 
 use super::content::kind_bits;
 use super::{Error, HostFrontEnd, Result, caller};
-use crate::Answer;
-use crate::abi::*;
+use fuse_session::abi::*;
+use fuse_session::{MAX_WRITE, Reply};
 use host::HostError;
 use store::{Entry, Found, NewNode, Refusal, RenameOver, StoreError};
 
@@ -16,10 +16,10 @@ impl HostFrontEnd {
         let parent = self.file(header.nodeid)?;
         if name == b"." {
             let attributes = self.host.attributes(parent).await?;
-            return Ok(Answer::of(&self.entry(&attributes)?));
+            return Ok(Reply::of(&self.entry(&attributes)?));
         }
         let found = self.host.lookup(parent, name).await?;
-        Ok(Answer::of(&self.entry(&found.attributes)?))
+        Ok(Reply::of(&self.entry(&found.attributes)?))
     }
 
     async fn make(
@@ -31,18 +31,18 @@ impl HostFrontEnd {
     ) -> Result<Found> {
         Ok(self.host.make(self.file(header.nodeid)?, name, node, caller(header, umask)).await?)
     }
-    fn answer_made(&self, made: Found) -> Result {
-        Ok(Answer::of(&self.entry(&made.attributes)?))
+    fn reply_made(&self, made: Found) -> Result {
+        Ok(Reply::of(&self.entry(&made.attributes)?))
     }
 
     pub(super) async fn symlink(&self, header: &InHeader, name: &[u8], target: &[u8]) -> Result {
         let made = self.make(header, name, NewNode::Symlink { target: target.to_vec() }, 0).await?;
-        self.answer_made(made)
+        self.reply_made(made)
     }
     pub(super) async fn mkdir(&self, header: &InHeader, arguments: MkdirIn, name: &[u8]) -> Result {
         let mode = arguments.mode & PERMISSIONS;
         let made = self.make(header, name, NewNode::Directory { mode }, arguments.umask).await?;
-        self.answer_made(made)
+        self.reply_made(made)
     }
     pub(super) async fn mknod(&self, header: &InHeader, arguments: MknodIn, name: &[u8]) -> Result {
         let mode = arguments.mode & PERMISSIONS;
@@ -51,7 +51,7 @@ impl HostFrontEnd {
             kind => NewNode::Special { kind, mode, rdev: arguments.rdev },
         };
         let made = self.make(header, name, node, arguments.umask).await?;
-        self.answer_made(made)
+        self.reply_made(made)
     }
 
     pub(super) async fn create(
@@ -73,14 +73,14 @@ impl HostFrontEnd {
                 }
                 created => created?,
             };
-        let mut answer = Answer::of(&self.entry(&found.attributes)?);
-        answer.append(&self.opened());
-        Ok(answer)
+        let mut reply = Reply::of(&self.entry(&found.attributes)?);
+        reply.append(&self.opened());
+        Ok(reply)
     }
 
     pub(super) async fn link(&self, header: &InHeader, node: u64, name: &[u8]) -> Result {
         let attributes = self.host.link(self.file(node)?, self.file(header.nodeid)?, name).await?;
-        Ok(Answer::of(&self.entry(&attributes)?))
+        Ok(Reply::of(&self.entry(&attributes)?))
     }
 
     pub(super) async fn rename(
@@ -99,32 +99,32 @@ impl HostFrontEnd {
         };
         let (from, to) = (self.file(header.nodeid)?, self.file(new_parent)?);
         self.host.rename((from, name), (to, new_name), mode).await?;
-        Ok(Answer::empty())
+        Ok(Reply::empty())
     }
 
     /// Lists a directory. With `plus` the kernel wants attributes with the names, and gets names
     /// alone.
     pub(super) async fn readdir(&self, header: &InHeader, arguments: ReadIn, plus: bool) -> Result {
         let directory = self.file(header.nodeid)?;
-        let size_max = arguments.size.min(crate::MAX_WRITE) as usize;
-        let mut answer = Answer::with_capacity(size_max);
+        let size_max = arguments.size.min(MAX_WRITE) as usize;
+        let mut reply = Reply::with_capacity(size_max);
         let mut append = |name: &[u8], ino: u64, kind: u32, off: u64| {
             let entry = if plus { size_of::<EntryOut>() } else { 0 };
             let length = (size_of::<Dirent>() + name.len()).next_multiple_of(RECORD_ALIGNMENT);
-            if answer.payload_length() + entry + length > size_max {
+            if reply.payload_length() + entry + length > size_max {
                 return false;
             }
             if plus {
-                answer.append(&EntryOut::default());
+                reply.append(&EntryOut::default());
             }
-            answer.append(&Dirent { ino, off, namelen: name.len() as u32, kind });
-            answer.append_bytes(name);
-            answer.pad(RECORD_ALIGNMENT);
+            reply.append(&Dirent { ino, off, namelen: name.len() as u32, kind });
+            reply.append_bytes(name);
+            reply.pad(RECORD_ALIGNMENT);
             true
         };
         for (name, off) in [(&b"."[..], 1), (&b".."[..], OWN_ENTRIES)] {
             if arguments.offset < off && !append(name, header.nodeid, kind_of(libc::S_IFDIR), off) {
-                return Ok(answer);
+                return Ok(reply);
             }
         }
         let mut cursor = arguments.offset.saturating_sub(OWN_ENTRIES);
@@ -132,12 +132,12 @@ impl HostFrontEnd {
             let listing = self.host.list(directory, cursor).await?;
             for Entry { name, file, kind, cursor: at } in &listing.entries {
                 if !append(name, self.node(*file)?, kind_of(kind_bits(*kind)), at + OWN_ENTRIES) {
-                    return Ok(answer);
+                    return Ok(reply);
                 }
                 cursor = *at;
             }
             if listing.is_end || listing.entries.is_empty() {
-                return Ok(answer);
+                return Ok(reply);
             }
         }
     }

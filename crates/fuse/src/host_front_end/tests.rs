@@ -1,12 +1,12 @@
-//! How long the kernel may cache what a host answers, and where its appends go, over a simulated
+//! How long the kernel may cache what a host replies, and where its appends go, over a simulated
 //! cluster in virtual time.
 
 use super::HostFrontEnd;
-use crate::abi::{
-    AttrOut, CreateIn, EntryOut, InHeader, MkdirIn, MknodIn, OutHeader, ROOT_NODE, WriteIn, opcode,
-};
-use crate::{FileSystem, Request};
 use disks::MemoryDisk;
+use fuse_session::abi::{
+    AttrOut, CreateIn, EntryOut, InHeader, MkdirIn, MknodIn, ROOT_NODE, WriteIn, opcode,
+};
+use fuse_session::{FileSystem, Request};
 use host::{Host, HostJournal, HostOptions, recover};
 use runtime::VirtualWorld;
 use std::rc::Rc;
@@ -41,9 +41,9 @@ async fn ask(front_end: &Rc<HostFrontEnd>, opcode: u32, nodeid: u64, arguments: 
     let len = (size_of::<InHeader>() + arguments.len()) as u32;
     let header = InHeader { len, opcode, unique: 2, nodeid, ..Default::default() };
     let request = Request::from_message(&[header.as_bytes(), arguments].concat()).unwrap();
-    let answer = front_end.clone().serve(request).await;
-    assert_eq!(answer.errno(), 0);
-    answer.into_message(2).0.split_off(size_of::<OutHeader>())
+    let reply = front_end.clone().serve(request).await;
+    assert_eq!(reply.errno(), 0);
+    reply.payload()
 }
 fn entry(payload: &[u8]) -> (u64, [Duration; 2]) {
     let entry = EntryOut::read_from_prefix(payload).unwrap().0;

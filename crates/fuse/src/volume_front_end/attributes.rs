@@ -1,9 +1,9 @@
 //! stat, statx, chmod, chown, utimes, truncate and statfs.
 
 use super::{Result, VALID_SECONDS, VolumeFrontEnd, caller, node_of};
-use crate::Answer;
-use crate::abi::*;
 use ext4::{Attributes, Inode, KillPrivileges, SetAttributes, SetTime};
+use fuse_session::Reply;
+use fuse_session::abi::*;
 use std::rc::Rc;
 use units::Timestamp;
 
@@ -27,19 +27,19 @@ const ASKED: u32 = fattr::MODE
 impl VolumeFrontEnd {
     pub(super) async fn getattr(&self, header: &InHeader) -> Result {
         let inode = self.inode(header.nodeid).await?;
-        Ok(answer_attributes(&self.volume.getattr(&inode)))
+        Ok(reply_attributes(&self.volume.getattr(&inode)))
     }
 
     pub(super) async fn statx(&self, header: &InHeader) -> Result {
         let inode = self.inode(header.nodeid).await?;
         let stat = statx_of(&self.volume.getattr(&inode));
-        Ok(Answer::of(&StatxOut { attr_valid: VALID_SECONDS, stat, ..Default::default() }))
+        Ok(Reply::of(&StatxOut { attr_valid: VALID_SECONDS, stat, ..Default::default() }))
     }
 
     pub(super) async fn setattr(&self, header: &InHeader, arguments: SetattrIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
         if asks_for_nothing(&arguments) && !self.is_empty_chown(header, &inode).await? {
-            return Ok(answer_attributes(&self.volume.getattr(&inode)));
+            return Ok(reply_attributes(&self.volume.getattr(&inode)));
         }
         let mut change = change_of(&arguments);
         // Under HANDLE_KILLPRIV_V2 the kernel sends this when truncating, and leaves chown to us.
@@ -53,12 +53,12 @@ impl VolumeFrontEnd {
             }
         };
         let attributes = self.volume.setattr(&inode, &caller(header, 0), change).await?;
-        Ok(answer_attributes(&attributes))
+        Ok(reply_attributes(&attributes))
     }
 
     pub(super) async fn statfs(&self) -> Result {
         let statfs = self.volume.statfs().await?;
-        Ok(Answer::of(&StatfsOut {
+        Ok(Reply::of(&StatfsOut {
             blocks: statfs.blocks,
             bfree: statfs.blocks_free,
             bavail: statfs.blocks_available,
@@ -88,9 +88,9 @@ impl VolumeFrontEnd {
     }
 }
 
-fn answer_attributes(attributes: &Attributes) -> Answer {
+fn reply_attributes(attributes: &Attributes) -> Reply {
     let attr = attr_of(attributes);
-    Answer::of(&AttrOut { attr_valid: VALID_SECONDS, attr, ..Default::default() })
+    Reply::of(&AttrOut { attr_valid: VALID_SECONDS, attr, ..Default::default() })
 }
 
 fn attr_of(attributes: &Attributes) -> Attr {

@@ -2,10 +2,11 @@
 
 use super::files::is_writable;
 use super::{Result, VolumeFrontEnd, whole_volume};
-use crate::Answer;
-use crate::abi::{self, *};
+use crate::ioctl::Fsxattr;
 use crate::privilege::{self, Capability};
 use ext4::{Error, Inode, flags};
+use fuse_session::Reply;
+use fuse_session::abi::{self, *};
 use units::FileBlock;
 use zerocopy::FromBytes;
 
@@ -45,17 +46,17 @@ impl VolumeFrontEnd {
     ) -> Result {
         let inode = self.inode(header.nodeid).await?;
         let before = self.volume.flags(&inode);
-        let mut answer = Answer::of(&IoctlOut::default());
+        let mut reply = Reply::of(&IoctlOut::default());
         let mut changed = false;
         match standard(&arguments) {
             GETFLAGS => {
                 // The caller's variable may be as wide as a long.
                 let bytes = u64::from(before).to_le_bytes();
-                answer.append_bytes(&bytes[..bytes.len().min(arguments.out_size as usize)]);
+                reply.append_bytes(&bytes[..bytes.len().min(arguments.out_size as usize)]);
             }
             FSGETXATTR if arguments.out_size as usize >= size_of::<Fsxattr>() => {
                 let projid = self.volume.project(&inode);
-                answer.append(&Fsxattr { xflags: xflags_of(before), projid, ..Default::default() });
+                reply.append(&Fsxattr { xflags: xflags_of(before), projid, ..Default::default() });
             }
             SETFLAGS => {
                 let wanted = first_word(input)?;
@@ -83,7 +84,7 @@ impl VolumeFrontEnd {
             GETVERSION => {
                 let version = self.volume.getattr(&inode).generation.to_le_bytes();
                 // Callers pass an int although the number says long.
-                answer.append_bytes(&version[..version.len().min(arguments.out_size as usize)]);
+                reply.append_bytes(&version[..version.len().min(arguments.out_size as usize)]);
             }
             SET_DURABILITY => {
                 let is_enough = match first_word(input)? {
@@ -101,7 +102,7 @@ impl VolumeFrontEnd {
             _ => return Err(Error::Refused(libc::ENOTTY)),
         }
         // The kernel caches the time of the last change, and does not know the new one.
-        Ok(if changed { answer.with_stale_attributes(header.nodeid) } else { answer })
+        Ok(if changed { reply.with_stale_attributes(header.nodeid) } else { reply })
     }
 
     /// Checks what the kernel's ext4 demands (`fileattr_set_prepare`), where nobody has checked it.
@@ -163,7 +164,7 @@ impl VolumeFrontEnd {
             u32::try_from(arguments.block / within).map_err(|_| Error::Refused(libc::EFBIG))?;
         let home = self.volume.exposed_address(&inode, FileBlock(at)).await?;
         let block = home.map_or(0, |home| home.get() * within + arguments.block % within);
-        Ok(Answer::of(&BmapOut { block }))
+        Ok(Reply::of(&BmapOut { block }))
     }
 }
 

@@ -1,10 +1,10 @@
 //! Extended attributes. A caller that passes size zero asks for the length.
 
 use super::{AttributeOptions, Result, VolumeFrontEnd, caller};
-use crate::Answer;
-use crate::abi::{self, *};
 use crate::privilege::{self, Capability};
 use ext4::{Error, Existence, SetXattr};
+use fuse_session::Reply;
+use fuse_session::abi::{self, *};
 
 impl VolumeFrontEnd {
     pub(super) async fn setxattr(
@@ -27,14 +27,14 @@ impl VolumeFrontEnd {
         let clear_set_group = arguments.setxattr_flags & abi::setxattr::ACL_KILL_SGID != 0;
         let set = SetXattr { name, value, existence, clear_set_group };
         self.volume.set_xattr(&inode, &caller(header, 0), set).await?;
-        Ok(Answer::empty())
+        Ok(Reply::empty())
     }
 
     pub(super) async fn getxattr(&self, header: &InHeader, size_max: u32, name: &[u8]) -> Result {
         self.check_served(name)?;
         let inode = self.inode(header.nodeid).await?;
         let value = self.volume.get_xattr(&inode, name).await?;
-        answer_within(&value, size_max)
+        reply_within(&value, size_max)
     }
 
     pub(super) async fn listxattr(&self, header: &InHeader, size_max: u32) -> Result {
@@ -51,7 +51,7 @@ impl VolumeFrontEnd {
                 .copied()
                 .collect();
         }
-        answer_within(&names, size_max)
+        reply_within(&names, size_max)
     }
 
     pub(super) async fn removexattr(&self, header: &InHeader, name: &[u8]) -> Result {
@@ -65,7 +65,7 @@ impl VolumeFrontEnd {
         if is_capability {
             self.capabilities_taken.set(Some((header.nodeid, header.pid)));
         }
-        Ok(Answer::empty())
+        Ok(Reply::empty())
     }
 }
 
@@ -86,10 +86,10 @@ impl VolumeFrontEnd {
     }
 }
 
-fn answer_within(value: &[u8], size_max: u32) -> Result {
+fn reply_within(value: &[u8], size_max: u32) -> Result {
     match size_max as usize {
-        0 => Ok(Answer::of(&GetxattrOut { size: value.len() as u32, padding: 0 })),
-        size_max if value.len() <= size_max => Ok(Answer::bytes(value)),
+        0 => Ok(Reply::of(&GetxattrOut { size: value.len() as u32, padding: 0 })),
+        size_max if value.len() <= size_max => Ok(Reply::bytes(value)),
         _ => Err(Error::Refused(libc::ERANGE)),
     }
 }
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn size_zero_asks_for_the_length_and_too_little_is_an_error() {
-        assert_eq!(answer_within(b"value", 0).unwrap().payload_length(), size_of::<GetxattrOut>());
-        assert_eq!(answer_within(b"value", 5).unwrap().payload_length(), 5);
-        assert!(matches!(answer_within(b"value", 4), Err(Error::Refused(libc::ERANGE))));
+        assert_eq!(reply_within(b"value", 0).unwrap().payload_length(), size_of::<GetxattrOut>());
+        assert_eq!(reply_within(b"value", 5).unwrap().payload_length(), 5);
+        assert!(matches!(reply_within(b"value", 4), Err(Error::Refused(libc::ERANGE))));
     }
 }

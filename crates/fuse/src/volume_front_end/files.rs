@@ -3,12 +3,12 @@
 //! one WRITE with the flag.
 
 use super::{Result, VolumeFrontEnd, caller};
-use crate::Answer;
-use crate::abi::{self, *};
 use ext4::{
     Content, Error, FileRange, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteData, WriteFlags,
     WriteOrigin, Written, flags,
 };
+use fuse_session::abi::{self, *};
+use fuse_session::{MAX_WRITE, Reply};
 use runtime::Slice;
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ impl VolumeFrontEnd {
         check_flags(&inode, arguments.flags as i32)?;
         let keep_cache = self.keep_cache(&inode, arguments.flags);
         self.note_opened(&inode, arguments.flags);
-        Ok(Answer::of(&opened(arguments.flags, keep_cache)))
+        Ok(Reply::of(&opened(arguments.flags, keep_cache)))
     }
 
     fn note_opened(&self, inode: &Inode, flags: u32) {
@@ -54,23 +54,23 @@ impl VolumeFrontEnd {
         let parent = self.inode(header.nodeid).await?;
         let caller = caller(header, arguments.umask);
         let made = self.volume.mknod(&parent, name, &caller, regular(arguments.mode), 0).await?;
-        let answer = self.answer_created(&made.value, arguments.flags);
+        let reply = self.reply_created(&made.value, arguments.flags);
         self.settle(&parent, made.transaction).await?;
-        Ok(answer)
+        Ok(reply)
     }
 
     pub(super) async fn tmpfile(&self, header: &InHeader, arguments: CreateIn) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let caller = caller(header, arguments.umask);
         let made = self.volume.tmpfile(&parent, &caller, regular(arguments.mode)).await?;
-        Ok(self.answer_created(&made.value, arguments.flags))
+        Ok(self.reply_created(&made.value, arguments.flags))
     }
 
-    fn answer_created(&self, inode: &Rc<Inode>, flags: u32) -> Answer {
+    fn reply_created(&self, inode: &Rc<Inode>, flags: u32) -> Reply {
         self.note_opened(inode, flags);
-        let mut answer = Answer::of(&self.entry(inode));
-        answer.append(&opened(flags, true));
-        answer
+        let mut reply = Reply::of(&self.entry(inode));
+        reply.append(&opened(flags, true));
+        reply
     }
 
     pub(super) async fn release(&self, header: &InHeader, arguments: ReleaseIn) -> Result {
@@ -79,17 +79,17 @@ impl VolumeFrontEnd {
             inode.pages.mappable_closed();
         }
         self.volume.closed(inode.number).await?;
-        Ok(Answer::empty())
+        Ok(Reply::empty())
     }
 
     pub(super) async fn read(&self, header: &InHeader, arguments: ReadIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
-        let length = arguments.size.min(crate::MAX_WRITE) as usize;
+        let length = arguments.size.min(MAX_WRITE) as usize;
         let content = match arguments.read_flags & abi::read::LOCK_OWNER {
             0 => self.volume.read_for_cache(&inode, arguments.offset, length).await?,
             _ => self.volume.read(&inode, arguments.offset, length).await?,
         };
-        Ok(answer_content(content))
+        Ok(reply_content(content))
     }
 
     pub(super) async fn write(
@@ -119,10 +119,10 @@ impl VolumeFrontEnd {
     async fn settle_write(&self, inode: &Rc<Inode>, written: Written, flags: u32) -> Result {
         self.volume.settle_write(inode, &written, sync_asked(flags)).await?;
         self.volume.keep_home(inode).await?;
-        Ok(Answer::of(&WriteOut { size: written.count as u32, padding: 0 }))
+        Ok(Reply::of(&WriteOut { size: written.count as u32, padding: 0 }))
     }
 
-    /// Copies a part of the range, which is a valid answer; the caller asks again for the rest.
+    /// Copies a part of the range, which is a valid reply; the caller asks again for the rest.
     /// Each mebibyte is a separate write.
     pub(super) async fn copy_file_range(
         &self,
@@ -153,7 +153,7 @@ impl VolumeFrontEnd {
         let wanted = arguments.length.min(COPY_MAX);
         let (mut copied, mut last) = (0, None);
         while copied < wanted {
-            let length = (wanted - copied).min(crate::MAX_WRITE.into()) as usize;
+            let length = (wanted - copied).min(MAX_WRITE.into()) as usize;
             let step = async {
                 let content = self
                     .volume
@@ -178,7 +178,7 @@ impl VolumeFrontEnd {
             self.volume.settle_write(to, &written, sync_asked(arguments.fh_out as u32)).await?;
             self.volume.keep_home(to).await?;
         }
-        Ok(Answer::of(&CopyFileRangeOut { bytes_copied: copied }))
+        Ok(Reply::of(&CopyFileRangeOut { bytes_copied: copied }))
     }
 
     pub(super) async fn fsync(&self, header: &InHeader, arguments: FsyncIn) -> Result {
@@ -188,7 +188,7 @@ impl VolumeFrontEnd {
             _ => SyncWhat::Data,
         };
         self.volume.sync_file(&inode, what).await?;
-        Ok(Answer::empty())
+        Ok(Reply::empty())
     }
 
     pub(super) async fn fallocate(&self, header: &InHeader, arguments: FallocateIn) -> Result {
@@ -204,13 +204,13 @@ impl VolumeFrontEnd {
         let range = FileRange { mode, keep_size, offset, length };
         let (before, kill) = (self.mode(&inode), self.killed_by_any_change(header, &inode));
         let done = self.volume.fallocate_range(&inode, &caller(header, 0), range, kill).await;
-        self.with_changed_privileges(header, &inode, before, done.map(|_| Answer::empty()))
+        self.with_changed_privileges(header, &inode, before, done.map(|_| Reply::empty()))
     }
 
-    /// Answers an operation on a file that had the mode `before` it.
+    /// Replies to an operation on a file that had the mode `before` it.
     ///
     /// The kernel caches a file's mode, and starts programs by it. An operation may clear set-id
-    /// bits although its answer does not report the mode, even one that fails later. The kernel
+    /// bits although its reply does not report the mode, even one that fails later. The kernel
     /// must then look the mode up again.
     fn with_changed_privileges(
         &self,
@@ -222,7 +222,7 @@ impl VolumeFrontEnd {
         if self.mode(inode) == before {
             return result;
         }
-        Ok(self.answer_of(header, result).with_stale_attributes(header.nodeid))
+        Ok(self.reply_of(header, result).with_stale_attributes(header.nodeid))
     }
 
     fn mode(&self, inode: &Inode) -> u16 {
@@ -237,7 +237,7 @@ impl VolumeFrontEnd {
             _ => return Err(Error::Refused(libc::EINVAL)),
         };
         let offset = self.volume.seek(&inode, arguments.offset, what).await?;
-        Ok(Answer::of(&LseekOut { offset }))
+        Ok(Reply::of(&LseekOut { offset }))
     }
 }
 
@@ -266,7 +266,7 @@ fn sync_asked(flags: u32) -> Option<SyncWhat> {
     }
 }
 
-/// Answers an open. O_SYNC contains the bit of O_DSYNC. No other client changes the volume, so
+/// Replies to an open. O_SYNC contains the bit of O_DSYNC. No other client changes the volume, so
 /// cached data stay valid.
 fn opened(flags: u32, keep_cache: bool) -> OpenOut {
     let direct = flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0;
@@ -295,7 +295,7 @@ fn origin_of(write_flags: u32) -> WriteOrigin {
     }
 }
 
-fn answer_content(content: Content) -> Answer {
+fn reply_content(content: Content) -> Reply {
     let length = content.len();
     let is_data = |piece: &Piece| matches!(piece, Piece::Bytes { .. });
     if length > COPIED_MAX
@@ -306,16 +306,16 @@ fn answer_content(content: Content) -> Answer {
             Piece::Bytes { buffer, range } => Slice { buffer, range },
             Piece::Zeros(_) => unreachable!("all are data"),
         };
-        return Answer::slices(content.pieces.into_iter().map(slice).collect());
+        return Reply::slices(content.pieces.into_iter().map(slice).collect());
     }
-    let mut answer = Answer::with_capacity(length);
+    let mut reply = Reply::with_capacity(length);
     for piece in &content.pieces {
         match piece {
-            Piece::Bytes { buffer, range } => answer.append_bytes(&buffer[range.clone()]),
-            Piece::Zeros(count) => answer.append_zeros(*count),
+            Piece::Bytes { buffer, range } => reply.append_bytes(&buffer[range.clone()]),
+            Piece::Zeros(count) => reply.append_zeros(*count),
         }
     }
-    answer
+    reply
 }
 
 #[cfg(test)]
@@ -347,9 +347,7 @@ mod tests {
         ] {
             let content = Content { pieces };
             let expected = content.to_vec();
-            let mut got = vec![0; expected.len()];
-            answer_content(content).copy_to(1, &mut got).unwrap();
-            assert!(got == expected);
+            assert!(reply_content(content).payload() == expected);
         }
     }
 }

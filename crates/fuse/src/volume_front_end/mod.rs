@@ -1,5 +1,5 @@
 //! The front end of an ext4 volume: each request becomes one or two calls of [`ext4::Volume`], and
-//! one answer.
+//! one reply.
 //!
 //! A node is an inode number, except for the root: node 1 is inode 2. Only this kernel changes the
 //! volume, so it may cache names (also missing ones) and attributes for an hour.
@@ -13,16 +13,16 @@ mod names;
 mod set_id;
 mod whole_volume;
 
-use crate::abi::{InHeader, ROOT_NODE, opcode};
-use crate::{Answer, FileSystem, MalformedRequest, Operation, Request};
 use ext4::{Caller, Error, Inode, Volume, WriteData};
+use fuse_session::abi::{InHeader, ROOT_NODE, opcode};
+use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request};
 use std::cell::Cell;
 use std::rc::Rc;
 use units::{InodeNumber, TransactionId};
 
 /// Root directory of every ext4 volume.
 const ROOT_INODE: InodeNumber = InodeNumber(2);
-/// How long the kernel may cache an answer, in seconds.
+/// How long the kernel may cache a reply, in seconds.
 const VALID_SECONDS: u64 = 3600;
 /// Further reports would say nothing new of the volume.
 const REPORTS_MAX: u32 = 100;
@@ -76,7 +76,7 @@ enum State {
     ClosedBadly,
 }
 
-type Result<T = Answer> = std::result::Result<T, Error>;
+type Result<T = Reply> = std::result::Result<T, Error>;
 
 impl VolumeFrontEnd {
     pub fn new(volume: Rc<Volume>, options: FrontEndOptions) -> Rc<VolumeFrontEnd> {
@@ -101,7 +101,7 @@ impl VolumeFrontEnd {
         if self.state.get() == State::Closed { Ok(()) } else { Err(ClosedBadly) }
     }
 
-    fn answer_of(&self, header: &InHeader, result: Result) -> Answer {
+    fn reply_of(&self, header: &InHeader, result: Result) -> Reply {
         result.unwrap_or_else(|error| {
             if !matches!(error, Error::Refused(_)) {
                 self.report(&format!(
@@ -109,7 +109,7 @@ impl VolumeFrontEnd {
                     header.opcode, header.nodeid
                 ));
             }
-            Answer::error(error.errno())
+            Reply::error(error.errno())
         })
     }
 
@@ -153,10 +153,10 @@ impl VolumeFrontEnd {
             Operation::Tmpfile(arguments) => self.tmpfile(header, arguments).await,
             Operation::Bmap(arguments) => self.bmap(header, arguments).await,
             Operation::Destroy => match self.close().await {
-                Ok(()) => Ok(Answer::empty()),
+                Ok(()) => Ok(Reply::empty()),
                 Err(ClosedBadly) => Err(Error::Refused(libc::EIO)),
             },
-            Operation::Syncfs => self.volume.sync().await.map(|()| Answer::empty()),
+            Operation::Syncfs => self.volume.sync().await.map(|()| Reply::empty()),
             Operation::Ioctl { arguments, input } => self.ioctl(header, arguments, input).await,
             Operation::Fallocate(arguments) => self.fallocate(header, arguments).await,
             Operation::Lseek(arguments) => self.lseek(header, arguments).await,
@@ -189,7 +189,7 @@ impl VolumeFrontEnd {
     }
 
     /// Waits for a change of a directory to be durable, on mounts and in directories that promise
-    /// it. An inode in the answer is remembered before: during the wait another request may remove
+    /// it. An inode in the reply is remembered before: during the wait another request may remove
     /// its name.
     async fn settle(&self, directory: &Inode, transaction: TransactionId) -> Result<()> {
         let asked = self.options.synchronous_directories;
@@ -210,7 +210,7 @@ impl VolumeFrontEnd {
 pub struct ClosedBadly;
 
 impl FileSystem for VolumeFrontEnd {
-    async fn serve(self: Rc<Self>, request: Request) -> Answer {
+    async fn serve(self: Rc<Self>, request: Request) -> Reply {
         let header = &request.header;
         let result = match request.operation() {
             // Only the end may come when the volume is closed.
@@ -228,7 +228,7 @@ impl FileSystem for VolumeFrontEnd {
             // longest branch.
             Ok(operation) => Box::pin(self.perform(header, operation)).await,
         };
-        self.answer_of(header, result)
+        self.reply_of(header, result)
     }
     async fn end(self: Rc<Self>) {
         // Reported already; the caller calls `close` again.

@@ -1,9 +1,9 @@
 //! Names: lookup, creation, rename, removal.
 
 use super::{Result, VALID_SECONDS, VolumeFrontEnd, caller, node_of, number_of};
-use crate::Answer;
-use crate::abi::*;
 use ext4::{Error, Inode, RenameMode, Stamped, flags};
+use fuse_session::Reply;
+use fuse_session::abi::*;
 use std::rc::Rc;
 
 const PERMISSIONS: u32 = 0o7777;
@@ -13,14 +13,14 @@ impl VolumeFrontEnd {
         // A file handle whose inode the kernel does not remember; it compares the generation.
         if name == b"." {
             let inode = self.volume.inode_by_handle(number_of(header.nodeid)?).await?;
-            return Ok(Answer::of(&self.entry(&inode)));
+            return Ok(Reply::of(&self.entry(&inode)));
         }
         let parent = self.inode(header.nodeid).await?;
         match self.volume.lookup(&parent, name).await {
-            Ok(inode) => Ok(Answer::of(&self.entry(&inode))),
+            Ok(inode) => Ok(Reply::of(&self.entry(&inode))),
             // Node 0: the kernel may cache that there is no such name.
             Err(Error::Refused(libc::ENOENT)) => {
-                Ok(Answer::of(&EntryOut { entry_valid: VALID_SECONDS, ..Default::default() }))
+                Ok(Reply::of(&EntryOut { entry_valid: VALID_SECONDS, ..Default::default() }))
             }
             Err(error) => Err(error),
         }
@@ -28,11 +28,11 @@ impl VolumeFrontEnd {
 
     pub(super) async fn forget(&self, node: u64, lookups: u64) -> Result {
         self.volume.forget(number_of(node)?, lookups).await?;
-        Ok(Answer::empty())
+        Ok(Reply::empty())
     }
 
     pub(super) async fn forget_all(&self, nodes: Vec<ForgetOne>) -> Result {
-        let mut result = Ok(Answer::empty());
+        let mut result = Ok(Reply::empty());
         for ForgetOne { nodeid, nlookup } in nodes {
             // The kernel forgets all of them, whatever becomes of one.
             result = result.and(self.forget(nodeid, nlookup).await);
@@ -43,7 +43,7 @@ impl VolumeFrontEnd {
     pub(super) async fn symlink(&self, header: &InHeader, name: &[u8], target: &[u8]) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let made = self.volume.symlink(&parent, name, &caller(header, 0), target).await?;
-        self.answer_made(&parent, made).await
+        self.reply_made(&parent, made).await
     }
 
     pub(super) async fn mknod(&self, header: &InHeader, arguments: MknodIn, name: &[u8]) -> Result {
@@ -53,20 +53,20 @@ impl VolumeFrontEnd {
             .volume
             .mknod(&parent, name, &caller, arguments.mode as u16, arguments.rdev)
             .await?;
-        self.answer_made(&parent, made).await
+        self.reply_made(&parent, made).await
     }
 
     pub(super) async fn mkdir(&self, header: &InHeader, arguments: MkdirIn, name: &[u8]) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let mode = (arguments.mode & PERMISSIONS) as u16;
         let made = self.volume.mkdir(&parent, name, &caller(header, arguments.umask), mode).await?;
-        self.answer_made(&parent, made).await
+        self.reply_made(&parent, made).await
     }
 
-    async fn answer_made(&self, parent: &Inode, made: Stamped<Rc<Inode>>) -> Result {
+    async fn reply_made(&self, parent: &Inode, made: Stamped<Rc<Inode>>) -> Result {
         let entry = self.entry(&made.value);
         self.settle(parent, made.transaction).await?;
-        Ok(Answer::of(&entry))
+        Ok(Reply::of(&entry))
     }
 
     pub(super) async fn link(&self, header: &InHeader, node: u64, name: &[u8]) -> Result {
@@ -74,21 +74,21 @@ impl VolumeFrontEnd {
         let made = self.volume.link(&inode, &parent, name, &caller(header, 0)).await?;
         let entry = self.entry(&inode);
         self.settle(&parent, made.transaction).await?;
-        Ok(Answer::of(&entry))
+        Ok(Reply::of(&entry))
     }
 
     pub(super) async fn unlink(&self, header: &InHeader, name: &[u8]) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let removed = self.volume.unlink(&parent, name).await?;
         self.settle(&parent, removed.transaction).await?;
-        Ok(Answer::empty())
+        Ok(Reply::empty())
     }
 
     pub(super) async fn rmdir(&self, header: &InHeader, name: &[u8]) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let removed = self.volume.rmdir(&parent, name).await?;
         self.settle(&parent, removed.transaction).await?;
-        Ok(Answer::empty())
+        Ok(Reply::empty())
     }
 
     pub(super) async fn rename(
@@ -117,11 +117,11 @@ impl VolumeFrontEnd {
         // The kernel holds the lock of a directory that gets another parent: no page of its listing
         // is in flight.
         let moved = moved.value.into_iter().map(node_of);
-        Ok(moved.fold(Answer::empty(), Answer::with_stale_listing))
+        Ok(moved.fold(Reply::empty(), Reply::with_stale_listing))
     }
 
     pub(super) async fn readlink(&self, header: &InHeader) -> Result {
         let inode = self.inode(header.nodeid).await?;
-        Ok(Answer::bytes(&self.volume.readlink(&inode).await?))
+        Ok(Reply::bytes(&self.volume.readlink(&inode).await?))
     }
 }

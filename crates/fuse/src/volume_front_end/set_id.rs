@@ -7,9 +7,9 @@
 //! does not check it: it leaves the mode out.
 
 use super::{Result, VolumeFrontEnd};
-use crate::abi::InHeader;
 use crate::privilege::{self, Capability};
 use ext4::{Attributes, Error, Inode, KillPrivileges};
+use fuse_session::abi::InHeader;
 
 const SET_USER: u16 = 0o4000;
 const SET_GROUP: u16 = 0o2000;

@@ -1,10 +1,11 @@
 //! ioctls of the whole volume. The kernel passes them on unchecked.
 
 use super::{Result, VolumeFrontEnd};
-use crate::Answer;
-use crate::abi::*;
+use crate::ioctl::TrimRange;
 use crate::privilege::{self, Capability};
 use ext4::Error;
+use fuse_session::Reply;
+use fuse_session::abi::*;
 use zerocopy::FromBytes;
 
 /// linux/fs.h: `FS_IOC_GETFSLABEL`, `FS_IOC_SETFSLABEL`. 256 bytes, of which ext4 stores 16.
@@ -19,18 +20,18 @@ const LABEL_BYTES: usize = 256;
 
 impl VolumeFrontEnd {
     pub(super) fn label(&self, arguments: &IoctlIn) -> Result {
-        let mut answer = Answer::of(&IoctlOut::default());
+        let mut reply = Reply::of(&IoctlOut::default());
         let mut label = self.volume.label();
         label.resize(LABEL_BYTES.min(arguments.out_size as usize), 0);
-        answer.append_bytes(&label);
-        Ok(answer)
+        reply.append_bytes(&label);
+        Ok(reply)
     }
 
     pub(super) async fn set_label(&self, header: &InHeader, input: &[u8]) -> Result {
         may_administer(header)?;
         let length = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
         self.volume.set_label(&input[..length]).await?;
-        Ok(Answer::of(&IoctlOut::default()))
+        Ok(Reply::of(&IoctlOut::default()))
     }
 
     pub(super) async fn trim(
@@ -52,11 +53,11 @@ impl VolumeFrontEnd {
         }
         let end = first.saturating_add(range.len >> shift).min(blocks);
         let trimmed = self.volume.trim(first..end, shortest.max(1)).await?;
-        let mut answer = Answer::of(&IoctlOut::default());
+        let mut reply = Reply::of(&IoctlOut::default());
         if arguments.out_size as usize >= size_of::<TrimRange>() {
-            answer.append(&TrimRange { len: trimmed << shift, ..range });
+            reply.append(&TrimRange { len: trimmed << shift, ..range });
         }
-        Ok(answer)
+        Ok(reply)
     }
 
     /// Stops at once. What was done before is durable, as with `EXT4_GOING_FLAGS_LOGFLUSH`: more
@@ -65,7 +66,7 @@ impl VolumeFrontEnd {
         may_administer(header)?;
         self.report("shut down by FS_IOC_SHUTDOWN: nothing is written any more");
         self.volume.shut_down().await?;
-        Ok(Answer::of(&IoctlOut::default()))
+        Ok(Reply::of(&IoctlOut::default()))
     }
 }
 

@@ -2,8 +2,9 @@
 //! over a volume in virtual time.
 
 use crate::common::{front_end_over_a_volume, request};
-use fuse::abi::{Fsxattr, InHeader, IoctlIn, opcode};
-use fuse::{FileSystem, Request};
+use fuse::ioctl::Fsxattr;
+use fuse_session::abi::{InHeader, IoctlIn, opcode};
+use fuse_session::{FileSystem, Request};
 use units::InodeNumber;
 use zerocopy::IntoBytes;
 

@@ -2,8 +2,8 @@
 
 use crate::common::{front_end_over_a_volume, request};
 use ext4::Caller;
-use fuse::abi::{BatchForgetIn, ForgetOne, InHeader, opcode};
-use fuse::{FileSystem, Request};
+use fuse_session::abi::{BatchForgetIn, ForgetOne, InHeader, opcode};
+use fuse_session::{FileSystem, Request};
 use units::InodeNumber;
 use zerocopy::IntoBytes;
 

@@ -5,5 +5,3 @@ mod common;
 mod flags;
 mod forgetting;
 mod memory_of_a_request;
-mod session;
-mod stopping;

@@ -1,8 +1,8 @@
 //! Memory of a request while it waits.
 
 use crate::common::{front_end_over_a_volume, request};
-use fuse::FileSystem;
-use fuse::abi::{FsyncIn, InHeader, WriteIn, opcode};
+use fuse_session::FileSystem;
+use fuse_session::abi::{FsyncIn, InHeader, WriteIn, opcode};
 use zerocopy::IntoBytes;
 
 /// Bytes. Everything held by the requests that wait for one commit should fit into a processor's
@@ -18,9 +18,9 @@ fn a_synchronous_write_and_an_fsync_take_little_memory_while_they_wait() {
         let write = request(header(opcode::WRITE), &[write.as_bytes(), b"hello"].concat());
         let fsync = request(header(opcode::FSYNC), FsyncIn::default().as_bytes());
         for request in [write, fsync] {
-            let answer = front_end.clone().serve(request);
-            let held = size_of_val(&answer);
-            assert_eq!(answer.await.errno(), 0);
+            let reply = front_end.clone().serve(request);
+            let held = size_of_val(&reply);
+            assert_eq!(reply.await.errno(), 0);
             assert!(held <= LIMIT, "{held} bytes");
         }
     });

@@ -162,6 +162,22 @@ impl DataMode {
         }
     }
 
+    /// Returns what the log holds of file data, for lists of modes.
+    pub fn summary(self) -> &'static str {
+        match self {
+            DataMode::Writeback => "nothing; after a crash, files may hold old bytes",
+            DataMode::Ordered => "nothing, but data is home before its commit",
+            DataMode::Journal => "every changed block",
+            DataMode::Wasteless => "the changed bytes, many writes packed into one block",
+            DataMode::Selective => {
+                "the changed bytes of small requests; large ones as in ordered mode"
+            }
+            DataMode::Adaptive => {
+                "the blocks of small or random requests; others as in ordered mode"
+            }
+        }
+    }
+
     /// Returns the policy of this mode. Only selective looks at `threshold`.
     pub fn policy(self, threshold: WriteThreshold) -> Box<dyn Policy> {
         match self {
@@ -187,9 +203,7 @@ impl fmt::Display for DataMode {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "data={0}: unknown mode; known are writeback, ordered, journal, wasteless, selective, adaptive"
-)]
+#[error("data={0}: unknown mode; known are {list}", list = DataMode::ALL.map(DataMode::name).join(", "))]
 pub struct UnknownMode(pub String);
 
 impl FromStr for DataMode {

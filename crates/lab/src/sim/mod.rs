@@ -43,8 +43,7 @@ the bound that the profile gives.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SimArguments {
-    /// Only this mode: writeback, ordered, journal, wasteless, selective or adaptive
-    #[arg(long)]
+    #[arg(long, help = modes_help())]
     mode: Option<DataMode>,
     #[arg(long, value_parser = known_setup, help = setups_help())]
     setup: Option<Setup>,
@@ -130,6 +129,10 @@ fn worlds_help() -> String {
 
 fn known_world(name: &str) -> Result<&'static SmallWorld, String> {
     small_world::find(name).ok_or_else(worlds_help)
+}
+
+fn modes_help() -> String {
+    format!("Only this mode: {}", DataMode::ALL.map(DataMode::name).join(", "))
 }
 
 fn setups_help() -> String {

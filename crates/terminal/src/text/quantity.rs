@@ -1,5 +1,6 @@
 //! Sizes and times in the notation of people.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Parses `4096`, `256M`, `1.5G`, `64KiB`, `1GB` as bytes. As in the GNU tools, `K`, `KiB` and the
@@ -30,17 +31,46 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 
 /// Parses `5s`, `100ms`, `250us`, `2m`, `1h`; a bare number counts seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    parse_duration_in(text, "s")
+}
+
+/// Parses as [`parse_duration`] does; a bare number counts `unit_by_default`.
+pub fn parse_duration_in(text: &str, unit_by_default: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text)?;
+    let unit = if unit.is_empty() { unit_by_default } else { unit };
     let seconds = match unit {
         "ns" => number / 1e9,
         "us" => number / 1e6,
         "ms" => number / 1e3,
-        "" | "s" => number,
+        "s" => number,
         "m" | "min" => number * 60.0,
         "h" => number * 3600.0,
         _ => return Err(format!("{text:?} is not a time: write 250us, 100ms, 5s, 2m or 1h")),
     };
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is too long a time"))
+}
+
+/// Parses a whole number within `allowed`.
+pub fn parse_count(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, String> {
+    text.trim().parse().ok().filter(|count| allowed.contains(count)).ok_or_else(|| {
+        format!("{text:?} is not a number from {} to {}", allowed.start(), allowed.end())
+    })
+}
+
+/// Formats bytes without loss, in the largest unit that divides them: `256M`, `1000`.
+pub fn exact_size(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let whole = units.iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));
+    whole.map_or(bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
+/// Formats a time without loss, in the largest unit of at most a second that divides it: `5s`,
+/// `150us`.
+pub fn exact_duration(time: Duration) -> String {
+    let nanoseconds = time.as_nanos();
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
+    let whole = units.iter().find(|(unit, _)| nanoseconds.is_multiple_of(*unit));
+    whole.map_or(String::new(), |(unit, name)| format!("{}{name}", nanoseconds / unit))
 }
 
 /// Formats bytes as `4.0 KiB`: at most four digits.
@@ -105,8 +135,35 @@ mod tests {
         assert_eq!(parse_duration("5"), Ok(Duration::from_secs(5)));
         assert_eq!(parse_duration("100ms"), Ok(Duration::from_millis(100)));
         assert_eq!(parse_duration("250us"), Ok(Duration::from_micros(250)));
+        assert_eq!(parse_duration_in("80", "us"), Ok(Duration::from_micros(80)));
+        assert_eq!(parse_duration_in("2ms", "us"), Ok(Duration::from_millis(2)));
         assert!(parse_duration("5 parsecs").is_err());
         assert!(parse_duration("999999999999999999999h").is_err());
+    }
+
+    #[test]
+    fn counts_lie_within_what_is_allowed() {
+        assert_eq!(parse_count("2", 1..=2), Ok(2));
+        for text in ["", "0", "3", "-1", "1K", "two"] {
+            let error = parse_count(text, 1..=2).unwrap_err();
+            assert!(error.contains("from 1 to 2"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn exact_texts_are_read_back() {
+        for (bytes, text) in
+            [(0, "0"), (1000, "1000"), (1 << 10, "1K"), (3 << 19, "1536K"), (2 << 40, "2T")]
+        {
+            assert_eq!(exact_size(bytes), text);
+            assert_eq!(parse_size(text), Ok(bytes));
+        }
+        for (nanoseconds, text) in
+            [(0, "0s"), (5_000_000_000, "5s"), (150_000, "150us"), (1_500_000_000, "1500ms")]
+        {
+            assert_eq!(exact_duration(Duration::from_nanos(nanoseconds)), text);
+            assert_eq!(parse_duration(text), Ok(Duration::from_nanos(nanoseconds)));
+        }
     }
 
     #[test]

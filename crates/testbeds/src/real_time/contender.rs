@@ -1,12 +1,13 @@
 //! The file systems that are compared, and how each is made and mounted.
 
+use crate::real_time::block_volume::BlockVolume;
 use crate::real_time::rig::{self, MountedDirectory, RigError};
 use std::path::Path;
 use std::process::Command;
 use std::str::FromStr;
 
 /// A file system and how it is mounted: `ext4:ordered`, `ext4:fast_commit`, `xfs`, `btrfs`,
-/// `okeanos`, `okeanos:wasteless`.
+/// `okeanos`, `okeanos:wasteless`, `blocks:ordered`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Contender {
     /// The kernel's ext4 with `data=`.
@@ -16,6 +17,9 @@ pub enum Contender {
     Btrfs,
     /// Okeanos, with `data=` where a mode is named, and further options after a `+` each.
     Okeanos(Option<String>),
+    /// The kernel's ext4 above a block volume of ours: `data=` of ext4, or `fast_commit`; options
+    /// of the volume after a `+` each.
+    Blocks(String),
 }
 
 impl FromStr for Contender {
@@ -26,13 +30,20 @@ impl FromStr for Contender {
             Some(("ext4", data @ ("ordered" | "journal" | "writeback"))) => {
                 Ok(Contender::Ext4(data.into()))
             }
+            Some(("blocks", words))
+                if ["ordered", "journal", "writeback", "fast_commit"]
+                    .contains(&words.split('+').next().unwrap_or_default()) =>
+            {
+                Ok(Contender::Blocks(words.into()))
+            }
             Some(("okeanos", data)) => Ok(Contender::Okeanos(Some(data.into()))),
             None if text == "okeanos" => Ok(Contender::Okeanos(None)),
             None if text == "xfs" => Ok(Contender::Xfs),
             None if text == "btrfs" => Ok(Contender::Btrfs),
             _ => Err(format!(
                 "{text:?} is no file system to compare: ext4:ordered, ext4:journal, ext4:writeback, \
-                 ext4:fast_commit, xfs, btrfs, okeanos, okeanos:MODE, okeanos:MODE+OPTION"
+                 ext4:fast_commit, xfs, btrfs, okeanos, okeanos:MODE, okeanos:MODE+OPTION, \
+                 blocks:ordered, blocks:fast_commit, blocks:ordered+OPTION (ext4 above a block volume)"
             )),
         }
     }
@@ -47,6 +58,7 @@ impl std::fmt::Display for Contender {
             Contender::Btrfs => f.write_str("btrfs"),
             Contender::Okeanos(None) => f.write_str("okeanos"),
             Contender::Okeanos(Some(data)) => write!(f, "okeanos:{data}"),
+            Contender::Blocks(words) => write!(f, "blocks:{words}"),
         }
     }
 }
@@ -54,6 +66,27 @@ impl std::fmt::Display for Contender {
 impl Contender {
     pub fn is_ours(&self) -> bool {
         matches!(self, Contender::Okeanos(_))
+    }
+
+    /// Attaches the block volume that lies between the disk and the file system, if one does.
+    pub(crate) fn attach(
+        &self,
+        program: &Path,
+        disk: &Path,
+    ) -> Result<Option<BlockVolume>, RigError> {
+        let Contender::Blocks(words) = self else { return Ok(None) };
+        let options = words.split_once('+').map_or("", |(_, options)| options);
+        BlockVolume::new(program, &options.replace('+', ","), disk).map(Some)
+    }
+
+    /// Returns what ext4 is asked for, if it is ext4.
+    fn of_ext4(&self) -> Option<&str> {
+        match self {
+            Contender::Ext4(data) => Some(data),
+            Contender::Ext4FastCommit => Some("fast_commit"),
+            Contender::Blocks(words) => words.split('+').next(),
+            _ => None,
+        }
     }
 
     /// Zeroing must not be deferred, and the image's zeros must stay allocated.
@@ -70,7 +103,7 @@ impl Contender {
                 .args(["-q", "-F", "-t", "ext4", "-J", "size=128"])
                 .args(["-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]),
         };
-        if *self == Contender::Ext4FastCommit {
+        if self.of_ext4() == Some("fast_commit") {
             command.args(["-O", "fast_commit"]);
         }
         rig::run(command.arg(device)).map(drop)
@@ -83,20 +116,20 @@ impl Contender {
         device: &Path,
         directory: &Path,
     ) -> Result<MountedDirectory, RigError> {
-        match self {
-            Contender::Ext4(data) => {
-                MountedDirectory::kernel("ext4", &format!("data={data}"), device, directory)
-            }
-            Contender::Ext4FastCommit => {
-                MountedDirectory::kernel("ext4", "data=ordered", device, directory)
-            }
-            Contender::Xfs => MountedDirectory::kernel("xfs", "defaults", device, directory),
-            Contender::Btrfs => MountedDirectory::kernel("btrfs", "ssd", device, directory),
+        let (kind, options) = match self {
             Contender::Okeanos(data) => {
                 let options = format!("{}allow_other", mode_option(data.as_deref()));
-                MountedDirectory::okeanos(program, &options, device, directory)
+                return MountedDirectory::okeanos(program, &options, device, directory);
             }
-        }
+            Contender::Xfs => ("xfs", "defaults".to_owned()),
+            Contender::Btrfs => ("btrfs", "ssd".to_owned()),
+            Contender::Ext4(_) | Contender::Ext4FastCommit | Contender::Blocks(_) => {
+                // Fast commits are a feature of the volume, which is mounted as any other.
+                let data = self.of_ext4().filter(|data| *data != "fast_commit");
+                ("ext4", format!("data={}", data.unwrap_or("ordered")))
+            }
+        };
+        MountedDirectory::kernel(kind, &options, device, directory)
     }
 }
 
@@ -119,11 +152,15 @@ mod tests {
             "okeanos",
             "okeanos:wasteless",
             "okeanos:ordered+cache=64M",
+            "blocks:fast_commit",
+            "blocks:ordered+data=wasteless+cache=64M",
         ] {
             assert_eq!(name.parse::<Contender>().unwrap().to_string(), name);
         }
         assert!(
-            ["zfs", "ext4:orderd", "ext4"].iter().all(|name| name.parse::<Contender>().is_err())
+            ["zfs", "ext4:orderd", "ext4", "blocks:wasteless"]
+                .iter()
+                .all(|name| name.parse::<Contender>().is_err())
         );
     }
 }

@@ -1,6 +1,7 @@
 //! Measurements in real time, as root: file systems side by side, the demonstration, and mounts on
 //! disks that are emulated in real time.
 
+mod block_volume;
 mod compare;
 mod contender;
 mod demo;

@@ -96,6 +96,7 @@ fn make(options: &RealStageOptions, home: &Path, journal: &Path) -> Result<(), R
             rig::run(Command::new("mkfs.xfs").args(["-q", "-f", "-K", "-l", &log]).arg(home))
                 .map(drop)
         }
+        Contender::Blocks(_) => Err(above_blocks()),
         Contender::Ext4(_) | Contender::Ext4FastCommit | Contender::Okeanos(_) => {
             let blocks = (options.journal_size / BLOCK).to_string();
             let outside = format!("device={journal_name}");
@@ -111,6 +112,10 @@ fn make(options: &RealStageOptions, home: &Path, journal: &Path) -> Result<(), R
             .map(drop)
         }
     }
+}
+
+fn above_blocks() -> RigError {
+    RigError::new("the papers' machines had no block volume below the file system")
 }
 
 fn mount(
@@ -131,6 +136,7 @@ fn mount(
         Contender::Xfs => {
             MountedDirectory::kernel("xfs", &format!("logdev={journal}"), home, mount_point)
         }
+        Contender::Blocks(_) => Err(above_blocks()),
         Contender::Btrfs => MountedDirectory::kernel("btrfs", "nobarrier", home, mount_point),
         Contender::Okeanos(data) => {
             let settings = format!(

@@ -1,5 +1,6 @@
 //! A fresh volume on a disk, mounted, that can be mounted again.
 
+use crate::real_time::block_volume::BlockVolume;
 use crate::real_time::contender::Contender;
 use crate::real_time::disk::Disk;
 use crate::real_time::rig::{self, MountedDirectory, RigError};
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 /// A mounted volume. Fields are in drop order.
 pub(crate) struct Volume<'a> {
     mounted: Option<MountedDirectory>,
+    between: Option<BlockVolume>,
     disk: Disk,
     contender: &'a Contender,
     program: &'a Path,
@@ -22,9 +24,22 @@ impl<'a> Volume<'a> {
         disk: Disk,
         mount_point: PathBuf,
     ) -> Result<Volume<'a>, RigError> {
-        contender.make(&disk.device.path)?;
-        let mounted = Some(contender.mount(program, &disk.device.path, &mount_point)?);
-        Ok(Volume { mounted, disk, contender, program, mount_point })
+        let between = contender.attach(program, &disk.device.path)?;
+        let mut volume = Volume { mounted: None, between, disk, contender, program, mount_point };
+        contender.make(volume.device())?;
+        // What mkfs wrote is no part of what is measured.
+        volume.between = volume.between.map(BlockVolume::drain).transpose()?;
+        volume.mount()?;
+        Ok(volume)
+    }
+    /// Returns the device that the file system is on.
+    fn device(&self) -> &Path {
+        self.between.as_ref().map_or(&self.disk.device.path, |between| &between.device)
+    }
+    fn mount(&mut self) -> Result<(), RigError> {
+        let mounted = self.contender.mount(self.program, self.device(), &self.mount_point)?;
+        self.mounted = Some(mounted);
+        Ok(())
     }
     pub fn path(&self, name: &str) -> PathBuf {
         self.mount_point.join(name)
@@ -35,7 +50,8 @@ impl<'a> Volume<'a> {
     }
     /// Returns the process that serves the volume, if one does.
     pub fn daemon(&self) -> Option<u32> {
-        self.mounted.as_ref().and_then(MountedDirectory::process)
+        let below = self.between.as_ref().and_then(BlockVolume::process);
+        self.mounted.as_ref().and_then(MountedDirectory::process).or(below)
     }
     /// Makes a directory of the volume to which `user` alone has access.
     pub fn directory_of(&self, name: &str, user: &str) -> Result<PathBuf, RigError> {
@@ -48,13 +64,12 @@ impl<'a> Volume<'a> {
         if let Some(mounted) = self.mounted.take() {
             mounted.unmount()?;
         }
-        self.mounted =
-            Some(self.contender.mount(self.program, &self.disk.device.path, &self.mount_point)?);
-        Ok(())
+        self.mount()
     }
     /// Unmounts, as dropping the volume does, but returns failures.
     pub fn take_down(mut self) -> Result<(), RigError> {
         self.mounted.take().map_or(Ok(()), MountedDirectory::unmount)?;
+        self.between.take().map_or(Ok(()), BlockVolume::detach)?;
         self.disk.take_down()
     }
 }

@@ -127,7 +127,8 @@ const PAPER_WAITS: [(&str, [f64; 2]); 3] =
 
 const KEPT: fn(&Bar) -> f64 = |bar| bar.kept;
 const WAIT: fn(&Bar) -> f64 = |bar| bar.wait_ms;
-pub const CHOSEN: &str = "ordered's data is written home file by file, and its metadata with the sync";
+pub const CHOSEN: &str =
+    "ordered's data is written home file by file, and its metadata with the sync";
 
 /// Compares each mode with the paper's numbers, at 40 and at 320 updates a second.
 fn of_paper_2a(bars: &Bars) -> Vec<Claim> {

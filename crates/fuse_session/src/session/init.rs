@@ -8,40 +8,52 @@ pub enum Transport {
     /// io_uring when kernel and module parameter allow it, otherwise classic.
     #[default]
     Auto,
+    /// Like `Auto`; a caller that insists checks [`Negotiated::uring`].
     Uring,
+    /// Reads of `/dev/fuse` alone.
     Classic,
 }
 
+/// Result of the negotiation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Negotiated {
-    pub answer: InitOut,
+    /// The session's reply to INIT, with the accepted flags.
+    pub reply: InitOut,
     /// Whether the kernel takes ring entries.
     pub uring: bool,
+    /// The protocol's minor version: the lower of the kernel's and [`abi::MINOR`].
     pub minor: u32,
 }
 
 impl Negotiated {
     /// Returns whether sync(2) and syncfs(2) reach the daemon that serves a block device.
-    pub fn passes_syncs(&self) -> bool {
-        self.minor >= PASSES_SYNCS
+    pub fn forwards_syncs(&self) -> bool {
+        self.minor >= FORWARDS_SYNCS
     }
 }
 
+/// Reason for a failed negotiation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InitError {
+    /// The kernel is older than [`abi::MINOR_LOWEST`], or of another major version.
     #[error(
-        "the kernel speaks FUSE {major}.{minor}; okeanos needs {}.{} (Linux 5.4) or later",
+        "the kernel speaks FUSE {major}.{minor}; {}.{} (Linux 5.4) or later is needed",
         abi::MAJOR,
         abi::MINOR_LOWEST
     )]
-    TooOld { major: u32, minor: u32 },
+    TooOld {
+        /// The kernel's major version.
+        major: u32,
+        /// The kernel's minor version.
+        minor: u32,
+    },
 }
 
-/// The most bytes that one WRITE or READ carries.
+/// The most bytes that one WRITE or READ carries, and the most that a listing may have.
 pub const MAX_WRITE: u32 = 1 << 20;
 const PAGE_SIZE: u32 = 4096;
 /// Introduced with Linux 6.18.
-const PASSES_SYNCS: u32 = 45;
+const FORWARDS_SYNCS: u32 = 45;
 
 /// Taken when offered. Locks stay in the kernel where all users are on this host (no POSIX_LOCKS,
 /// FLOCK_LOCKS). No WRITEBACK_CACHE: the kernel would hide from `stat` when a synchronous write
@@ -81,14 +93,14 @@ pub fn negotiate(
         Transport::Classic => WANTED,
         Transport::Auto | Transport::Uring => WANTED | init::OVER_IO_URING,
     };
-    // No other client changes the volume, so cached pages stay valid. But a reader may bring an old
+    // Only this kernel changes what it caches, so pages stay valid. But a reader may bring an old
     // page back while a direct write is in flight. Kernels before protocol 7.45 (Linux 6.18) drop
     // pages only before the write: there each change of the modification time must empty the cache.
     let inval = if offer.minor >= 45 { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };
     let locks = if shares_locks { SHARED_LOCKS } else { 0 };
     let flags = offered & (wanted | inval | locks);
     let minor = offer.minor.min(abi::MINOR);
-    let answer = InitOut {
+    let reply = InitOut {
         major: abi::MAJOR,
         minor,
         // Only lowers the mount's own value (`read_ahead_kb`), so that decides.
@@ -103,7 +115,7 @@ pub fn negotiate(
         max_pages: (MAX_WRITE / PAGE_SIZE) as u16,
         ..InitOut::default()
     };
-    Ok(Negotiated { answer, uring: flags & init::OVER_IO_URING != 0, minor })
+    Ok(Negotiated { reply, uring: flags & init::OVER_IO_URING != 0, minor })
 }
 
 #[cfg(test)]
@@ -122,7 +134,7 @@ mod tests {
     #[test]
     fn the_kernel_may_read_ahead_as_far_as_the_mount_wants() {
         assert_eq!(
-            negotiate(&OFFER, Transport::Auto, false).unwrap().answer.max_readahead,
+            negotiate(&OFFER, Transport::Auto, false).unwrap().reply.max_readahead,
             u32::MAX
         );
     }
@@ -131,23 +143,20 @@ mod tests {
     fn only_offered_features_are_taken() {
         let poor = InitIn { flags: init::BIG_WRITES as u32, flags2: 0, ..OFFER };
         let negotiated = negotiate(&poor, Transport::Uring, false).unwrap();
-        assert_eq!(
-            (negotiated.answer.flags, negotiated.answer.flags2),
-            (init::BIG_WRITES as u32, 0)
-        );
+        assert_eq!((negotiated.reply.flags, negotiated.reply.flags2), (init::BIG_WRITES as u32, 0));
         assert!(!negotiated.uring);
     }
 
     #[test]
     fn locks_are_asked_for_where_others_share_the_files() {
-        let flags = |shares| negotiate(&OFFER, Transport::Auto, shares).unwrap().answer.flags;
+        let flags = |shares| negotiate(&OFFER, Transport::Auto, shares).unwrap().reply.flags;
         let locks = SHARED_LOCKS as u32;
         assert_eq!((flags(true) & locks, flags(false) & locks), (locks, 0));
     }
 
     #[test]
     fn the_write_back_cache_and_remote_locks_are_never_taken() {
-        let flags = negotiate(&OFFER, Transport::Auto, false).unwrap().answer.flags;
+        let flags = negotiate(&OFFER, Transport::Auto, false).unwrap().reply.flags;
         for (bit, name) in
             [(1, "POSIX_LOCKS"), (10, "FLOCK_LOCKS"), (16, "WRITEBACK_CACHE"), (17, "NO_OPEN")]
         {
@@ -165,7 +174,7 @@ mod tests {
     fn older_kernels_empty_the_cache_when_a_file_changes() {
         let flags = |minor| {
             u64::from(
-                negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, false).unwrap().answer.flags,
+                negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, false).unwrap().reply.flags,
             )
         };
         assert_eq!(
@@ -182,7 +191,7 @@ mod tests {
     fn older_kernels_keep_syncs_to_themselves() {
         for (minor, passes) in [(45, true), (99, true), (44, false), (31, false)] {
             let negotiated = negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, false).unwrap();
-            assert_eq!(negotiated.passes_syncs(), passes, "{minor}");
+            assert_eq!(negotiated.forwards_syncs(), passes, "{minor}");
         }
     }
 

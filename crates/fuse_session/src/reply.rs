@@ -2,16 +2,19 @@ use crate::abi::OutHeader;
 use runtime::Slice;
 use zerocopy::{Immutable, IntoBytes};
 
-/// An answer to the kernel: an errno, or a payload. The payload begins with copied bytes; file data
+/// A reply to the kernel: an errno, or a payload. The payload begins with copied bytes; file data
 /// may follow as slices of shared buffers.
+///
+/// The operation says what the payload is: one structure of [`abi`](crate::abi) or several, bytes,
+/// or nothing. The session adds the header.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Reply {
     /// Positive errno, or zero.
     error: i32,
     /// Space for the header, then the beginning of the payload.
     head: Vec<u8>,
     body: Vec<Slice>,
-    /// What the kernel must forget before it sees this answer.
+    /// Cached data that the kernel must forget before it sees this reply.
     stale: Vec<Stale>,
 }
 
@@ -25,65 +28,77 @@ pub(crate) enum Stale {
 
 const HEADER: usize = size_of::<OutHeader>();
 
-impl Answer {
+impl Reply {
     /// Creates a success to which a payload may be appended.
-    pub fn empty() -> Answer {
-        Answer::with_capacity(0)
+    pub fn empty() -> Reply {
+        Reply::with_capacity(0)
     }
     /// Creates a success, with memory for `payload` bytes.
-    pub fn with_capacity(payload: usize) -> Answer {
+    pub fn with_capacity(payload: usize) -> Reply {
         let mut head = Vec::with_capacity(HEADER + payload);
         head.resize(HEADER, 0);
-        Answer { error: 0, head, body: Vec::new(), stale: Vec::new() }
+        Reply { error: 0, head, body: Vec::new(), stale: Vec::new() }
     }
-    pub fn of(value: &(impl IntoBytes + Immutable)) -> Answer {
-        let mut answer = Answer::with_capacity(size_of_val(value));
-        answer.append(value);
-        answer
+    /// Creates a success with one structure as payload.
+    pub fn of(value: &(impl IntoBytes + Immutable)) -> Reply {
+        let mut reply = Reply::with_capacity(size_of_val(value));
+        reply.append(value);
+        reply
     }
-    pub fn bytes(payload: &[u8]) -> Answer {
-        let mut answer = Answer::with_capacity(payload.len());
-        answer.append_bytes(payload);
-        answer
+    /// Creates a success with a copy of `payload`.
+    pub fn bytes(payload: &[u8]) -> Reply {
+        let mut reply = Reply::with_capacity(payload.len());
+        reply.append_bytes(payload);
+        reply
     }
-    /// Creates an answer of file data in shared buffers: `slices` in order, nothing copied.
-    pub fn slices(slices: Vec<Slice>) -> Answer {
-        Answer { body: slices, ..Answer::empty() }
+    /// Creates a success with file data in shared buffers: `slices` in order, nothing copied.
+    /// Nothing may be appended to it.
+    pub fn slices(slices: Vec<Slice>) -> Reply {
+        Reply { body: slices, ..Reply::empty() }
     }
-    /// Creates an error; `errno` is positive.
-    pub fn error(errno: i32) -> Answer {
+    /// Creates an error, which has no payload.
+    ///
+    /// # Panics
+    /// If `errno` is not positive.
+    pub fn error(errno: i32) -> Reply {
         assert!(errno > 0, "errno {errno}");
-        Answer { error: errno, ..Answer::empty() }
+        Reply { error: errno, ..Reply::empty() }
     }
-    /// Marks attributes of `node` as changed without this answer reporting them.
-    pub fn with_stale_attributes(mut self, node: u64) -> Answer {
+    /// Marks attributes of `node` as changed without this reply reporting them: the kernel forgets
+    /// them before it gets the reply.
+    pub fn with_stale_attributes(mut self, node: u64) -> Reply {
         self.stale.push(Stale::Attributes(node));
         self
     }
-    /// Marks entries of the directory `node` as changed without the kernel's knowledge.
-    pub fn with_stale_listing(mut self, node: u64) -> Answer {
+    /// Marks entries of the directory `node` as changed without the kernel's knowledge: it forgets
+    /// them, and the directory's attributes, before it gets the reply.
+    pub fn with_stale_listing(mut self, node: u64) -> Reply {
         self.stale.push(Stale::Listing(node));
         self
     }
     pub(crate) fn stale(&self) -> &[Stale] {
         &self.stale
     }
+    /// Appends a structure to the payload.
     pub fn append(&mut self, value: &(impl IntoBytes + Immutable)) {
         self.append_bytes(value.as_bytes());
     }
+    /// Appends a copy of `bytes` to the payload.
     pub fn append_bytes(&mut self, bytes: &[u8]) {
         debug_assert!(self.body.is_empty(), "slices come last");
         self.head.extend_from_slice(bytes);
     }
+    /// Appends `count` bytes of zeros to the payload.
     pub fn append_zeros(&mut self, count: usize) {
         self.head.resize(self.head.len() + count, 0);
     }
-    /// Adds zeros until the payload is a multiple of `alignment` long.
+    /// Appends zeros until the payload is a multiple of `alignment` bytes long, as entries of a
+    /// listing need ([`RECORD_ALIGNMENT`](crate::abi::RECORD_ALIGNMENT)).
     pub fn pad(&mut self, alignment: usize) {
         let length = self.payload_length().next_multiple_of(alignment);
         self.head.resize(HEADER + length, 0);
     }
-    /// Returns the length in bytes.
+    /// Returns the length of the payload, in bytes.
     pub fn payload_length(&self) -> usize {
         self.head.len() - HEADER + self.body.iter().map(|slice| slice.range.len()).sum::<usize>()
     }
@@ -91,6 +106,15 @@ impl Answer {
     pub(crate) fn is_within(&self, length: usize) -> bool {
         self.body.is_empty() && self.head.len() <= length
     }
+    /// Returns a copy of the payload; empty for an error. Tests of a file system read replies so.
+    pub fn payload(&self) -> Vec<u8> {
+        if self.error != 0 {
+            return Vec::new();
+        }
+        let slices = self.body.iter().map(|slice| &slice.buffer[slice.range.clone()]);
+        std::iter::once(&self.head[HEADER..]).chain(slices).flatten().copied().collect()
+    }
+    /// Returns the errno; zero for a success.
     pub fn errno(&self) -> i32 {
         self.error
     }
@@ -139,9 +163,9 @@ mod tests {
 
     #[test]
     fn an_error_carries_no_payload() {
-        let mut answer = Answer::error(libc::EIO);
-        answer.append_bytes(b"left over");
-        let (head, body) = answer.into_message(7);
+        let mut reply = Reply::error(libc::EIO);
+        reply.append_bytes(b"left over");
+        let (head, body) = reply.into_message(7);
         let header = OutHeader::read_from_bytes(&head).unwrap();
         assert_eq!(header, OutHeader { len: 16, error: -libc::EIO, unique: 7 });
         assert!(body.is_empty());
@@ -149,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_header_counts_header_and_payload() {
-        let (head, _) = Answer::bytes(b"abc").into_message(1);
+        let (head, _) = Reply::bytes(b"abc").into_message(1);
         assert_eq!(OutHeader::read_from_prefix(&head).unwrap().0.len, 19);
         assert_eq!(&head[16..], b"abc");
     }
@@ -160,12 +184,12 @@ mod tests {
         buffer[..6].copy_from_slice(b"abcdef");
         let buffer = Rc::new(buffer);
         let slice = |range| Slice { buffer: buffer.clone(), range };
-        let answer = Answer::slices(vec![slice(3..6), slice(0..2)]);
+        let reply = Reply::slices(vec![slice(3..6), slice(0..2)]);
         let mut payload = [0; 8];
-        let (header, length) = answer.clone().copy_to(1, &mut payload).unwrap();
+        let (header, length) = reply.clone().copy_to(1, &mut payload).unwrap();
         assert_eq!((header.len, length, &payload), (21, 5, b"defab\0\0\0"));
-        assert!(answer.clone().copy_to(1, &mut [0; 4]).is_none(), "it does not fit");
-        let (head, body) = answer.into_message(1);
+        assert!(reply.clone().copy_to(1, &mut [0; 4]).is_none(), "it does not fit");
+        let (head, body) = reply.into_message(1);
         assert_eq!((OutHeader::read_from_prefix(&head).unwrap().0.len, body.len()), (21, 2));
     }
 }

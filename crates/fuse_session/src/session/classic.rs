@@ -1,13 +1,13 @@
-//! The classic channel: read(2) of `/dev/fuse` returns one request; a write sends one answer. The
-//! reads are plain system calls, as they never wait (O_NONBLOCK); the answers go through the ring,
+//! The classic channel: read(2) of `/dev/fuse` returns one request; a write sends one reply. The
+//! reads are plain system calls, as they never wait (O_NONBLOCK); the replies go through the ring,
 //! many at a time.
 
 use super::MAX_WRITE;
 use super::request_memory::Share;
 use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
-use crate::answer::Stale;
 use crate::message::Inbox;
-use crate::{Answer, MalformedRequest, Request};
+use crate::reply::Stale;
+use crate::{MalformedRequest, Reply, Request};
 use runtime::{File, PollStream, Ring};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 /// The largest WRITE with its header and structure, and some spare bytes; at least 8192 (the kernel
 /// refuses less).
 const MESSAGE_MAX: usize = MAX_WRITE as usize + 4096;
-/// Answers up to this length, in bytes, hold too little memory to wait for.
+/// Replies up to this length, in bytes, hold too little memory to wait for.
 const SHORT: usize = 512;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,24 +79,24 @@ impl Classic {
         Request::from_bytes(self.inbox.borrow_mut().take(self.length.get()))
     }
 
-    /// Sends the answer with the next submission of the ring. It may meet a request that was
-    /// withdrawn, which is harmless. `share` is the request's: the answer's memory counts until the
+    /// Sends the reply with the next submission of the ring. It may meet a request that was
+    /// withdrawn, which is harmless. `share` is the request's: the reply's memory counts until the
     /// kernel has it.
-    pub fn answer(&self, unique: u64, answer: Answer, share: Share) {
-        // Other memory of the answer is not worth a box.
+    pub fn reply(&self, unique: u64, reply: Reply, share: Share) {
+        // Other memory of the reply is not worth a box.
         let guard: Option<Box<dyn Any>> =
-            if answer.is_within(SHORT) || units::fault!("answer-holds-no-memory") {
+            if reply.is_within(SHORT) || units::fault!("answer-holds-no-memory") {
                 None
             } else {
                 Some(Box::new(share))
             };
-        let (head, body) = answer.into_message(unique);
+        let (head, body) = reply.into_message(unique);
         self.ring.send(&self.fuse, head, body, guard);
     }
 
     /// Makes the kernel forget what it caches of a node; it has when this returns. A node that it
     /// does not know, or a mount that is gone, needs nothing. (The kernel takes no lock for this
-    /// that a request could hold. It locks pages of a listing only while it copies an answer to
+    /// that a request could hold. It locks pages of a listing only while it copies a reply to
     /// them.)
     pub fn forget(&self, stale: Stale) {
         let (ino, off) = match stale {
@@ -112,10 +112,10 @@ impl Classic {
         unsafe { libc::write(self.fuse.as_raw_fd(), message.as_ptr().cast(), message.len()) };
     }
 
-    /// Sends an answer without slices; the kernel has processed it when this returns.
-    pub fn answer_now(&self, unique: u64, answer: Answer) -> io::Result<()> {
-        let (head, body) = answer.into_message(unique);
-        assert!(body.is_empty(), "only short answers go at once");
+    /// Sends a reply without slices; the kernel has processed it when this returns.
+    pub fn reply_now(&self, unique: u64, reply: Reply) -> io::Result<()> {
+        let (head, body) = reply.into_message(unique);
+        assert!(body.is_empty(), "only short replies go at once");
         // SAFETY: the bytes are live and as long as said.
         let count = unsafe { libc::write(self.fuse.as_raw_fd(), head.as_ptr().cast(), head.len()) };
         if count < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -18,6 +18,9 @@ fn message(part: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
 }
 
 /// Sends `bytes` as one message, and a copy of the descriptor.
+///
+/// # Errors
+/// The kernel's; EPIPE, and no signal, when the other end is closed.
 pub fn send(
     socket: &impl AsFd,
     bytes: &[u8],
@@ -49,8 +52,11 @@ pub fn send(
     }
 }
 
-/// Waits for a message. Returns its length (zero when the other end is closed), and the descriptor
-/// that came with it.
+/// Waits for a message. Returns its length in bytes (zero when the other end is closed), and the
+/// descriptor that came with it, which is closed on exec.
+///
+/// # Errors
+/// The kernel's, but for EINTR, after which it waits on.
 pub fn receive(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };

@@ -1,7 +1,7 @@
 //! The session against the real kernel, over a small file system in memory.
 
 use crate::common::{Memory, Seen, private_mounts, unmount};
-use fuse::{Kind, MountOptions, Session, SessionError, SessionStatistics, Transport};
+use fuse_session::{MountKind, MountOptions, Session, SessionError, SessionStatistics, Transport};
 use runtime::RealWorld;
 use std::fs;
 use std::io::{Read, Write};
@@ -22,12 +22,12 @@ fn mounted(transport: Transport) -> Mounted {
     private_mounts();
     let directory = tempfile::tempdir().unwrap();
     let options = MountOptions {
-        kind: Kind::Plain { name: "memory".into() },
-        mode: None,
+        kind: MountKind::Plain { name: "memory".into() },
+        subtype: "test".into(),
         flags: libc::MS_NOSUID | libc::MS_NODEV,
         allow_other: true,
     };
-    let connection = fuse::mount(directory.path(), &options).unwrap();
+    let connection = fuse_session::mount(directory.path(), &options).unwrap();
     let seen = Arc::<Seen>::default();
     let theirs = seen.clone();
     let daemon = std::thread::spawn(move || {
@@ -118,7 +118,7 @@ fn a_synchronous_write_is_one_request_that_says_so() {
 }
 
 #[test]
-fn long_answers_hold_memory_until_the_kernel_has_them() {
+fn long_replies_hold_memory_until_the_kernel_has_them() {
     const READERS: usize = 300;
     let mounted = mounted(Transport::Classic);
     let path = mounted.path().join("file");
@@ -136,13 +136,13 @@ fn long_answers_hold_memory_until_the_kernel_has_them() {
         }
     });
     drop(files);
-    // Sixty-three answers of a mebibyte reach the limit.
-    let held = count(&mounted.end().0.answers_held);
-    assert!((1..=64).contains(&held), "{held} answers of a mebibyte at once");
+    // Sixty-three replies of a mebibyte reach the limit.
+    let held = count(&mounted.end().0.replies_held);
+    assert!((1..=64).contains(&held), "{held} replies of a mebibyte at once");
 }
 
 #[test]
-fn many_writers_at_once_each_get_their_own_answer() {
+fn many_writers_at_once_each_get_their_own_reply() {
     let mounted = mounted(Transport::Classic);
     std::thread::scope(|scope| {
         for writer in 0..50u32 {

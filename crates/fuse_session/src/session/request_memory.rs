@@ -1,5 +1,5 @@
 //! The limit of the memory that requests in flight may hold: their own bytes, and the largest
-//! possible answers.
+//! possible replies.
 //!
 //! No more requests are taken from the kernel than fit the limit; the rest waits there, in the
 //! memory of the callers. No request in flight waits for one that is not yet taken, so that memory
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Bytes: thousands of small requests, or sixty of the largest.
 const MEMORY_MAX: usize = 64 << 20;
-/// Cost of a request besides its bytes: its task and what the volume keeps while it works on it.
+/// Cost of a request besides its bytes: its task and what the file system keeps for it.
 const OVERHEAD: usize = 4 << 10;
 /// Bytes of requests, at once or one after another, after which returning memory is worthwhile.
 const BURST: usize = 16 << 20;
@@ -95,7 +95,7 @@ impl Drop for Share {
 }
 
 fn cost(request: &Request) -> usize {
-    let answer = match request.operation() {
+    let reply = match request.operation() {
         Ok(Operation::Read(arguments)) => arguments.size,
         Ok(Operation::Readdir(arguments) | Operation::Readdirplus(arguments)) => arguments.size,
         Ok(Operation::Getxattr { size, .. } | Operation::Listxattr { size }) => size,
@@ -107,7 +107,7 @@ fn cost(request: &Request) -> usize {
         }
         _ => 0,
     };
-    OVERHEAD + request.held() + answer.min(MAX_WRITE) as usize
+    OVERHEAD + request.held() + reply.min(MAX_WRITE) as usize
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! FUSE over io_uring. Each entry is its own loop, which lives until the connection ends. It
-//! fetches a request, and answers it with the same command that asks for the next.
+//! fetches a request, and replies to it with the same command that asks for the next.
 //!
 //! 1. The kernel uses the ring when every possible processor's queue has an entry. Until then, and
 //!    always for FORGET and INTERRUPT, requests come by the classic channel.
 //! 2. An entry's buffers belong to the kernel while a command is in flight, and to us between its
 //!    completion and the next command. The command in flight holds a reference to them.
-//! 3. A long request is read where the kernel put it: its payload is lent until its answer is
-//!    there. Only the block cache copies it.
+//! 3. A long request is read where the kernel put it: its payload is lent until its reply is
+//!    there. Only the file system copies it.
 
 use super::Session;
 use super::payloads::{PAYLOAD, Payloads, queue_depths};
@@ -14,7 +14,7 @@ use crate::abi::{
     InHeader, URING_COMMIT_AND_FETCH, URING_REGISTER, UringCommand, UringEntryInOut, UringHeaders,
 };
 use crate::request::Lent;
-use crate::{Answer, FileSystem, Request};
+use crate::{FileSystem, Reply, Request};
 use device::World;
 use runtime::command;
 use std::cell::{Cell, UnsafeCell};
@@ -129,15 +129,15 @@ impl Entry {
 
     /// # Safety
     /// No command of this entry may be in flight.
-    unsafe fn put(&self, unique: u64, answer: Answer) {
+    unsafe fn put(&self, unique: u64, reply: Reply) {
         // Otherwise two references to one memory would follow.
         assert!(!self.is_lent.get(), "a request is dropped before it is answered");
         // SAFETY: the request is done, and nobody needs what it held.
         unsafe { self.payloads.give_back(self.index, &self.reached) };
         // SAFETY: as in `request`; nothing is lent.
         let (headers, payload) = unsafe { (&mut *self.headers.get(), self.payload()) };
-        let (header, length) = answer.copy_to(unique, payload).unwrap_or_else(|| {
-            Answer::error(libc::EIO).copy_to(unique, &mut []).expect("an error has no payload")
+        let (header, length) = reply.copy_to(unique, payload).unwrap_or_else(|| {
+            Reply::error(libc::EIO).copy_to(unique, &mut []).expect("an error has no payload")
         });
         self.payloads.note(&self.reached, length);
         headers.in_out[..size_of_val(&header)].copy_from_slice(header.as_bytes());
@@ -198,7 +198,7 @@ impl<F: FileSystem> Session<F> {
             self.ring_refused.set(true);
             self.stop();
         }
-        // A request that comes after the stop is left: the connection's end answers it.
+        // A request that comes after the stop is left: the connection's end fails it.
         while result >= 0 && !self.stopping.get() {
             self.note(|statistics| statistics.ring_requests += 1);
             // The kernel sent it unasked; it waits in its payload.
@@ -206,16 +206,16 @@ impl<F: FileSystem> Session<F> {
             // SAFETY: the command has completed, and the next one comes after `put`.
             let (commit_id, request) = unsafe { entry.request() };
             let unique = request.as_ref().map_or(0, |request| request.header.unique);
-            let answer = match request {
+            let reply = match request {
                 Some(request) => {
                     let _share = self.reserve_memory(&request);
                     self.count_in();
-                    self.answer(request).await
+                    self.reply(request).await
                 }
-                None => Answer::error(libc::EINVAL),
+                None => Reply::error(libc::EINVAL),
             };
             // SAFETY: the next command comes after this.
-            unsafe { entry.put(unique, answer) };
+            unsafe { entry.put(unique, reply) };
             result = self.run_command(&entry, URING_COMMIT_AND_FETCH, commit_id).await;
         }
     }
@@ -244,7 +244,7 @@ mod tests {
     use crate::abi::{OutHeader, WriteIn, opcode};
 
     #[test]
-    fn a_request_is_read_from_an_entry_and_its_answer_put_there() {
+    fn a_request_is_read_from_an_entry_and_its_reply_put_there() {
         let entry = Entry::new(0, true, Rc::new(Payloads::map(2).unwrap()), 1);
         let header = InHeader { opcode: opcode::LOOKUP, unique: 7, ..Default::default() };
         // SAFETY: no command is in flight.
@@ -255,7 +255,7 @@ mod tests {
             entry.payload()[..5].copy_from_slice(b"name\0");
             let (commit_id, request) = entry.request();
             assert_eq!((commit_id, request.unwrap().header.unique), (9, 7));
-            entry.put(7, Answer::bytes(b"answer"));
+            entry.put(7, Reply::bytes(b"answer"));
             let headers = &*entry.headers.get();
             assert_eq!(OutHeader::read_from_prefix(&headers.in_out).unwrap().0.len, 22);
             assert_eq!((headers.entry.payload_size, &entry.payload()[..6]), (6, &b"answer"[..]));
@@ -275,7 +275,7 @@ mod tests {
                 data == [7; 5000] && data.as_ptr() == entry.payloads.at(1) && entry.is_lent.get()
             );
             drop(request);
-            entry.put(8, Answer::empty());
+            entry.put(8, Reply::empty());
             // Nonsense from the kernel must not stop the session.
             (&mut *entry.headers.get()).entry.payload_size = u32::MAX;
             assert!(entry.request().1.is_none());

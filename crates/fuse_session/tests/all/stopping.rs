@@ -2,7 +2,9 @@
 
 use crate::common::{Memory, private_mounts};
 use device::World;
-use fuse::{Answer, FileSystem, Kind, MountOptions, Operation, Request, Session, Transport};
+use fuse_session::{
+    FileSystem, MountKind, MountOptions, Operation, Reply, Request, Session, Transport,
+};
 use runtime::RealWorld;
 use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -16,7 +18,7 @@ struct Slow {
 }
 
 impl FileSystem for Slow {
-    async fn serve(self: Rc<Self>, request: Request) -> Answer {
+    async fn serve(self: Rc<Self>, request: Request) -> Reply {
         if matches!(request.operation(), Ok(Operation::Read(_))) {
             let time = Duration::from_millis(5 + self.world.random() % 20);
             self.world.sleep_until(self.world.now().plus(time)).await;
@@ -32,10 +34,10 @@ fn a_session_that_is_stopped_ends_although_requests_keep_coming(transport: Trans
     const PATIENCE: Duration = Duration::from_secs(30);
     private_mounts();
     let directory = tempfile::tempdir().unwrap();
-    let kind = Kind::Plain { name: "slow".into() };
-    let connection = fuse::mount(
+    let kind = MountKind::Plain { name: "slow".into() };
+    let connection = fuse_session::mount(
         directory.path(),
-        &MountOptions { kind, mode: None, flags: 0, allow_other: true },
+        &MountOptions { kind, subtype: "test".into(), flags: 0, allow_other: true },
     )
     .unwrap();
     let daemon = std::thread::spawn(move || {

@@ -9,13 +9,13 @@ use std::cell::Cell;
 use std::io;
 use std::ptr::NonNull;
 
-/// Number of entries, where that gives each processor [`EACH_MIN`]. With [`MAX_WRITE`] each: 128
-/// MiB.
-const IN_ALL: usize = 128;
-const EACH_MIN: usize = 4;
+/// Number of entries, where that gives each processor [`ENTRIES_EACH_MIN`]. With [`MAX_WRITE`]
+/// each: 128 MiB.
+const ENTRIES_TOTAL: usize = 128;
+const ENTRIES_EACH_MIN: usize = 4;
 /// Entries of processors that could be plugged in, or that this thread may not use: the kernel asks
 /// for one.
-const ELSEWHERE: usize = 1;
+const ENTRIES_UNUSABLE: usize = 1;
 /// Bytes that may stay from one request to the next.
 const RETAINED_MAX: usize = 32 << 20;
 /// Returning less than this many bytes is not worth a system call.
@@ -29,9 +29,9 @@ pub(super) fn queue_depths(possible: u16) -> Vec<usize> {
     let is_usable =
         |processor: usize| usable.as_ref().is_none_or(|usable| usable.contains(&processor));
     let count = (0..possible.into()).filter(|processor| is_usable(*processor)).count();
-    let each = (IN_ALL / count.max(1)).max(EACH_MIN);
+    let each = (ENTRIES_TOTAL / count.max(1)).max(ENTRIES_EACH_MIN);
     (0..possible.into())
-        .map(|processor| if is_usable(processor) { each } else { ELSEWHERE })
+        .map(|processor| if is_usable(processor) { each } else { ENTRIES_UNUSABLE })
         .collect()
 }
 
@@ -127,7 +127,7 @@ mod tests {
             let depths = queue_depths(possible);
             assert_eq!(depths.len(), possible.into());
             assert!(depths.iter().all(|depth| *depth >= 1));
-            let most = IN_ALL.max(usable * EACH_MIN) + usize::from(possible);
+            let most = ENTRIES_TOTAL.max(usable * ENTRIES_EACH_MIN) + usize::from(possible);
             assert!(depths.iter().sum::<usize>() <= most, "{possible}: {depths:?}");
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Each ring entry owns two buffers, named once by REGISTER. A request arrives as the completion of
 //! the entry's last command. Its header is in `in_out`, its fixed structure in `op_in`, names and
-//! data in the payload buffer. The answer goes the same way up: `OutHeader` in `in_out`, everything
+//! data in the payload buffer. The reply goes the same way up: `OutHeader` in `in_out`, everything
 //! else in the payload.
 
 use super::wire;
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `sqe.cmd_op`: gives an entry to the kernel.
 pub const URING_REGISTER: u32 = 1;
-/// `sqe.cmd_op`: answers a request and waits for the next.
+/// `sqe.cmd_op`: replies to a request and waits for the next.
 pub const URING_COMMIT_AND_FETCH: u32 = 2;
 
 wire! {

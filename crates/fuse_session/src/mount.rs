@@ -16,34 +16,47 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The subtype: mountinfo shows `fuse.okeanos` or `fuseblk.okeanos`, followed by the mode.
-const SUBTYPE: &str = "okeanos";
 /// Linux takes no block device with blocks larger than a page. It only passes on the size it gets
 /// here; all requests are in bytes.
 const KERNEL_BLOCK_MAX: u32 = 4096;
 
+/// Source of a mount, which decides about the kernel's file system type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MountKind {
     /// Over a block device: sync, syncfs and umount reach the daemon, and the kernel holds the
-    /// device exclusively.
-    Block { device: PathBuf, block_size: u32 },
-    /// Over anything else; mountinfo shows `name` as the source.
-    Plain { name: String },
+    /// device exclusively. Only root mounts so. The type is `fuseblk`.
+    Block {
+        /// The block device.
+        device: PathBuf,
+        /// Bytes of a block, a power of two from 512 on. The kernel gets at most 4096.
+        block_size: u32,
+    },
+    /// Over anything else. The type is `fuse`.
+    Plain {
+        /// The source that mountinfo shows.
+        name: String,
+    },
 }
 
+/// Options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
-    pub kind: Kind,
-    /// Shown after the type, as in `fuseblk.okeanos.selective`: the kernel has no other place for
-    /// it.
-    pub mode: Option<String>,
-    /// `MS_RDONLY`, `MS_NOSUID`, ... as mount(2) takes them.
+    /// Source of the mount.
+    pub kind: MountKind,
+    /// Name of the file system, shown after the type: mountinfo has `fuse.SUBTYPE` or
+    /// `fuseblk.SUBTYPE`.
+    pub subtype: String,
+    /// `MS_RDONLY`, `MS_NOSUID`, ... as mount(2) takes them. The helper of an ordinary user adds
+    /// `MS_NOSUID` and `MS_NODEV`, and takes `MS_RDONLY`, `MS_NOEXEC`, `MS_NOATIME` and
+    /// `MS_SYNCHRONOUS`; others are left out.
     pub flags: libc::c_ulong,
     /// Whether users other than the one who mounts have access.
     pub allow_other: bool,
 }
 
+/// Reason for a failed mount.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what each is")]
 pub enum MountError {
     #[error("cannot open /dev/fuse: {0}; is the fuse module loaded (modprobe fuse)?")]
     OpenDevice(io::Error),
@@ -62,9 +75,10 @@ pub enum MountError {
 }
 
 /// The descriptor of a mounted file system: the channel to the kernel. Non-blocking. Closing it
-/// aborts the connection, and the mount answers ENOTCONN from then on.
+/// aborts the connection, and accesses to the mount fail with ENOTCONN from then on.
 #[derive(Debug)]
 pub struct Connection {
+    /// The descriptor of `/dev/fuse`.
     pub fuse: OwnedFd,
     /// Number of processors that may ever be present: the kernel keeps a queue for each. Read
     /// before the mount, which may cover the file that has it.
@@ -72,6 +86,12 @@ pub struct Connection {
 }
 
 /// Mounts on `directory`. The caller must serve the connection soon, as accesses to the mount wait.
+///
+/// # Errors
+/// `OpenDevice` and `Mount` have the kernel's error. An ordinary user's mounts need `fusermount3`:
+/// `NoHelper` if it cannot be run, `HelperRefused` if it fails (it has written its reason to
+/// standard error), `HelperSilent` if no descriptor comes of it. `ZeroByte` names the text that
+/// mount(2) cannot take.
 pub fn mount(directory: &Path, options: &MountOptions) -> Result<Connection, MountError> {
     let processors = possible_processors();
     // SAFETY: geteuid has no preconditions.
@@ -83,6 +103,8 @@ pub fn mount(directory: &Path, options: &MountOptions) -> Result<Connection, Mou
     Ok(Connection { fuse, processors })
 }
 
+/// Returns the number of processors that may ever be present, at least 1, from
+/// `/sys/devices/system/cpu/possible`.
 pub fn possible_processors() -> u16 {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     last_of(&list).map_or(1, |last| last + 1)
@@ -98,11 +120,12 @@ fn mount_as_root(directory: &Path, options: &MountOptions) -> Result<OwnedFd, Mo
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/fuse");
     let fuse = OwnedFd::from(file.map_err(MountError::OpenDevice)?);
     let (source, kind) = match &options.kind {
-        Kind::Block { device, .. } => (device.clone(), format!("fuseblk.{}", subtype(options))),
-        Kind::Plain { name } => (PathBuf::from(name), format!("fuse.{}", subtype(options))),
+        MountKind::Block { device, .. } => (device.clone(), format!("fuseblk.{}", options.subtype)),
+        MountKind::Plain { name } => (PathBuf::from(name), format!("fuse.{}", options.subtype)),
     };
     let (source, target) = (c_path(&source)?, c_path(directory)?);
-    let kind = CString::new(kind).expect("no zero byte in the type");
+    let kind =
+        CString::new(kind).map_err(|_| MountError::ZeroByte(options.subtype.clone().into()))?;
     let data = CString::new(data_of(&fuse, options)).expect("no zero byte in the options");
     // SAFETY: all four pointers are strings that end with a zero byte and outlive the call.
     let result = unsafe {
@@ -123,10 +146,6 @@ fn mount_as_root(directory: &Path, options: &MountOptions) -> Result<OwnedFd, Mo
     }
 }
 
-fn subtype(options: &MountOptions) -> String {
-    options.mode.as_ref().map_or_else(|| SUBTYPE.into(), |mode| format!("{SUBTYPE}.{mode}"))
-}
-
 /// Returns the data argument of mount(2). The kernel checks permissions by mode and ACL
 /// (`default_permissions`).
 fn data_of(fuse: &OwnedFd, options: &MountOptions) -> String {
@@ -139,7 +158,7 @@ fn data_of(fuse: &OwnedFd, options: &MountOptions) -> String {
     if options.allow_other {
         data += ",allow_other";
     }
-    if let Kind::Block { block_size, .. } = options.kind {
+    if let MountKind::Block { block_size, .. } = options.kind {
         data += &format!(",blksize={}", block_size.min(KERNEL_BLOCK_MAX));
     }
     data
@@ -148,15 +167,14 @@ fn data_of(fuse: &OwnedFd, options: &MountOptions) -> String {
 /// Mounts by `fusermount3`, which opens and mounts `/dev/fuse` and sends the descriptor over a
 /// socket that it inherits.
 fn mount_with_helper(directory: &Path, options: &MountOptions) -> Result<OwnedFd, MountError> {
-    let Kind::Plain { name } = &options.kind else {
+    let MountKind::Plain { name } = &options.kind else {
         let error = io::Error::from_raw_os_error(libc::EPERM);
         return Err(MountError::Mount { directory: directory.into(), error });
     };
     let (ours, theirs) = UnixStream::pair().map_err(MountError::HelperSilent)?;
     keep_over_exec(&theirs).map_err(MountError::HelperSilent)?;
-    // fusermount3 takes commas and backslashes in names after a backslash.
-    let name = name.replace('\\', "\\\\").replace(',', "\\,");
-    let mut list = format!("fsname={name},subtype={},default_permissions", subtype(options));
+    let (name, subtype) = (escaped(name), escaped(&options.subtype));
+    let mut list = format!("fsname={name},subtype={subtype},default_permissions");
     for (flag, word) in [
         (libc::MS_RDONLY, "ro"),
         (libc::MS_NOEXEC, "noexec"),
@@ -185,6 +203,12 @@ fn mount_with_helper(directory: &Path, options: &MountOptions) -> Result<OwnedFd
         .map_err(MountError::HelperSilent)?;
     set_flags(&fuse).map_err(MountError::HelperSilent)?;
     Ok(fuse)
+}
+
+/// Returns the text as `fusermount3` takes it in an option: commas and backslashes stand after a
+/// backslash.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace(',', "\\,")
 }
 
 fn c_path(path: &Path) -> Result<CString, MountError> {

@@ -8,16 +8,16 @@ use std::ops::{Deref, Range};
 use std::rc::Rc;
 use zerocopy::FromBytes;
 
-/// A request as it arrived, with all its bytes. The file system drops it before its answer is sent,
+/// A request as it arrived, with all its bytes. The file system drops it before its reply is sent,
 /// as the transport's memory may be lent to it. So it cannot be cloned.
 #[derive(Debug)]
 pub struct Request {
+    /// The header, which every request has: node, user, group and process of the caller.
     pub header: InHeader,
     bytes: Bytes,
     /// Range of `bytes` that has the fixed structure, names and data.
     body: Range<usize>,
-    /// Where names and data are, if the transport keeps them apart from the fixed structure
-    /// (io_uring).
+    /// Names and data, if the transport keeps them apart from the fixed structure (io_uring).
     payload: Option<Payload>,
 }
 
@@ -38,7 +38,10 @@ pub(crate) trait Lent: Deref<Target = [u8]> + std::fmt::Debug {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedRequest;
 
+/// A parsed request. The node it is for is in the header of the [`Request`]; for operations on a
+/// name that is the directory. Names have no zero byte and are not empty.
 #[derive(Debug)]
+#[allow(missing_docs, reason = "operations and fields are named as in linux/fuse.h")]
 pub enum Operation<'a> {
     Init(InitIn),
     Lookup {
@@ -135,15 +138,18 @@ pub enum Operation<'a> {
     },
     Fallocate(FallocateIn),
     Lseek(LseekIn),
-    /// As Linux 6.18 sends it. Kernels that only know COPY_FILE_RANGE may not write the pages of a
-    /// mapping back before it.
+    /// Sent by Linux 6.18 and later. Kernels that only know COPY_FILE_RANGE may not write the pages
+    /// of a mapping back before it.
     CopyFileRange(CopyFileRangeIn),
     /// An operation that is not supported, or left to the kernel (ACCESS, COPY_FILE_RANGE).
     Other,
 }
 
 impl Request {
-    /// Parses `message`: the result of one read(2) of `/dev/fuse`.
+    /// Parses the header of `message`: the result of one read(2) of `/dev/fuse`.
+    ///
+    /// # Errors
+    /// [`MalformedRequest`] if it has no header, or another length than the header states.
     pub fn from_message(message: &[u8]) -> Result<Request, MalformedRequest> {
         Request::from_bytes(message.to_vec().into())
     }
@@ -168,7 +174,10 @@ impl Request {
         })
     }
 
-    /// Parses the parts that a ring entry keeps: the fixed structure and the payload.
+    /// Makes a request of the parts that a ring entry keeps: the fixed structure and the payload.
+    ///
+    /// # Errors
+    /// [`MalformedRequest`] if the payload is shorter than its extensions.
     pub fn from_parts(
         header: InHeader,
         fixed: &[u8],
@@ -211,11 +220,16 @@ impl Request {
         }
     }
 
-    /// Returns whether the kernel waits for an answer.
-    pub fn wants_answer(&self) -> bool {
+    /// Returns whether the kernel waits for a reply.
+    pub fn wants_reply(&self) -> bool {
         !matches!(self.header.opcode, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)
     }
 
+    /// Parses the operation. Names and data are not copied.
+    ///
+    /// # Errors
+    /// [`MalformedRequest`] if a structure, name or data is missing or shorter than stated. The
+    /// usual reply is EINVAL.
     pub fn operation(&self) -> Result<Operation<'_>, MalformedRequest> {
         let mut body = Body::of(self);
         Ok(match self.header.opcode {

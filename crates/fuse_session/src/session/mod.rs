@@ -1,6 +1,6 @@
 //! One mounted file system: takes requests from the kernel until it is unmounted.
 //!
-//! Every request becomes its own task; answers come in any order. The session knows the protocol's
+//! Every request becomes its own task; replies come in any order. The session knows the protocol's
 //! beginning (INIT) and end (DESTROY, ENODEV), and nothing about files.
 //!
 //! 1. INIT is answered with write(2): when that returns, the kernel has processed it, and only then
@@ -23,8 +23,8 @@ mod uring;
 pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
 
 use crate::abi::{self, InitIn, opcode};
-use crate::answer::Stale;
-use crate::{Answer, Connection, FileSystem, MalformedRequest, Operation, Request};
+use crate::reply::Stale;
+use crate::{Connection, FileSystem, MalformedRequest, Operation, Reply, Request};
 use classic::{Classic, Received};
 use counts::Counts;
 use device::World;
@@ -38,29 +38,40 @@ use std::rc::Rc;
 use std::time::Duration;
 use uring::Entries;
 
+/// Reason for a session's end that is no unmount.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
+    /// The kernel's error for the connection, or for the world's ring or epoll.
     #[error("/dev/fuse: {0}")]
     Channel(#[from] io::Error),
+    /// The negotiation failed: the kernel got EPROTO, and the mount is useless.
     #[error(transparent)]
     Init(#[from] InitError),
+    /// The kernel accepted io_uring at INIT and then refused an entry.
     #[error("FUSE over io_uring is not available: {0}")]
-    NoRing(&'static str),
+    RingUnavailable(&'static str),
 }
 
 /// Counts of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionStatistics {
+    /// Requests given to the file system.
     pub requests: u64,
     /// Requests that came through ring entries.
     pub ring_requests: u64,
+    /// Messages of the classic channel without a valid header, which get no reply.
     pub malformed: u64,
+    /// INTERRUPT requests.
     pub interrupts: u64,
 }
 
 /// Called for each request.
 type Trace = Box<dyn Fn(&str)>;
 
+/// A session: serves one mounted file system.
+///
+/// [`Session::new`], then [`Session::serve`] within [`RealWorld::run`]. The other functions are for
+/// tasks beside it.
 pub struct Session<F> {
     world: RealWorld,
     file_system: Rc<F>,
@@ -74,7 +85,7 @@ pub struct Session<F> {
     /// Whether the kernel accepted the ring but did not take an entry.
     ring_refused: Cell<bool>,
     /// Why the ring is not used although the kernel offered it.
-    why_no_ring: RefCell<Option<String>>,
+    fallback_reason: RefCell<Option<String>>,
     /// Set when the cells above have changed.
     changed: Event,
     /// Requests taken and not yet answered.
@@ -97,6 +108,7 @@ enum Drained {
 }
 
 impl<F: FileSystem> Session<F> {
+    /// Creates a session, which does nothing before [`Session::serve`].
     pub fn new(
         world: RealWorld,
         connection: Connection,
@@ -117,7 +129,7 @@ impl<F: FileSystem> Session<F> {
             negotiated: Cell::new(None),
             stopping: Cell::new(false),
             ring_refused: Cell::new(false),
-            why_no_ring: RefCell::default(),
+            fallback_reason: RefCell::default(),
             changed: Event::default(),
             running: Cell::new(0),
             idle: Event::default(),
@@ -129,12 +141,13 @@ impl<F: FileSystem> Session<F> {
         })
     }
 
+    /// Returns the counts so far.
     pub fn statistics(&self) -> SessionStatistics {
         self.statistics.get()
     }
-    /// Returns the number of answers that the kernel did not take, besides those that the ring
+    /// Returns the number of replies that the kernel did not take, besides those that the ring
     /// sent.
-    pub fn failed_answers(&self) -> u64 {
+    pub fn failed_replies(&self) -> u64 {
         self.reply_batch.failed()
     }
     /// Returns the operations that were requested, by the kernel's names, and how often.
@@ -152,24 +165,24 @@ impl<F: FileSystem> Session<F> {
 
     /// Leaves access control lists out of the negotiation, so that modes alone decide. Takes effect
     /// if called before [`Session::serve`].
-    pub fn leave_out_access_lists(&self) {
+    pub fn disable_acls(&self) {
         self.without_access_lists.set(true);
     }
 
     /// Returns why requests come by the classic channel although the kernel offered the ring.
-    pub fn why_no_ring(&self) -> Option<String> {
-        self.why_no_ring.borrow().clone()
+    pub fn fallback_reason(&self) -> Option<String> {
+        self.fallback_reason.borrow().clone()
     }
 
-    /// Makes the kernel forget the attributes of a node; it has when this returns. An answer in
-    /// flight does not bring them back: the kernel drops answers to earlier requests.
-    pub fn forget_attributes(&self, node: u64) {
+    /// Makes the kernel forget the attributes of a node; it has when this returns. A reply in
+    /// flight does not bring them back: the kernel drops replies to earlier requests.
+    pub fn invalidate_attributes(&self, node: u64) {
         self.classic.forget(Stale::Attributes(node));
     }
 
     /// Waits until the negotiation is complete and the kernel has what it needs: from then on the
     /// mount is in use. Never returns if the kernel refuses; then [`Session::serve`] fails.
-    pub async fn until_begun(&self) -> Negotiated {
+    pub async fn until_started(&self) -> Negotiated {
         self.changed.until(|| self.negotiated.get()).await
     }
     /// Takes no more requests, over either channel; [`Session::serve`] ends when those taken are
@@ -180,7 +193,12 @@ impl<F: FileSystem> Session<F> {
     }
 
     /// Serves until the file system is unmounted, the connection aborted or [`Session::stop`]
-    /// called, and everything taken is done.
+    /// called, and everything taken is done. [`FileSystem::end`] has ended when this returns, also
+    /// after an error. Call it once.
+    ///
+    /// # Errors
+    /// `Init` if the negotiation fails, `Channel` if reading the connection does,
+    /// `RingUnavailable` if the kernel accepted io_uring but took no entry.
     pub async fn serve(self: &Rc<Self>) -> Result<(), SessionError> {
         let mut readable = self.classic.readable();
         let result = loop {
@@ -206,7 +224,7 @@ impl<F: FileSystem> Session<F> {
         self.reply_batch.end();
         self.file_system.clone().end().await;
         if self.ring_refused.get() {
-            return Err(SessionError::NoRing(
+            return Err(SessionError::RingUnavailable(
                 "the kernel refused an entry; mount with transport=classic",
             ));
         }
@@ -261,13 +279,13 @@ impl<F: FileSystem> Session<F> {
     fn begin(self: &Rc<Self>, request: &Request) -> Result<(), SessionError> {
         let unique = request.header.unique;
         let Ok(Operation::Init(offer)) = request.operation() else {
-            self.classic.answer_now(unique, Answer::error(libc::EPROTO))?;
+            self.classic.reply_now(unique, Reply::error(libc::EPROTO))?;
             return Ok(());
         };
         match self.agree(&offer) {
             Ok((negotiated, entries)) => {
-                self.file_system.begun(entries.is_some());
-                self.classic.answer_now(unique, Answer::of(&negotiated.answer))?;
+                self.file_system.started(entries.is_some());
+                self.classic.reply_now(unique, Reply::of(&negotiated.reply))?;
                 if let Some(entries) = entries {
                     self.start_ring(entries);
                 }
@@ -275,7 +293,7 @@ impl<F: FileSystem> Session<F> {
                 Ok(())
             }
             Err(error) => {
-                self.classic.answer_now(unique, Answer::error(libc::EPROTO))?;
+                self.classic.reply_now(unique, Reply::error(libc::EPROTO))?;
                 Err(error.into())
             }
         }
@@ -288,20 +306,20 @@ impl<F: FileSystem> Session<F> {
             offer.flags &= !(abi::init::POSIX_ACL as u32);
         }
         let offer = &offer;
-        let negotiated = init::negotiate(offer, self.transport, F::SHARES_LOCKS)?;
+        let negotiated = init::negotiate(offer, self.transport, F::REMOTE_LOCKS)?;
         if !negotiated.uring {
             return Ok((negotiated, None));
         }
         if let Some(why) = self.world.ring().no_ring() {
-            *self.why_no_ring.borrow_mut() = Some(why.to_string());
-            return Ok((init::negotiate(offer, Transport::Classic, F::SHARES_LOCKS)?, None));
+            *self.fallback_reason.borrow_mut() = Some(why.to_string());
+            return Ok((init::negotiate(offer, Transport::Classic, F::REMOTE_LOCKS)?, None));
         }
         match Entries::new(self.processors) {
             Ok(entries) => Ok((negotiated, Some(entries))),
             Err(error) => {
-                *self.why_no_ring.borrow_mut() =
+                *self.fallback_reason.borrow_mut() =
                     Some(format!("no memory for the requests of its queues: {error}"));
-                Ok((init::negotiate(offer, Transport::Classic, F::SHARES_LOCKS)?, None))
+                Ok((init::negotiate(offer, Transport::Classic, F::REMOTE_LOCKS)?, None))
             }
         }
     }
@@ -331,18 +349,18 @@ impl<F: FileSystem> Session<F> {
         let session = self.clone();
         let share = self.reserve_memory(&request);
         self.world.spawn(Box::pin(async move {
-            let (unique, wants_answer) = (request.header.unique, request.wants_answer());
-            let answer = session.answer(request).await;
-            if wants_answer {
-                session.send(unique, answer, share);
+            let (unique, wants_reply) = (request.header.unique, request.wants_reply());
+            let reply = session.reply(request).await;
+            if wants_reply {
+                session.send(unique, reply, share);
             }
         }));
     }
 
-    /// Sends an answer of the classic channel.
-    fn send(self: &Rc<Self>, unique: u64, answer: Answer, share: Share) {
-        match self.reply_batch.take(self.running.get(), unique, answer) {
-            Err(answer) => self.classic.answer(unique, answer, share),
+    /// Sends a reply of the classic channel.
+    fn send(self: &Rc<Self>, unique: u64, reply: Reply, share: Share) {
+        match self.reply_batch.take(self.running.get(), unique, reply) {
+            Err(reply) => self.classic.reply(unique, reply, share),
             Ok(false) => {}
             Ok(true) => {
                 let session = self.clone();
@@ -365,17 +383,17 @@ impl<F: FileSystem> Session<F> {
         self.running.set(self.running.get() + 1);
     }
 
-    async fn answer(&self, request: Request) -> Answer {
+    async fn reply(&self, request: Request) -> Reply {
         self.counts.count(request.header.opcode);
         self.world.name_task(opcode::name(request.header.opcode));
         if request.header.opcode == opcode::DESTROY {
             self.until_alone(1).await;
         }
         let traced = self.trace.borrow().is_some().then_some(request.header);
-        let answer = self.file_system.clone().serve(request).await;
+        let reply = self.file_system.clone().serve(request).await;
         if let (Some(header), Some(report)) = (traced, &*self.trace.borrow()) {
             let (name, node, process) = (opcode::name(header.opcode), header.nodeid, header.pid);
-            let end = match answer.errno().unsigned_abs() {
+            let end = match reply.errno().unsigned_abs() {
                 0 => "done".to_owned(),
                 errno => io::Error::from_raw_os_error(errno as i32).to_string(),
             };
@@ -384,10 +402,10 @@ impl<F: FileSystem> Session<F> {
                 header.unique
             ));
         }
-        answer.stale().iter().for_each(|stale| self.classic.forget(*stale));
+        reply.stale().iter().for_each(|stale| self.classic.forget(*stale));
         self.running.set(self.running.get() - 1);
         self.idle.notify();
-        answer
+        reply
     }
 
     /// Waits until only `left` requests are in flight.

@@ -1,22 +1,25 @@
 //! The FUSE wire protocol, version 7.45 (`linux/fuse.h`): structures as the kernel sends and
-//! expects them, in the byte order of the machine. Names are the kernel's without `fuse_`. Nothing
-//! here decides anything.
+//! expects them, in the byte order of the machine. Names are the kernel's without `fuse_`, and
+//! fields mean what they mean there. Nothing here decides anything.
+#![allow(missing_docs, reason = "fields and flags are named, and explained, in linux/fuse.h")]
 
-mod answers;
 mod flags;
+mod replies;
 mod requests;
 mod uring;
 
-pub use answers::*;
 pub use flags::*;
+pub use replies::*;
 pub use requests::*;
 pub use uring::*;
 
+/// The protocol's major version.
 pub const MAJOR: u32 = 7;
 /// The newest minor version whose structures are declared here.
 pub const MINOR: u32 = 45;
 /// The oldest supported kernel: 7.31 is Linux 5.4.
 pub const MINOR_LOWEST: u32 = 31;
+/// The node of the root directory, which the kernel knows without a LOOKUP.
 pub const ROOT_NODE: u64 = 1;
 /// `FUSE_NOTIFY_INVAL_INODE`: the kernel is to forget what it caches of an inode.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
@@ -42,6 +45,7 @@ macro_rules! opcodes {
     ($($name:ident = $number:literal, $text:literal;)*) => {
         $(pub const $name: u32 = $number;)*
 
+        /// Returns the kernel's name of an operation in small letters, or [`OTHER`].
         pub fn name(opcode: u32) -> &'static str {
             match opcode {
                 $($name => $text,)*
