@@ -74,7 +74,7 @@ enum Command {
     /// Write the man pages into a directory
     #[command(hide = true)]
     Man(ManArguments),
-    /// What talks to Ceph for a mount, which starts it
+    /// Talk to Ceph for a mount, which starts this process
     #[command(hide = true)]
     CephHelper,
 }

@@ -48,7 +48,7 @@ pub struct MkfsArguments {
     /// an emulated drive's profile (hitachi-7k80)
     #[arg(long, value_name = "PROFILE")]
     flush_zone: Option<PathBuf>,
-    /// The same on the journal's own device; as --flush-zone if not given
+    /// Profile of the journal's own device; as --flush-zone if not given
     #[arg(long, value_name = "PROFILE", requires = "journal_device")]
     journal_flush_zone: Option<PathBuf>,
     /// Take the profile even if it is of another drive, or the drive does not report its model

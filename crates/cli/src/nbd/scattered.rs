@@ -26,10 +26,10 @@ pub struct ScatteredArguments {
     /// With --format: overwrite the file system, partition table or logs that are there already
     #[arg(short = 'F', long, requires = "format")]
     force: bool,
-    /// Of each log, with --format
+    /// Size of each log, with --format
     #[arg(long, value_name = "SIZE", default_value = "10M", value_parser = parse_size, requires = "scattered")]
     log_size: u64,
-    /// Of each group, its log included, with --format
+    /// Size of each group, its log included, with --format
     #[arg(long, value_name = "SIZE", default_value = "100M", value_parser = parse_size, requires = "scattered")]
     group_size: u64,
     /// Larger writes go home

@@ -65,7 +65,7 @@ enum PowercutCommand {
         /// Print JSON
         #[arg(long)]
         json: bool,
-        /// What was written to
+        /// The file or device that was written to
         #[arg(value_name = "FILE|DEVICE")]
         path: PathBuf,
     },
