@@ -32,10 +32,22 @@ pub enum Durable {
 }
 
 /// Offset of a write.
-#[derive(Clone, Copy)]
-enum Position {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Position {
     At(u64),
+    /// The end of the file, as it is when this host has the token.
     End,
+}
+
+impl Position {
+    /// Returns the position of a write to a descriptor. With O_APPEND `at` is only what this host's
+    /// kernel takes for the end: another host may have extended the file.
+    pub fn of_descriptor(at: u64, appends: bool) -> Position {
+        match appends && !units::fault!("host-appends-where-the-kernel-says") {
+            true => Position::End,
+            false => Position::At(at),
+        }
+    }
 }
 
 /// Called after each recovery that the host started by itself.
@@ -305,7 +317,8 @@ impl Host {
     ) -> Result<FileAttributes, HostError> {
         self.write_at(id, Position::End, bytes, durable).await
     }
-    async fn write_at(
+    /// Writes as [`Host::write`] or [`Host::append`] does.
+    pub async fn write_at(
         self: &Rc<Self>,
         id: FileId,
         position: Position,

@@ -44,7 +44,7 @@ mod superblock;
 
 pub use conflict::CONFLICT_DIRECTORY;
 pub use error::HostError;
-pub use host::{Durable, Host};
+pub use host::{Durable, Host, Position};
 pub use journal::records::RecordFormat;
 pub use kernel_cache::ATTRIBUTE_TIMEOUT;
 pub use lock_owners::Interrupt;

@@ -3,7 +3,7 @@
 use super::{Error, HostFrontEnd, Result};
 use fuse_session::abi::{self, *};
 use fuse_session::{MAX_WRITE, Reply};
-use host::Durable;
+use host::{Durable, Position};
 use std::time::Duration;
 use store::{
     Allocation, AttributeChange, FileAttributes, FileId, FileKind, Refusal, StoreError, TimeChange,
@@ -47,10 +47,8 @@ impl HostFrontEnd {
         // The kernel has set the offset to what it believes is the end.
         let appends = arguments.flags & libc::O_APPEND as u32 != 0
             && arguments.write_flags & abi::write::CACHE == 0;
-        match appends && !units::fault!("host-appends-where-the-kernel-says") {
-            true => self.host.append(file, data, durable).await?,
-            false => self.host.write(file, arguments.offset, data, durable).await?,
-        };
+        let position = Position::of_descriptor(arguments.offset, appends);
+        self.host.write_at(file, position, data, durable).await?;
         Ok(Reply::of(&WriteOut { size: data.len() as u32, padding: 0 }))
     }
 

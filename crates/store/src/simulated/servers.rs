@@ -211,6 +211,14 @@ pub(super) struct Session {
     pub link: Link,
 }
 
+impl Session {
+    /// Takes the next event. Nothing passes a silent link, and a host that has crashed gets none.
+    pub fn next_event(&self) -> Option<StoreEvent> {
+        let passes = !self.silent.get() && !self.dead.get();
+        if passes { self.events.borrow_mut().pop_front() } else { None }
+    }
+}
+
 pub(super) struct State {
     /// Number of the cluster.
     pub number: u64,
@@ -348,6 +356,18 @@ impl Cluster {
         {
             session.dead.set(true);
         }
+        self.0.was_cut.notify();
+    }
+    /// Waits until one more connection of this host is killed, or cut off by [`CutKind::Client`].
+    pub fn until_dead(&self, identity: &Identity) -> impl Future<Output = ()> + use<> {
+        let (state, identity) = (self.0.clone(), identity.clone());
+        let dead = move |state: &State| {
+            let sessions = state.sessions.borrow();
+            let dead = |session: &&Rc<Session>| session.identity == identity && session.dead.get();
+            sessions.iter().filter(dead).count()
+        };
+        let before = dead(&state);
+        async move { state.was_cut.until(|| (dead(&state) > before).then_some(())).await }
     }
     /// Blocks the link of this host until it reconnects.
     pub fn silence(&self, identity: &Identity) {
@@ -359,7 +379,10 @@ impl Cluster {
     }
     /// Restores all links.
     pub fn heal(&self) {
-        self.0.sessions.borrow().iter().for_each(|session| session.silent.set(false));
+        for session in self.0.sessions.borrow().iter() {
+            session.silent.set(false);
+            session.changed.notify();
+        }
         self.0.freed.notify();
     }
     /// Refuses content of `file`, or of any file, until [`Cluster::free_space`].
@@ -379,6 +402,10 @@ impl Cluster {
             self.0.data_servers[self.0.first_of(file, at)].read(file, at).await;
         }
         self.0.travel(MESSAGE_BYTES + 4096).await;
+    }
+    /// Returns a file's attributes as the servers have them, for checks.
+    pub fn attributes(&self, file: FileId) -> Option<FileAttributes> {
+        self.0.inodes.borrow().get(&file).map(|inode| inode.attributes)
     }
     /// Returns a file's content and version as the servers have it, for checks.
     pub fn content(&self, file: FileId) -> Option<(Vec<u8>, Version)> {
@@ -598,7 +625,9 @@ impl State {
     /// the servers fence it.
     async fn until_reachable(&self, session: &Session) -> Result<(), StoreError> {
         self.world.sleep_until(self.world.now().plus(self.network.lease)).await;
+        session.silent.set(false);
         self.fence(session);
+        session.changed.notify();
         Err(StoreError::Disconnected { store: NAME.into(), why: "the network is down".into() })
     }
 

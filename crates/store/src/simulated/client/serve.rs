@@ -63,7 +63,7 @@ impl Store for SimulatedStore {
         let client = self.0.clone();
         Box::pin(async move {
             let session = client.session();
-            let next = session.changed.until(|| session.events.borrow_mut().pop_front()).await;
+            let next = session.changed.until(|| session.next_event()).await;
             if let StoreEvent::Recall { file, .. } = next {
                 client.begin_recall(file);
             }
