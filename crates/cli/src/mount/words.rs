@@ -122,7 +122,7 @@ pub const WORDS: &[(&str, Meaning)] = &[
     ("jqfmt=", QUOTA),
     ("resuid=", RESERVE),
     ("resgid=", RESERVE),
-    ("minixdf", Refused("free space is always told without what the file system itself takes")),
+    ("minixdf", Refused("free space is always reported without what the file system itself takes")),
     ("sb=", Refused("a copy of the superblock is for e2fsck -b")),
     ("abort", Refused("take the mount away with okeanos umount --force")),
     ("dax", Refused("memory that is a disk is not mapped directly")),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_a_value_are_told_from_words() {
+    fn names_with_a_value_are_no_words() {
         assert_eq!(meaning("stripe=128"), Some(Nothing(Otherwise)));
         assert_eq!(meaning("stripe"), None);
         assert_eq!(meaning("usrjquota="), Some(Nothing(Always)));
