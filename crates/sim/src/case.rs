@@ -448,8 +448,11 @@ pub struct CaseReport {
     pub swaps: u64,
     /// Mounts that went on with what the logs held.
     pub kept: u64,
-    /// Mounts that accepted a table of runs, and those that refused one.
+    /// Mounts that accepted a table of runs, and those that refused one. State files of earlier
+    /// releases have them under other names.
+    #[serde(alias = "told")]
     pub by_table: u64,
+    #[serde(alias = "untold")]
     pub not_by_table: u64,
     /// Mounts that accepted a snapshot of the mapping table, and those that refused one that was
     /// named.
