@@ -17,3 +17,4 @@ mod recovery;
 mod relog;
 mod sharing;
 mod sizes;
+mod small_world;

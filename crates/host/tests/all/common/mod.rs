@@ -59,21 +59,26 @@ impl Stage {
         self.formatted_with(JOURNAL_BYTES)
     }
     pub fn formatted_with(&self, bytes: u64) -> Image {
+        self.formatted_for(identity(), "simulated cluster", bytes)
+    }
+    pub fn formatted_for(&self, name: Identity, store: &str, bytes: u64) -> Image {
+        let store = store.to_owned();
         let disk = self.disk(Image::new(bytes));
         let (world, inner) = (self.world(), disk.clone());
         let made = self.world.run(async move {
-            HostJournal::format(&*world, Rc::new(inner), identity(), "simulated cluster")
-                .await
-                .map(drop)
+            HostJournal::format(&*world, Rc::new(inner), name, &store).await.map(drop)
         });
         made.unwrap();
         disk.crash(CrashPolicy::LoseAll)
     }
     pub fn connect(&self) -> Rc<dyn Store> {
-        Rc::new(SimulatedStore::connect(&self.cluster, identity()))
+        self.connect_as(identity())
+    }
+    pub fn connect_as(&self, name: Identity) -> Rc<dyn Store> {
+        Rc::new(SimulatedStore::connect(&self.cluster, name))
     }
     pub fn peer(&self) -> Rc<dyn Store> {
-        Rc::new(SimulatedStore::connect(&self.cluster, Identity("peer".into())))
+        self.connect_as(Identity("peer".into()))
     }
 
     /// Recovers and starts the host again.
@@ -82,12 +87,7 @@ impl Stage {
         disk: &MemoryDisk,
         options: HostOptions,
     ) -> impl Future<Output = Result<(Rc<Host>, HostRecoveryReport), HostError>> + 'static {
-        let (world, store, disk) = (self.world(), self.connect(), disk.clone());
-        async move {
-            let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await?;
-            let report = recover(&*world, &*store, &journal, false).await?;
-            Ok((Host::open(world, store, &journal, options).await?, report))
-        }
+        begin_host(self.world(), self.connect(), disk.clone(), options)
     }
     /// Cuts the power of the host's machine. Returns what its journal disk holds afterwards.
     pub fn crash(&self, disk: &MemoryDisk, policy: CrashPolicy) -> Image {
@@ -118,6 +118,18 @@ impl Stage {
         data.resize(version.size as usize, 0);
         data
     }
+}
+
+/// Recovers a host, and starts it.
+pub async fn begin_host(
+    world: Rc<dyn World>,
+    store: Rc<dyn Store>,
+    disk: MemoryDisk,
+    options: HostOptions,
+) -> Result<(Rc<Host>, HostRecoveryReport), HostError> {
+    let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await?;
+    let report = recover(&*world, &*store, &journal, false).await?;
+    Ok((Host::open(world, store, &journal, options).await?, report))
 }
 
 /// Creates a file that is open, and whose first write needs no request.

@@ -1,0 +1,99 @@
+//! The small worlds: alphabets of operations, and bounds.
+
+use super::operation::Operation::{self, *};
+use host::{Destage, HostOptions};
+use std::time::Duration;
+
+/// The store that both hosts share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shared {
+    Cluster,
+    /// A directory of the machine that runs the test.
+    Directory,
+}
+
+#[derive(Debug)]
+pub struct HostWorld {
+    pub name: &'static str,
+    pub shared: Shared,
+    pub alphabet: &'static [Operation],
+    /// Adds a burst of each number of pieces up to this, as a first operation.
+    pub bursts: usize,
+    pub destage: Destage,
+    /// Most operations of a script.
+    pub operations: usize,
+    /// Most operations of a script with a step that is cut at each message and journal write.
+    pub cut_operations: usize,
+}
+
+const UNDER_PRESSURE: HostWorld = HostWorld {
+    name: "",
+    shared: Shared::Cluster,
+    alphabet: &[],
+    bursts: 0,
+    destage: Destage::UnderPressure,
+    operations: 3,
+    cut_operations: 1,
+};
+
+pub const CONTENT: HostWorld = HostWorld {
+    name: "content",
+    alphabet: &[Write, WriteNow, Append, AppendNow, Sync, Truncate, Read, Crash, Recover],
+    cut_operations: 2,
+    ..UNDER_PRESSURE
+};
+pub const ATTRIBUTES: HostWorld = HostWorld {
+    name: "attributes",
+    alphabet: &[Write, WriteNow, Chmod, SetTime, Rename, Unlink, Sync, Crash, Recover, Remount],
+    ..UNDER_PRESSURE
+};
+pub const LEASE: HostWorld = HostWorld {
+    name: "lease",
+    alphabet: &[Write, Sync, Silence, Read, Reopen],
+    operations: 4,
+    cut_operations: 2,
+    ..UNDER_PRESSURE
+};
+pub const DESTAGE: HostWorld = HostWorld {
+    name: "destage",
+    alphabet: &[Write, AppendNow, Sync, Wait, WaitLease, Chmod, Crash, Recover],
+    destage: Destage::After(Duration::from_secs(2)),
+    ..UNDER_PRESSURE
+};
+pub const BURSTS: HostWorld = HostWorld {
+    name: "bursts",
+    alphabet: &[Sync, Chmod],
+    bursts: 200,
+    operations: 2,
+    cut_operations: 0,
+    ..UNDER_PRESSURE
+};
+
+pub const DIRECTORY: HostWorld = HostWorld {
+    name: "directory",
+    shared: Shared::Directory,
+    alphabet: &[Write, WriteNow, AppendNow, Truncate, Chmod, SetTime, Rename, Sync, Read],
+    operations: 2,
+    cut_operations: 0,
+    ..UNDER_PRESSURE
+};
+pub const DIRECTORY_NAMES: HostWorld = HostWorld {
+    name: "directory-names",
+    alphabet: &[AppendNow, Unlink, Remove, Create, ListBegin, ListOn],
+    operations: 3,
+    ..DIRECTORY
+};
+
+pub const WORLDS: [&HostWorld; 7] =
+    [&CONTENT, &ATTRIBUTES, &LEASE, &DESTAGE, &BURSTS, &DIRECTORY, &DIRECTORY_NAMES];
+
+pub fn find(name: &str) -> Option<&'static HostWorld> {
+    WORLDS.into_iter().find(|world| world.name == name)
+}
+
+impl HostWorld {
+    pub fn options(&self) -> HostOptions {
+        let writeback = Duration::from_secs(1);
+        HostOptions { destage: self.destage, writeback, ..HostOptions::default() }
+    }
+}
