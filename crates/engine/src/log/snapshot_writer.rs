@@ -166,7 +166,7 @@ impl SnapshotWriter<'_> {
         let (start, blocks) = (run.start, run.count);
         let mut items = vec![SnapshotItem::Run { transaction, start, blocks }];
         let revokes = log.revoked_by(transaction).iter();
-        let revokes = revokes.filter(|_| !units::fault!("snapshot-revoke-untold"));
+        let revokes = revokes.filter(|_| !units::fault!("snapshot-revoke-not-recorded"));
         items.extend(revokes.map(|home| SnapshotItem::Revoke { home: *home }));
         let cache = self.cache.borrow();
         for home in log.live().blocks_of(transaction) {

@@ -130,7 +130,7 @@ impl Writeback<'_> {
             }
             self.tail.advance_tail(TailRequest::Space).await?;
             // Of a long log this takes minutes.
-            if !units::fault!("relief-untold") {
+            if !units::fault!("relief-not-recorded") {
                 self.snapshots.write_snapshot_if_due().await?;
             }
             batch = self.checkpoint_batch(spares);

@@ -110,7 +110,7 @@ impl FoundRuns {
         end: TransactionId,
     ) -> Option<(LogBlock, Rc<Buffer>)> {
         let header = self.header_in_table.filter(|header| end.is_after(header.transaction))?;
-        if units::fault!("told-header-not-written") {
+        if units::fault!("recorded-header-not-written") {
             return None;
         }
         let unit = superblock.log_block_bytes();
