@@ -7,7 +7,7 @@ use store::{
 };
 
 /// Version of all messages. A daemon starts its helper again when the connection is lost: from the
-/// program's file, which an upgrade may have replaced meanwhile.
+/// program's file, which an upgrade may have replaced since.
 pub const WIRE_VERSION: u32 = 1;
 
 /// How the helper is to connect: the first request.

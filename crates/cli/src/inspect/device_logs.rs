@@ -32,7 +32,6 @@ pub struct DeviceLogsReport {
     /// The emulated drive to which the times apply, if the disk is one.
     times_on: Option<String>,
     /// Logs that are not empty.
-    #[serde(rename = "told")]
     listed: Vec<DeviceLogReport>,
 }
 

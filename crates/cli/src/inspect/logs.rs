@@ -34,7 +34,6 @@ pub struct LogsReport {
     /// The emulated drive to which the times apply, if the volume lies on one.
     times_on: Option<String>,
     /// Logs that recovery would look at, or every one with `--all`.
-    #[serde(rename = "told")]
     listed: Vec<LogReport>,
 }
 

@@ -74,12 +74,12 @@ fn inspect_logs_lists_the_logs_of_a_block_device() {
     let printed: serde_json::Value = serde_json::from_str(&out[out.find('{').unwrap()..]).unwrap();
     assert_eq!(printed["checkpoint"]["home_bytes"], 16 << 10, "{out}");
     assert_eq!(
-        (&printed["newest"], &printed["told"][0]["live_bytes"]),
+        (&printed["newest"], &printed["listed"][0]["live_bytes"]),
         (&2.into(), &(16 << 10).into()),
         "{out}"
     );
     assert_eq!(
-        (&printed["told"][0]["records"], &printed["told"][0]["age"]),
+        (&printed["listed"][0]["records"], &printed["listed"][0]["age"]),
         (&2.into(), &1.into()),
         "{out}"
     );

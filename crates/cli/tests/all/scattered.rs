@@ -21,7 +21,7 @@ fn number(value: &Value, name: &str) -> u64 {
 }
 /// Counts live runs in all logs that recovery would look at.
 fn live_runs(printed: &Value) -> u64 {
-    printed["told"].as_array().unwrap().iter().map(|log| number(log, "live_runs")).sum()
+    printed["listed"].as_array().unwrap().iter().map(|log| number(log, "live_runs")).sum()
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn mkfs_makes_the_wanted_logs_and_e2fsck_and_the_kernel_accept_them() {
             number(&printed, "bytes_between") >> 20,
         );
         assert_eq!(found, expected, "{sizes} {extra}");
-        assert_eq!(printed["told"].as_array().unwrap().len() as u64, expected.0, "{printed}");
+        assert_eq!(printed["listed"].as_array().unwrap().len() as u64, expected.0, "{printed}");
         rig.run(&format!(
             "mount -o loop image $M; ls -a $M | grep -q scattered-logs; refuses truncate -s 0 $M/.scattered-logs
              echo kernel >$M/file; umount $M; {DETACHED}"
@@ -361,10 +361,10 @@ fn inspect_lists_place_fill_and_age_of_each_log() {
     assert!(said.contains("to checkpoint all of them: "), "{said}");
     let printed = logs(&rig, "");
     let all = logs(&rig, "--all");
-    assert_eq!(all["told"].as_array().unwrap().len() as u64, number(&all, "logs"));
+    assert_eq!(all["listed"].as_array().unwrap().len() as u64, number(&all, "logs"));
     assert_eq!(live_runs(&printed), live_runs(&all), "{printed} {all}");
     let mut newest = 0;
-    for log in printed["told"].as_array().unwrap() {
+    for log in printed["listed"].as_array().unwrap() {
         assert_eq!(log["active"], Value::Bool(true));
         let used = number(log, "bytes_used");
         assert!(used <= 2 << 20 && number(log, "live_bytes") <= used, "{log}");
@@ -375,7 +375,8 @@ fn inspect_lists_place_fill_and_age_of_each_log() {
             "{said}"
         );
     }
-    for log in printed["told"].as_array().unwrap().iter().filter(|log| number(log, "live_runs") > 0)
+    for log in
+        printed["listed"].as_array().unwrap().iter().filter(|log| number(log, "live_runs") > 0)
     {
         assert_eq!(number(log, "age"), newest - number(log, "first_transaction"), "{log}");
     }
@@ -396,7 +397,7 @@ fn inspect_lists_place_fill_and_age_of_each_log() {
     assert!(number(&found, "transactions") <= live_runs(&printed), "{found} {printed}");
     assert_eq!(
         number(&found, "logs_read"),
-        printed["told"].as_array().unwrap().len() as u64,
+        printed["listed"].as_array().unwrap().len() as u64,
         "{found}"
     );
     rig.run("rm image; $O mkfs image 16M -- -q");
@@ -440,7 +441,7 @@ fn a_rotted_header_of_a_long_run_is_damage_and_hides_nothing() {
     let tail = number(&printed, "tail");
     let holds =
         |log: &&Value| number(log, "live_runs") > 4 && number(log, "first_transaction") <= tail + 1;
-    let log = printed["told"]
+    let log = printed["listed"]
         .as_array()
         .unwrap()
         .iter()
@@ -469,8 +470,12 @@ fn logs_that_overlap_are_refused() {
         "$O mkfs --scattered-logs=log-size=2M,group-size=16M --journal-size 4M image 48M -- -q -O ^64bit",
     );
     let printed = logs(&rig, "--all");
-    let starts: Vec<u64> =
-        printed["told"].as_array().unwrap().iter().map(|log| number(log, "first_block")).collect();
+    let starts: Vec<u64> = printed["listed"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|log| number(log, "first_block"))
+        .collect();
     assert!(starts.len() >= 2, "{printed}");
     // The third entry of the inode's extents is the second log's: after the header's three words
     // and two entries of three.
