@@ -3,7 +3,7 @@
 use super::place::Place;
 use super::serve::{self, AttachPlan};
 use super::{AttachArguments, Via};
-use crate::daemon::{self, Side};
+use crate::daemon::{self, Side, StartNotifier};
 use crate::error::CliError;
 use crate::mount::loop_device::{LoopDevice, Stands};
 use crate::mount::options::MountSettings;
@@ -62,7 +62,7 @@ fn in_foreground(plan: AttachPlan, place: &Place, read_only: bool) -> Result<(),
             if companion.wait().is_ok() {
                 attach_loop(place, read_only)?;
                 let _ = to_daemon.write_all(ATTACHED);
-                daemon::report_ready();
+                StartNotifier::foreground().up(&[]);
             }
             Ok(())
         }

@@ -82,8 +82,8 @@ pub fn detach() -> Result<Side, CliError> {
 }
 
 /// Forks a companion that waits until this process, which stays in the foreground, is up. Nobody
-/// has to wait for the companion. It, not the daemon, reports to the service manager
-/// ([`report_ready`]). Call it before anything that a fork does not share: rings, threads.
+/// has to wait for the companion. It, not the daemon, reports to the service
+/// manager. Call it before anything that a fork does not share: rings, threads.
 pub fn accompany() -> Result<Side, CliError> {
     let system = |error| CliError::system("cannot start the daemon", error);
     let (from_daemon, to_companion) = pipe().map_err(system)?;
@@ -109,13 +109,6 @@ pub fn accompany() -> Result<Side, CliError> {
                 manager: None,
             }))
         }
-    }
-}
-
-/// Reports to the service manager, if there is one, that the service is ready.
-pub fn report_ready() {
-    if let Some(manager) = manager() {
-        let _ = manager.send(b"READY=1");
     }
 }
 

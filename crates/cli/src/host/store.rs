@@ -48,9 +48,8 @@ impl StoreName {
     /// Parses a name. Paths become absolute: the daemon has no current directory.
     pub fn parse(place: &Where) -> Result<StoreName, CliError> {
         let text = place.store.as_str();
-        let absolute = |path: &str| {
-            std::fs::canonicalize(path)
-                .map_err(|error| CliError::system(Path::new(path).display(), error))
+        let absolute = |path: &Path| {
+            path.canonicalize().map_err(|error| CliError::system(path.display(), error))
         };
         match text.split_once(':') {
             Some(("dir", _))
@@ -62,7 +61,7 @@ impl StoreName {
                     "{text}: --user, --file-system and --keyring are for ceph: stores"
                 )))
             }
-            Some(("dir", directory)) => Ok(StoreName::Directory(absolute(directory)?)),
+            Some(("dir", directory)) => Ok(StoreName::Directory(absolute(Path::new(directory))?)),
             Some(("ceph", cluster)) => {
                 let (conf, directory) = cluster.split_once(':').unwrap_or((cluster, "/"));
                 let conf = if conf.is_empty() { "/etc/ceph/ceph.conf" } else { conf };
@@ -71,15 +70,12 @@ impl StoreName {
                         "{text}: {directory} is no path from the root of the file system"
                     )));
                 }
-                let keyring = place.keyring.as_deref().map(|path| {
-                    path.canonicalize().map_err(|error| CliError::system(path.display(), error))
-                });
                 Ok(StoreName::Ceph {
-                    conf: absolute(conf)?,
+                    conf: absolute(Path::new(conf))?,
                     directory: directory.into(),
                     user: place.user.clone(),
                     file_system: place.file_system.clone(),
-                    keyring: keyring.transpose()?,
+                    keyring: place.keyring.as_deref().map(absolute).transpose()?,
                 })
             }
             _ => Err(CliError::new(format!("{text}: unknown store")).with_remedy(
@@ -91,9 +87,11 @@ impl StoreName {
         match self {
             StoreName::Directory(directory) => format!("dir:{}", directory.display()),
             StoreName::Ceph { conf, directory, file_system, .. } => {
-                let file_system = file_system.iter().map(|name| format!(":{name}"));
                 let place = format!("ceph:{}:{directory}", conf.display());
-                file_system.fold(place, |place, name| place + &name)
+                match file_system {
+                    Some(name) => format!("{place}:{name}"),
+                    None => place,
+                }
             }
         }
     }
