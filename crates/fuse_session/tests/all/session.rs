@@ -1,6 +1,6 @@
 //! The session against the real kernel, over a small file system in memory.
 
-use crate::common::{Memory, Seen, private_mounts, unmount};
+use crate::common::{Memory, Seen, UringEnabled, private_mounts, unmount};
 use fuse_session::{MountKind, MountOptions, Session, SessionError, SessionStatistics, Transport};
 use runtime::RealWorld;
 use std::fs;
@@ -78,28 +78,9 @@ fn what_is_written_can_be_read_over_the_classic_channel() {
     assert_eq!(statistics.ring_requests, 0);
 }
 
-/// Keeps the module parameter on until it is dropped.
-struct UringEnabled(String);
-const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
-impl UringEnabled {
-    fn new() -> Option<UringEnabled> {
-        let before = fs::read_to_string(PARAMETER).ok()?;
-        fs::write(PARAMETER, "Y").unwrap();
-        Some(UringEnabled(before))
-    }
-}
-impl Drop for UringEnabled {
-    fn drop(&mut self) {
-        let _ = fs::write(PARAMETER, self.0.trim());
-    }
-}
-
 #[test]
 fn what_is_written_can_be_read_over_io_uring() {
-    let Some(_enabled) = UringEnabled::new() else {
-        eprintln!("NOT TESTED: this kernel has no FUSE over io_uring (Linux 6.14 and later have)");
-        return;
-    };
+    let Some(_enabled) = UringEnabled::new() else { return };
     let statistics = what_is_written_can_be_read(Transport::Uring);
     assert!(statistics.ring_requests > statistics.requests / 2, "{statistics:?}");
 }

@@ -1,6 +1,6 @@
 //! A session that is stopped, against the real kernel.
 
-use crate::common::{Memory, private_mounts};
+use crate::common::{Memory, UringEnabled, private_mounts};
 use device::World;
 use fuse_session::{
     FileSystem, MountKind, MountOptions, Operation, Reply, Request, Session, Transport,
@@ -85,12 +85,6 @@ fn a_session_stops_over_the_classic_channel() {
 
 #[test]
 fn a_session_stops_over_io_uring() {
-    const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
-    let Ok(before) = fs::read_to_string(PARAMETER) else {
-        eprintln!("NOT TESTED: this kernel has no FUSE over io_uring (Linux 6.14 and later have)");
-        return;
-    };
-    fs::write(PARAMETER, "Y").unwrap();
+    let Some(_enabled) = UringEnabled::new() else { return };
     a_session_that_is_stopped_ends_although_requests_keep_coming(Transport::Uring);
-    fs::write(PARAMETER, before.trim()).unwrap();
 }

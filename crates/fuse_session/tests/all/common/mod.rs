@@ -8,8 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Observations of the file system, for the test's own thread.
@@ -203,5 +203,34 @@ pub fn unmount(directory: &Path) -> std::io::Result<()> {
     match unsafe { libc::umount2(path.as_ptr(), 0) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// Keeps FUSE over io_uring enabled, a parameter of the kernel's module for the whole machine,
+/// until it is dropped. One test at a time.
+pub struct UringEnabled {
+    before: String,
+    _turn: MutexGuard<'static, ()>,
+}
+
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+impl UringEnabled {
+    /// Returns `None` where the kernel has no such transport, which is printed.
+    pub fn new() -> Option<UringEnabled> {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(before) = std::fs::read_to_string(PARAMETER) else {
+            eprintln!("NOT TESTED: this kernel has no FUSE over io_uring (Linux 6.14 and later)");
+            return None;
+        };
+        std::fs::write(PARAMETER, "Y").unwrap();
+        Some(UringEnabled { before, _turn: turn })
+    }
+}
+
+impl Drop for UringEnabled {
+    fn drop(&mut self) {
+        let _ = std::fs::write(PARAMETER, self.before.trim());
     }
 }
