@@ -5,11 +5,11 @@
 //! A file inherits the setting from the directory in which it is found or created. A file found by
 //! its inode number alone follows its own attribute.
 
-use crate::error::errno;
 use crate::xattr::Name;
-use crate::{Error, Inode, Result, Volume};
+use crate::{Inode, Result, Volume};
 use std::fmt;
 use std::str::FromStr;
+use units::Refusal;
 
 /// The attribute, and its value.
 pub(crate) const NAME: &[u8] = b"user.okeanos.durability";
@@ -119,10 +119,10 @@ impl Volume {
     /// `is_enough` false, that attribute and names alone decide again.
     pub async fn request_durability(&self, inode: &Inode, is_enough: bool) -> Result<()> {
         if self.options.durable_only.is_none() {
-            return Err(Error::Refused(errno::EOPNOTSUPP));
+            return Err(Refusal::Unsupported.into());
         }
         if !inode.is_regular() {
-            return Err(Error::Refused(errno::EINVAL));
+            return Err(Refusal::Invalid.into());
         }
         let _lock = inode.lock.write().await;
         inode.durable_by_request.set(is_enough);

@@ -21,7 +21,7 @@ mod xattr;
 pub use allocate::{AllocationRequest, Purpose, Run};
 pub use caller::Caller;
 pub use durable_only::DurableOnly;
-pub use error::{Error, errno};
+pub use error::Error;
 pub use file::{
     Attributes, Content, FileRange, KernelPages, KillPrivileges, Piece, RangeMode, SeekWhat,
     SetAttributes, SetTime, SyncWhat, WriteData, WriteFlags, WriteOrigin, Written,

@@ -259,8 +259,12 @@ impl Host {
             return Ok(open);
         }
         let opened = self.store.open(file.id, OpenMode::ReadWrite).await;
-        let is_refused =
-            matches!(opened, Err(StoreError::Refused(Refusal::Other(EACCES | EROFS | ETXTBSY))));
+        let is_refused = matches!(
+            opened,
+            Err(StoreError::Refused(
+                Refusal::AccessDenied | Refusal::ReadOnly | Refusal::Other(ETXTBSY)
+            ))
+        );
         let opened = match is_refused {
             true => self.store.open(file.id, OpenMode::Read).await,
             false => opened,
@@ -542,10 +546,7 @@ impl Host {
 /// Returns the end of a range, if the journal can address its blocks.
 pub(crate) fn end_of(at: u64, length: u64) -> Result<u64, HostError> {
     let end = at.checked_add(length).filter(|end| Slot(0).block_at(end >> BLOCK.shift()).is_some());
-    Ok(end.ok_or(StoreError::from(Refusal::Other(EFBIG)))?)
+    Ok(end.ok_or(StoreError::from(Refusal::FileTooLarge))?)
 }
 
-const EACCES: i32 = 13;
-const EFBIG: i32 = 27;
-const EROFS: i32 = 30;
 const ETXTBSY: i32 = 26;

@@ -8,10 +8,11 @@ use crate::run_table::with_memory;
 use crate::setup::Disks;
 use crate::stalls;
 use disks::CrashPolicy;
-use ext4::{Caller, Error, Volume, WriteFlags, errno};
+use ext4::{Caller, Error, Volume, WriteFlags};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use units::InodeNumber;
+use units::Refusal;
 
 const FILES: u8 = 6;
 /// Bytes of a file: some whole blocks, and a part of one.
@@ -70,7 +71,7 @@ pub async fn check(volume: &Rc<Volume>) -> Result<(), String> {
         let found = volume.lookup(&root, &name(number)).await;
         if number == REMOVED {
             match found {
-                Err(Error::Refused(errno::ENOENT)) => continue,
+                Err(Error::Refused(Refusal::NotFound)) => continue,
                 _ => return Err("a file that an earlier life removed is there".to_owned()),
             }
         }

@@ -12,13 +12,14 @@ use crate::stalls;
 use crate::writer::{Progress, Writers};
 use device::{Operation, World};
 use disks::{Atomicity, CrashPolicy, Effect, Fault, FaultTimes};
-use ext4::{Error, Volume, errno};
+use ext4::{Error, Volume};
 use runtime::{Either, VirtualWorld, race};
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Duration;
+use units::Refusal;
 
 /// The failing operation, and its number (from 0): reads by their own number, all others at that
 /// write, flush or discard, whichever comes.
@@ -51,8 +52,8 @@ pub const KINDS: [(Operation, FaultKind); 7] = [
 impl FaultPlan {
     fn fault(&self) -> Fault {
         let (times, effect) = match self.kind {
-            FaultKind::Once => (FaultTimes::Once, Effect::Fail(errno::EIO)),
-            FaultKind::Forever => (FaultTimes::Forever, Effect::Fail(errno::EIO)),
+            FaultKind::Once => (FaultTimes::Once, Effect::Fail(EIO)),
+            FaultKind::Forever => (FaultTimes::Forever, Effect::Fail(EIO)),
             FaultKind::Hang => (FaultTimes::Forever, Effect::Hang),
         };
         let after = if self.operation == Operation::Read { self.place } else { 0 };
@@ -94,6 +95,8 @@ impl FromStr for FaultPlan {
 
 /// Limit of virtual time, longer than any script takes.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The error number of a failed device.
+const EIO: i32 = 5;
 
 /// Behaviour of the volume on the failing disk.
 struct FaultedRun {
@@ -182,8 +185,8 @@ async fn run_with_fault(
     };
     for error in &errors {
         // A change that begins after the journal's end finds a read-only volume; every sync fails.
-        if ![errno::EIO, errno::EROFS].contains(&error.errno()) {
-            return Err(format!("a writer got {error} (errno {}) instead of EIO", error.errno()));
+        if !matches!(error, Error::Engine(_) | Error::Refused(Refusal::ReadOnly)) {
+            return Err(format!("a writer got {error} instead of a failure"));
         }
     }
     let (progress, outcomes) = (progress.borrow().clone(), outcomes.borrow().clone());
@@ -212,7 +215,7 @@ async fn run_with_fault(
 async fn sync_fails(volume: &Rc<Volume>) -> Result<(), String> {
     for _ in 0..3 {
         match volume.sync().await {
-            Err(error) if error.errno() == errno::EIO => {}
+            Err(error @ Error::Engine(_)) if !error.is_read_only() => {}
             Err(error) => return Err(format!("sync after the failure: {error}")),
             Ok(()) => return Err("sync after the failure claims that all is well".into()),
         }

@@ -11,7 +11,7 @@ use crate::stalls;
 use crate::writer::{Progress, Writers};
 use ::hostile::lie_in_bitmaps;
 use device::World;
-use ext4::{Error, errno};
+use ext4::Error;
 use format::ext4::superblock::state;
 use format::ext4::{SUPERBLOCK_OFFSET, VolumeSuperblock};
 use runtime::{Either, SplitMix, VirtualWorld, race};
@@ -57,11 +57,8 @@ async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<Case
     };
     let errors: Vec<Error> = ends.into_iter().filter_map(Result::err).collect();
     for error in &errors {
-        if !matches!(error.errno(), errno::EUCLEAN | errno::EIO) {
-            return Err(format!(
-                "a writer got {error} (errno {}) instead of EUCLEAN or EIO",
-                error.errno()
-            ));
+        if error.is_read_only() || !matches!(error, Error::Corrupt { .. } | Error::Engine(_)) {
+            return Err(format!("a writer got {error} instead of damage or a failure"));
         }
     }
     let (progress, outcomes) = (progress.borrow().clone(), outcomes.borrow().clone());
@@ -75,7 +72,7 @@ async fn suffer(world: &VirtualWorld, fresh: &Disks, case: &Case) -> Result<Case
         }
     }
     let closed = volume.close().await;
-    let met = errors.iter().any(|error| error.errno() == errno::EUCLEAN);
+    let met = errors.iter().any(|error| matches!(error, Error::Corrupt { .. }));
     if met && closed.is_ok() && !is_marked(&disks)? {
         return Err(format!("{}: but the superblock calls the volume well", errors[0]));
     }

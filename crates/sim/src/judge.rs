@@ -14,11 +14,12 @@ use crate::stalls;
 use crate::writer::{ATTRIBUTE, Progress, directory_of};
 use disks::{Atomicity, CrashPolicy};
 use engine::DataMode;
-use ext4::{Error, FileType, Inode, Volume, errno};
+use ext4::{Error, FileType, Inode, Volume};
 use runtime::{Either, SplitMix, VirtualWorld, race};
 use std::ops::Range;
 use std::rc::Rc;
 use units::InodeNumber;
+use units::Refusal;
 
 /// Fault of an image.
 pub struct Violation {
@@ -153,8 +154,10 @@ fn judge_once(
 
 /// Returns the message of recovered content that cannot be read, and so is lost.
 pub fn read_error(error: Error) -> String {
-    match error.errno() {
-        errno::ENOENT => "lost: a writer's directory, synced before its script began".to_owned(),
+    match error.refusal() {
+        Some(Refusal::NotFound) => {
+            "lost: a writer's directory, synced before its script began".to_owned()
+        }
         _ => format!("what was recovered cannot be read: {error}"),
     }
 }
@@ -252,7 +255,7 @@ async fn read_entry(
             let attributes = volume.getattr(inode);
             let content = volume.read(inode, 0, attributes.size as usize).await?.to_vec();
             let attribute = match volume.get_xattr(inode, ATTRIBUTE).await {
-                Err(Error::Refused(errno::ENODATA)) => Vec::new(),
+                Err(Error::Refused(Refusal::NoAttribute)) => Vec::new(),
                 value => value?,
             };
             FoundEntry::File { inode: inode.number, links: attributes.links, content, attribute }

@@ -7,13 +7,14 @@ use device::{Buffer, World};
 use engine::DataMode;
 use ext4::{
     Caller, Error, Existence, Inode, RangeMode, RenameMode, SetXattr, SyncWhat, Volume, WriteData,
-    WriteFlags, errno,
+    WriteFlags,
 };
 use runtime::VirtualWorld;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
+use units::Refusal;
 use units::{FileBlock, InodeNumber, TransactionId};
 
 /// Progress of one writer, in actions.
@@ -203,7 +204,7 @@ impl Writer {
         }
         self.outcome.set(Outcome::Done);
         let acted = match self.act(index, &step.action).await {
-            Err(Error::Refused(errno::ENOSPC)) if self.tight => {
+            Err(Error::Refused(Refusal::NoSpace)) if self.tight => {
                 self.outcome.set(Outcome::Refused);
                 None
             }
@@ -296,7 +297,7 @@ impl Writer {
                 let name = link_name(*number);
                 let target = link_target(self.number, index, *length);
                 match volume.symlink(directory, name.as_bytes(), &caller, &target).await {
-                    Err(Error::Refused(errno::EEXIST)) => self.unlink(&name).await,
+                    Err(Error::Refused(Refusal::Exists)) => self.unlink(&name).await,
                     made => self.named(made.map(|made| made.transaction)),
                 }
             }
@@ -418,7 +419,7 @@ impl Writer {
                 }
                 Ok(transaction)
             }
-            Err(Error::Refused(errno::ENOSPC)) if self.tight => {
+            Err(Error::Refused(Refusal::NoSpace)) if self.tight => {
                 self.outcome.set(Outcome::Short(first));
                 Ok(transaction)
             }
@@ -461,7 +462,7 @@ impl Writer {
             (Ok(_), Outcome::Done) => {
                 volume.link(&inode, &self.directory, name.as_bytes(), &caller).await
             }
-            (Ok(_), _) => Err(Error::Refused(errno::ENOSPC)),
+            (Ok(_), _) => Err(Error::Refused(Refusal::NoSpace)),
         };
         volume.closed(inode.number).await?;
         match self.named(linked.map(|linked| linked.transaction))? {
@@ -495,7 +496,7 @@ impl Writer {
     fn named(&self, result: Result<TransactionId, Error>) -> Result<Option<Acted>, Error> {
         match result {
             Ok(transaction) => Ok(Some(Acted { inode: self.directory.clone(), transaction })),
-            Err(Error::Refused(errno::ENOENT | errno::EEXIST)) => Ok(None),
+            Err(Error::Refused(Refusal::NotFound | Refusal::Exists)) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -506,7 +507,7 @@ impl Writer {
         for name in path.split('/') {
             inode = match self.volume.lookup(&inode, name.as_bytes()).await {
                 Ok(inode) => inode,
-                Err(Error::Refused(errno::ENOENT)) => return Ok(None),
+                Err(Error::Refused(Refusal::NotFound)) => return Ok(None),
                 Err(error) => return Err(error),
             };
         }

@@ -9,6 +9,7 @@ mod compact_map;
 pub mod faults;
 mod number;
 mod random;
+mod refusal;
 mod time;
 mod transaction;
 
@@ -18,5 +19,6 @@ pub use block_map::{BlockHasher, BlockMap, BlockSet};
 pub use compact_map::CompactMap;
 pub use number::{FileBlock, GroupNumber, HomeBlock, InodeNumber, LogBlock, Owner};
 pub use random::SplitMix;
+pub use refusal::Refusal;
 pub use time::{Instant, Timestamp};
 pub use transaction::TransactionId;

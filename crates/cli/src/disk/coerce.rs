@@ -11,6 +11,7 @@ use runtime::RealWorld;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use units::Refusal;
 
 /// The drive under a block device (a partition's whole disk), or under a file, as the kernel knows
 /// it.
@@ -198,7 +199,7 @@ impl ZonePlan {
         made.map_err(|error: ext4::Error| {
             let plain = CliError::new(format!("{}: {error}", home.display()));
             match error {
-                ext4::Error::FlushZone(_) | ext4::Error::Refused(libc::ENOSPC) => plain.with_remedy(
+                ext4::Error::FlushZone(_) | ext4::Error::Refused(Refusal::NoSpace) => plain.with_remedy(
                     "Give the zone more room: a larger volume or journal device, or a smaller journal (--journal-size).",
                 ),
                 _ => plain,

@@ -1,11 +1,12 @@
 //! Freeing blocks.
 
 use super::bitmap_bytes;
-use crate::{Caller, Error, Inode, Result, Stamped, Volume, errno};
+use crate::{Caller, Error, Inode, Result, Stamped, Volume};
 use engine::{Contents, Credits, Handle};
 use format::ext4::bitmap;
 use std::cell::Cell;
 use std::rc::Rc;
+use units::Refusal;
 use units::{GroupNumber, HomeBlock};
 
 /// Commits at most for one request on a full volume, before it fails with ENOSPC.
@@ -143,7 +144,7 @@ impl Volume {
             stopped().await?;
             match changed {
                 Ok(value) => return Ok(Stamped { value, transaction }),
-                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {}
+                Err(Error::Refused(Refusal::NoSpace)) if self.retry_allocation(attempt).await? => {}
                 Err(error) => return Err(error),
             }
         }

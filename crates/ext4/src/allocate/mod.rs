@@ -11,12 +11,12 @@ mod withheld;
 pub(crate) use trim::Trims;
 pub(crate) use withheld::Withheld;
 
-use crate::error::errno;
 use crate::groups::Bits;
 use crate::{Error, Inode, Result, Volume};
 use engine::Handle;
 use format::ext4::bitmap;
 use std::ops::Range;
+use units::Refusal;
 use units::{FileBlock, GroupNumber, HomeBlock};
 
 /// Bytes of a file's first window: most small files and logs that are rotated early stay whole.
@@ -82,7 +82,7 @@ impl Volume {
         self.release_committed();
         let available = self.available_blocks(request.use_reserve);
         if available == 0 {
-            return Err(Error::Refused(errno::ENOSPC));
+            return Err(Refusal::NoSpace.into());
         }
         let count = request.count.min(available.min(u64::from(u32::MAX)) as u32);
         if request.purpose == Purpose::Data

@@ -1,7 +1,6 @@
 //! Discarding free blocks (FITRIM).
 
 use super::FreeFound;
-use crate::error::errno;
 use crate::{Error, Result, Volume};
 use device::DeviceError;
 use engine::EngineError;
@@ -11,6 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
+use units::Refusal;
 use units::{GroupNumber, HomeBlock};
 
 /// Bytes of one discard at most: no task can allocate this part of the free space until it
@@ -85,7 +85,7 @@ impl Volume {
     /// crash could give them back to their owner.
     pub async fn trim(self: &Rc<Self>, blocks: Range<u64>, shortest: u64) -> Result<u64> {
         if self.is_read_only() {
-            return Err(Error::Refused(errno::EROFS));
+            return Err(Refusal::ReadOnly.into());
         }
         // Makes what was freed eligible, and stops at a volume that has failed.
         self.sync().await?;
@@ -165,8 +165,8 @@ impl Volume {
             discarded
         });
         discarded.await.map_err(|error| match error {
-            DeviceError::Failed { code: errno::EOPNOTSUPP, .. } => {
-                Error::Refused(errno::EOPNOTSUPP)
+            DeviceError::Failed { code, .. } if code == Refusal::Unsupported.errno() => {
+                Refusal::Unsupported.into()
             }
             error => EngineError::from(error).into(),
         })

@@ -5,13 +5,13 @@
 
 use super::path::{IndexLevel, IndexPath};
 use super::{Directory, Kind};
-use crate::error::errno;
-use crate::{Caller, Error, Result};
+use crate::{Caller, Result};
 use engine::{Block, Credits, Handle};
 use format::ext4::directory::{EntrySlot, RawEntry};
 use format::ext4::hash::NameHasher;
 use format::ext4::htree;
 use format::ext4::inode::flags;
+use units::Refusal;
 use units::{FileBlock, InodeNumber};
 
 /// Position for a new name. Valid until the directory is changed otherwise.
@@ -159,7 +159,7 @@ impl Directory<'_> {
             None if lowest < usize::from(self.levels_max()) => {
                 self.grow_root(handle, caller, path).await?
             }
-            None => return Err(Error::Refused(errno::ENOSPC)),
+            None => return Err(Refusal::NoSpace.into()),
         }
         Ok(None)
     }

@@ -11,7 +11,6 @@ mod read;
 
 pub(crate) use read::{Listing, file_type};
 
-use crate::error::errno;
 use crate::mapping::MappingState;
 use crate::{Caller, Error, Inode, Result, Volume};
 use engine::{Block, Credits, Handle};
@@ -21,6 +20,7 @@ use format::ext4::htree::{BLOCKS_MAX, IndexTable, LEVELS_MAX, LEVELS_MAX_LARGE};
 use format::ext4::inode::flags;
 use format::ext4::{Features, feature};
 use std::rc::Rc;
+use units::Refusal;
 use units::{BlockRange, BlockSize, FileBlock, InodeNumber};
 
 /// Size limit of directories: 2 GiB (without large_dir).
@@ -70,7 +70,7 @@ impl<'a> Directory<'a> {
     /// Opens the directory of an inode. ENOTDIR.
     pub fn of(volume: &'a Rc<Volume>, inode: &'a Inode) -> Result<Directory<'a>> {
         if !inode.is_directory() {
-            return Err(Error::Refused(errno::ENOTDIR));
+            return Err(Refusal::NotDirectory.into());
         }
         let superblock = volume.superblock.borrow();
         let settings = Settings {
@@ -252,7 +252,7 @@ impl<'a> Directory<'a> {
         let size = self.inode.fields.borrow().size;
         let next = size + self.settings.block_size.bytes() as u64;
         if next >= self.size_max() {
-            return Err(Error::Refused(errno::ENOSPC));
+            return Err(Refusal::NoSpace.into());
         }
         let at = FileBlock((size >> self.settings.block_size.shift()) as u32);
         let how = crate::Allocate::Directory;

@@ -1,9 +1,10 @@
 //! fallocate: preallocation, zeroed ranges, holes.
 
 use super::{KillPrivileges, RangeMode, check_changeable, clear_set_id_bits};
-use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume, errno};
+use crate::{Allocate, Caller, Error, Inode, MappingState, Result, Volume};
 use engine::{Block, Handle};
 use std::rc::Rc;
+use units::Refusal;
 use units::{FileBlock, TransactionId};
 
 /// Arguments of fallocate(2).
@@ -55,15 +56,15 @@ impl Volume {
         let _guard = inode.lock.write().await;
         check_changeable(inode, mode == RangeMode::Allocate)?;
         let to = offset.checked_add(length).filter(|to| *to <= self.range_end_max(inode, mode));
-        let Some(to) = to else { return Err(Error::Refused(errno::EFBIG)) };
+        let Some(to) = to else { return Err(Refusal::FileTooLarge.into()) };
         if length == 0 {
-            return Err(Error::Refused(errno::EINVAL));
+            return Err(Refusal::Invalid.into());
         }
         self.leave_inline(inode, caller).await?;
         let _table = self.hold(&[inode]).await?;
         self.kill_privileges(inode, kill_privileges).await?;
         if mode != RangeMode::PunchHole && !self.maps_by_extents(inode) {
-            return Err(Error::Refused(errno::EOPNOTSUPP));
+            return Err(Refusal::Unsupported.into());
         }
         if mode != RangeMode::Allocate {
             self.note_cut(inode, offset);
@@ -71,7 +72,7 @@ impl Volume {
             inode.pages.agreed(offset..to);
         }
         match mode {
-            RangeMode::PunchHole if !keep_size => Err(Error::Refused(errno::EOPNOTSUPP)),
+            RangeMode::PunchHole if !keep_size => Err(Refusal::Unsupported.into()),
             RangeMode::PunchHole => self.punch(inode, offset, to).await,
             RangeMode::Zero => {
                 let range = self.range(offset, to);
@@ -194,10 +195,10 @@ impl Volume {
             self.store(&mut handle, inode).await?;
             handle.stop();
             match filled {
-                Err(Error::Refused(errno::ENOSPC)) => {
+                Err(Error::Refused(Refusal::NoSpace)) => {
                     attempt = if at > before { 0 } else { attempt };
                     if !self.retry_allocation(attempt).await? {
-                        return Err(Error::Refused(errno::ENOSPC));
+                        return Err(Refusal::NoSpace.into());
                     }
                     attempt += 1;
                 }

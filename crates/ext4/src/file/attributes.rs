@@ -1,10 +1,11 @@
 //! Changing attributes: chmod, chown, utimes, truncate.
 
 use super::{Attributes, KillPrivileges, S_ISGID, SetAttributes, SetTime, clear_set_id_bits};
-use crate::{Caller, Error, Inode, Result, Volume, errno};
+use crate::{Caller, Inode, Result, Volume};
 use engine::Handle;
 use format::ext4::inode::flags;
 use std::rc::Rc;
+use units::Refusal;
 
 impl Volume {
     /// Changes the attributes given, by the rules of POSIX for set-id bits. Durable with
@@ -20,7 +21,7 @@ impl Volume {
             && (inode.has_flag(flags::IMMUTABLE)
                 || inode.has_flag(flags::APPEND) && !is_touch(&change))
         {
-            return Err(Error::Refused(errno::EPERM));
+            return Err(Refusal::NotPermitted.into());
         }
         if let Some(size) = change.size {
             self.truncate_locked(inode, size, change.kill_privileges).await?;

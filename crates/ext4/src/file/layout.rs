@@ -1,9 +1,10 @@
 //! Data and holes of a file: lseek, and lists of extents.
 
 use super::SeekWhat;
-use crate::{Error, Inode, Mapping, MappingState, Result, Volume, errno};
+use crate::{Error, Inode, Mapping, MappingState, Result, Volume};
 use std::rc::Rc;
 use units::FileBlock;
+use units::Refusal;
 
 impl Volume {
     /// The next byte of data, or of a hole (the end of the file is one), from `offset` on. `ENXIO`
@@ -47,7 +48,7 @@ impl Volume {
         }
         match what {
             SeekWhat::Hole if offset < size => Ok(size),
-            _ => Err(Error::Refused(errno::ENXIO)),
+            _ => Err(Error::Refused(Refusal::BeyondEnd)),
         }
     }
 

@@ -20,11 +20,12 @@ pub(crate) use kernel_pages::PAGE_MAX;
 pub use sync::SyncWhat;
 pub use write::WriteData;
 
-use crate::{Error, Inode, MappingState, Result, Volume, errno};
+use crate::{Inode, MappingState, Result, Volume};
 use device::Buffer;
 use engine::{Base, FileUpdate, Handle};
 use format::ext4::{feature, inode::flags};
 use std::rc::Rc;
+use units::Refusal;
 use units::{BlockRange, FileBlock, InodeNumber, Timestamp, TransactionId};
 
 const S_IFCHR: u16 = 0x2000;
@@ -291,13 +292,13 @@ impl Volume {
 /// An error unless the inode is a regular file that may be changed. `append`: only added to.
 fn check_changeable(inode: &Inode, append: bool) -> Result<()> {
     if inode.is_directory() {
-        return Err(Error::Refused(errno::EISDIR));
+        return Err(Refusal::IsDirectory.into());
     }
     if !inode.is_regular() {
-        return Err(Error::Refused(errno::EINVAL));
+        return Err(Refusal::Invalid.into());
     }
     if inode.has_flag(flags::IMMUTABLE) || (inode.has_flag(flags::APPEND) && !append) {
-        return Err(Error::Refused(errno::EPERM));
+        return Err(Refusal::NotPermitted.into());
     }
     Ok(())
 }

@@ -1,12 +1,13 @@
 //! Reading a file's content.
 
 use super::{Content, Piece};
-use crate::{Error, Inode, MappingState, Result, Volume, errno};
+use crate::{Inode, MappingState, Result, Volume};
 use device::Buffer;
 use runtime::join_window;
 use std::pin::Pin;
 use std::rc::Rc;
 use units::HomeBlock;
+use units::Refusal;
 
 /// Most home reads in flight at once for one request.
 const READS_AT_ONCE: usize = 8;
@@ -88,7 +89,7 @@ impl Volume {
         kept_by: KeptBy,
     ) -> Result<Content> {
         if inode.is_directory() {
-            return Err(Error::Refused(errno::EISDIR));
+            return Err(Refusal::IsDirectory.into());
         }
         let content = self.read_kept(inode, offset, length, kept_by).await?;
         self.note_access(inode);

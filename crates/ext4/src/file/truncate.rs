@@ -6,10 +6,11 @@
 
 use super::{KillPrivileges, check_changeable, clear_set_id_bits, may_have_capabilities};
 use crate::mapping::has_extents;
-use crate::{Error, Inode, RemovalProgress, Result, Volume, errno};
+use crate::{Error, Inode, RemovalProgress, Result, Volume};
 use engine::Handle;
 use format::ext4::feature;
 use std::rc::Rc;
+use units::Refusal;
 use units::{FileBlock, TransactionId};
 
 impl Volume {
@@ -27,7 +28,7 @@ impl Volume {
     ) -> Result<TransactionId> {
         check_changeable(inode, false)?;
         if size > self.file_size_max(inode) {
-            return Err(Error::Refused(errno::EFBIG));
+            return Err(Refusal::FileTooLarge.into());
         }
         if self.is_inline(inode) {
             self.truncate_inline(inode, size).await?;
@@ -144,7 +145,7 @@ impl Volume {
                 Ok(RemovalProgress::Done) => return Ok(()),
                 Ok(RemovalProgress::More) => {}
                 // A hole in an extent may take a block of the tree.
-                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {
+                Err(Error::Refused(Refusal::NoSpace)) if self.retry_allocation(attempt).await? => {
                     attempt += 1
                 }
                 Err(error) => return Err(error),

@@ -1,9 +1,10 @@
 //! Inode flags as chattr(1) sets them.
 
-use crate::{Error, Inode, Result, Volume, errno};
+use crate::{Inode, Result, Volume};
 use format::ext4::feature;
 use format::ext4::inode::flags::*;
 use std::rc::Rc;
+use units::Refusal;
 
 /// Flags that lsattr(1) shows (kernel: `EXT4_FL_USER_VISIBLE`).
 const VISIBLE: u32 = 0x725b_dfff;
@@ -46,7 +47,7 @@ impl Volume {
     /// EXDEV when the inode may not come into the directory, since it is of another project.
     pub(crate) fn check_project(&self, directory: &Inode, inode: &Inode) -> Result<()> {
         match self.inherits_project(directory) && self.project(directory) != self.project(inode) {
-            true => Err(Error::Refused(errno::EXDEV)),
+            true => Err(Refusal::OtherDevice.into()),
             false => Ok(()),
         }
     }
@@ -63,7 +64,7 @@ impl Volume {
         if was & !wanted & IMMUTABLE != 0
             && (self.is_flush_zone(inode).await? || self.holds_logs(inode).await?)
         {
-            return Err(Error::Refused(errno::EPERM));
+            return Err(Refusal::NotPermitted.into());
         }
         let _guard = inode.lock.write().await;
         let before = inode.fields.borrow().flags;
@@ -74,7 +75,7 @@ impl Volume {
         if project.is_some()
             && !(self.has(feature::PROJECT) && inode.fields.borrow().holds_project())
         {
-            return Err(Error::Refused(errno::EOPNOTSUPP));
+            return Err(Refusal::Unsupported.into());
         }
         if after == before && project.is_none() {
             return Ok(());
@@ -103,7 +104,7 @@ fn flags_after(inode: &Inode, before: u32, wanted: u32, changeable: u32) -> Resu
     let impossible =
         wanted & !VISIBLE | wanted & changeable & !possible | (wanted ^ before) & fixed;
     if impossible != 0 {
-        return Err(Error::Refused(errno::EOPNOTSUPP));
+        return Err(Refusal::Unsupported.into());
     }
     Ok(before & !possible | wanted & possible)
 }

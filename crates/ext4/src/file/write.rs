@@ -15,11 +15,12 @@ use super::{
     KillPrivileges, WriteFlags, WriteOrigin, Written, check_changeable, clear_set_id_bits,
     has_set_id_bits, may_have_capabilities,
 };
-use crate::{Allocate, Caller, Error, Inode, Mapping, MappingState, Result, Volume, errno};
+use crate::{Allocate, Caller, Error, Inode, Mapping, MappingState, Result, Volume};
 use device::Buffer;
 use engine::{Base, Credits, FileRun, FileUpdate, Handle};
 use std::ops::Range;
 use std::rc::Rc;
+use units::Refusal;
 use units::{BlockRange, FileBlock, HomeBlock, TransactionId};
 
 /// Divisor of a sequential stream's bytes: a run of at least that part goes past the cache, since a
@@ -115,7 +116,7 @@ impl Volume {
         flags: WriteFlags,
     ) -> Result<Written> {
         if !inode.is_regular() {
-            return Err(Error::Refused(errno::EINVAL));
+            return Err(Refusal::Invalid.into());
         }
         let mut written = Written { count: bytes.len(), transaction: inode.durable_with() };
         for piece in inode.pages.not_older(offset..offset.saturating_add(bytes.len() as u64)) {
@@ -123,7 +124,7 @@ impl Volume {
             let data = WriteData { bytes: part, memory: None };
             let done = self.write_locked(inode, caller, piece.start, &data, flags).await?;
             if done.count < part.len() {
-                return Err(Error::Refused(errno::ENOSPC));
+                return Err(Refusal::NoSpace.into());
             }
             written.transaction = done.transaction;
         }
@@ -142,7 +143,7 @@ impl Volume {
         let bytes = data.bytes;
         let remaining = self.file_size_max(inode).saturating_sub(offset);
         if remaining == 0 && !bytes.is_empty() {
-            return Err(Error::Refused(errno::EFBIG));
+            return Err(Refusal::FileTooLarge.into());
         }
         let bytes = &bytes[..bytes.len().min(usize::try_from(remaining).unwrap_or(usize::MAX))];
         if !bytes.is_empty() {
@@ -177,7 +178,7 @@ impl Volume {
                     }
                     attempt = 0;
                 }
-                Err(Error::Refused(errno::ENOSPC)) => {
+                Err(Error::Refused(Refusal::NoSpace)) => {
                     if !self.retry_allocation(attempt).await? {
                         break;
                     }
@@ -188,7 +189,7 @@ impl Volume {
             }
         }
         if written.count == 0 && !bytes.is_empty() {
-            return Err(Error::Refused(errno::ENOSPC));
+            return Err(Refusal::NoSpace.into());
         }
         Ok(written)
     }

@@ -5,10 +5,10 @@
 //! Checked at three moments: before something free is taken, when a bitmap is read, and when an
 //! owner becomes known.
 
-use crate::error::errno;
 use crate::{Error, Result, Volume};
 use format::ext4::inode::is_in_use;
 use format::ext4::{bitmap, group_flags};
+use units::Refusal;
 use units::{GroupNumber, HomeBlock, InodeNumber};
 
 impl Volume {
@@ -119,7 +119,7 @@ impl Volume {
         self.release_committed();
         let left_alone = self.groups.first_damaged();
         match left_alone.filter(|_| self.withheld.borrow().last_freed().is_none()) {
-            None => Error::Refused(errno::ENOSPC),
+            None => Error::Refused(Refusal::NoSpace),
             Some(group) => {
                 let why =
                     "nothing is allocated there any more, and no other group has space".into();

@@ -1,13 +1,13 @@
 //! File handles, which outlive the kernel's memory of an inode, and which any privileged user may
 //! forge.
 
-use crate::error::errno;
 use crate::groups::Bits;
-use crate::{Error, Inode, Result, Volume};
+use crate::{Inode, Result, Volume};
 use format::ext4::bitmap;
 use format::ext4::inode::flags;
 use std::rc::Rc;
 use units::InodeNumber;
+use units::Refusal;
 
 impl Volume {
     /// The inode that a file handle names. ESTALE when there is no such file any more, or never
@@ -16,11 +16,11 @@ impl Volume {
     pub async fn inode_by_handle(&self, number: InodeNumber) -> Result<Rc<Inode>> {
         let in_range = (1..=self.superblock.borrow().inodes).contains(&number.get());
         if !in_range || self.is_internal(number) || !self.is_inode_used(number).await? {
-            return Err(Error::Refused(errno::ESTALE));
+            return Err(Refusal::Stale.into());
         }
         let inode = self.inode(number).await?;
         if inode.fields.borrow().links == 0 || inode.has_flag(flags::EA_INODE) {
-            return Err(Error::Refused(errno::ESTALE));
+            return Err(Refusal::Stale.into());
         }
         Ok(inode)
     }

@@ -11,10 +11,10 @@ pub use create::NewInode;
 pub(crate) use lifetime::InodeCache;
 pub use times::Atime;
 
-use crate::error::errno;
 use crate::{Error, Inode, Result, Volume};
 use engine::Handle;
 use std::rc::Rc;
+use units::Refusal;
 use units::{BlockRange, HomeBlock, InodeNumber};
 
 pub(crate) const ROOT: InodeNumber = InodeNumber(2);
@@ -31,7 +31,7 @@ impl Volume {
         }
         let inode = self.load_inode(number).await?;
         if inode.fields.borrow().links == 0 && !self.is_orphan(number) {
-            return Err(Error::Refused(errno::ESTALE));
+            return Err(Refusal::Stale.into());
         }
         self.note_owned_inode(number);
         Ok(self.inodes.borrow_mut().insert(inode, self.engine.committed()))
@@ -59,14 +59,14 @@ impl Volume {
         }
         // The table's unused part has arbitrary content.
         if self.was_never_used(number) {
-            return Err(Error::Refused(errno::ESTALE));
+            return Err(Refusal::Stale.into());
         }
         let (at, range) = self.inode_place(number);
         let block = self.engine.metadata(at).await?;
         let raw = block.bytes();
         let raw = &raw[range.as_usize()];
         if raw.iter().all(|byte| *byte == 0) {
-            return Err(Error::Refused(errno::ESTALE));
+            return Err(Refusal::Stale.into());
         }
         let fields = format::ext4::RawInode::parse(raw, number, &self.layout)
             .map_err(|why| self.note_damage(Error::corrupt_inode(number, why.to_string())))?;

@@ -4,10 +4,11 @@
 
 use super::extent_pieces::{goal, join, split};
 use super::extent_tree::{Path, end_of, with_node};
-use crate::{AllocationRequest, Error, Inode, Result, Run, Volume, errno};
+use crate::{AllocationRequest, Error, Inode, Result, Run, Volume};
 use engine::{Block, Handle};
 use format::ext4::extent::{self, Extent, ExtentEntry, Index};
 use std::ops::Range;
+use units::Refusal;
 use units::{FileBlock, HomeBlock};
 
 /// One change of a tree, without an await inside.
@@ -274,7 +275,7 @@ fn splits(inode: &Inode, path: &Path, removed: usize, added: usize) -> Result<us
     }
     // The root overflows: the tree grows by a level.
     if path.levels.len() > usize::from(extent::DEPTH_MAX) {
-        return Err(Error::Refused(errno::EFBIG));
+        return Err(Refusal::FileTooLarge.into());
     }
     Ok(needed)
 }

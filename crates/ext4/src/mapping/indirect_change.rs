@@ -1,9 +1,10 @@
 //! Changing block pointers: a run within one pointer block at a time.
 
 use super::indirect::{PointerWalk, run_of};
-use crate::{AllocationRequest, Error, Inode, Result, Run, Volume, errno};
+use crate::{AllocationRequest, Inode, Result, Run, Volume};
 use engine::{Block, Handle};
 use format::ext4::indirect::{blocks_max, pointer, pointer_bytes, set_pointer};
+use units::Refusal;
 use units::{BlockRange, FileBlock, HomeBlock};
 
 /// One step of removal: a run of data and the pointer blocks that become empty by it.
@@ -24,7 +25,7 @@ impl Volume {
     ) -> Result<Run> {
         let inode = request.inode;
         let Some(walk) = self.walk_pointers(inode, request.at).await? else {
-            return Err(Error::Refused(errno::EFBIG));
+            return Err(Refusal::FileTooLarge.into());
         };
         let index = *walk.path.indices().last().expect("a path has a pointer");
         let most = match walk.missing() {
@@ -44,7 +45,7 @@ impl Volume {
                 // Pointers have 32 bits. Blocks beyond 2^32 are for extents only.
                 self.free_content(handle, inode, run).await?;
                 self.free_tree_blocks(handle, &missing).await?;
-                return Err(Error::Refused(errno::ENOSPC));
+                return Err(Refusal::NoSpace.into());
             }
             Err(error) => {
                 self.free_tree_blocks(handle, &missing).await?;

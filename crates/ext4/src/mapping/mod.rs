@@ -14,9 +14,10 @@ mod indirect_change;
 
 pub use cache::MappingCache;
 
-use crate::{AllocationRequest, Caller, Error, Inode, Purpose, Result, Run, Volume, errno};
+use crate::{AllocationRequest, Caller, Error, Inode, Purpose, Result, Run, Volume};
 use engine::{Contents, Credits, Handle};
 use format::ext4::{extent, feature, indirect as pointers, inode::flags};
+use units::Refusal;
 use units::{FileBlock, HomeBlock};
 
 /// Homes of `count` consecutive blocks of a file, from `at` on.
@@ -135,7 +136,7 @@ impl Volume {
         }
         let remaining = self.file_blocks_max(inode).saturating_sub(at.get().into());
         if remaining == 0 {
-            return Err(Error::Refused(errno::EFBIG));
+            return Err(Refusal::FileTooLarge.into());
         }
         let purpose = if how == Allocate::Directory { Purpose::Directory } else { Purpose::Data };
         let use_reserve = self.may_use_reserve(caller);
@@ -145,7 +146,7 @@ impl Volume {
         let before = self.before(handle, inode);
         let run = match extents {
             true => self.insert_extent(handle, request, how == Allocate::Unwritten).await,
-            false if how == Allocate::Unwritten => Err(Error::Refused(errno::EOPNOTSUPP)),
+            false if how == Allocate::Unwritten => Err(Refusal::Unsupported.into()),
             false => self.insert_pointers(handle, request).await,
         };
         let run = self.whole(handle, before, run).map_err(|error| self.note_damage(error))?;
@@ -316,7 +317,7 @@ impl Volume {
 pub(crate) fn has_extents(inode: &Inode) -> Result<bool> {
     let fields = inode.fields.borrow();
     if fields.flags & flags::INLINE_DATA != 0 {
-        return Err(Error::Refused(errno::EOPNOTSUPP));
+        return Err(Refusal::Unsupported.into());
     }
     if fields.block.len() < extent::ROOT_BYTES {
         return Err(Error::corrupt_inode(inode.number, "it has no block map"));

@@ -3,13 +3,13 @@
 use super::links::add_subdirectory;
 use super::{Intent, Stamped, check_name, refused};
 use crate::directory::Directory;
-use crate::error::errno;
 use crate::{Allocate, Caller, Inode, NewInode, Result, Volume};
 use engine::{Credits, Handle};
 use format::ext4::directory::entry_type;
 use format::ext4::feature;
 use std::rc::Rc;
 use units::FileBlock;
+use units::Refusal;
 
 const TYPE_MASK: u16 = 0xf000;
 const DIRECTORY: u16 = 0x4000;
@@ -44,8 +44,8 @@ impl Volume {
         let rdev = match entry_type::of_mode(mode) {
             entry_type::CHARACTER_DEVICE | entry_type::BLOCK_DEVICE => rdev,
             entry_type::REGULAR | entry_type::FIFO | entry_type::SOCKET => 0,
-            entry_type::DIRECTORY => return refused(errno::EPERM),
-            _ => return refused(errno::EINVAL),
+            entry_type::DIRECTORY => return refused(Refusal::NotPermitted),
+            _ => return refused(Refusal::Invalid),
         };
         self.make(parent, name, Making { caller, mode, rdev, target: b"" }).await
     }
@@ -71,13 +71,13 @@ impl Volume {
         target: &[u8],
     ) -> Result<Stamped<Rc<Inode>>> {
         if target.is_empty() {
-            return refused(errno::ENOENT);
+            return refused(Refusal::NotFound);
         }
         if target.contains(&0) {
-            return refused(errno::EINVAL);
+            return refused(Refusal::Invalid);
         }
         if target.len() >= self.block_size().bytes() {
-            return refused(errno::ENAMETOOLONG);
+            return refused(Refusal::NameTooLong);
         }
         self.make(parent, name, Making { caller, mode: SYMLINK | 0o777, rdev: 0, target }).await
     }
@@ -92,10 +92,10 @@ impl Volume {
         let _lock = parent.lock.write().await;
         let directory = self.changeable(parent, Intent::Add)?;
         if directory.find(name).await?.is_some() {
-            return refused(errno::EEXIST);
+            return refused(Refusal::Exists);
         }
         if making.mode & TYPE_MASK == DIRECTORY && !self.takes_subdirectory(parent) {
-            return refused(errno::EMLINK);
+            return refused(Refusal::TooManyLinks);
         }
         let _tables = self.hold(&[parent]).await?;
         // Not with an open handle, since a commit would wait for it.

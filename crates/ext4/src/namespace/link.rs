@@ -3,12 +3,12 @@
 use super::links::{LINKS_MAX, remove_subdirectory};
 use super::{Intent, Stamped, check_name, refused};
 use crate::directory::{Directory, Found};
-use crate::error::errno;
 use crate::{Caller, Inode, Result, Volume};
 use engine::{Credits, Handle};
 use format::ext4::directory::entry_type;
 use format::ext4::inode::flags;
 use std::rc::Rc;
+use units::Refusal;
 
 impl Volume {
     /// Adds a name for `inode`, which may be one that [`Volume::tmpfile`] made.
@@ -21,29 +21,29 @@ impl Volume {
     ) -> Result<Stamped<()>> {
         check_name(name)?;
         if inode.is_directory() {
-            return refused(errno::EPERM);
+            return refused(Refusal::NotPermitted);
         }
         // Checked before the locks: a file that is named as its own directory would be locked
         // twice.
         if !parent.is_directory() {
-            return refused(errno::ENOTDIR);
+            return refused(Refusal::NotDirectory);
         }
         let _parent_lock = parent.lock.write().await;
         let _lock = inode.lock.write().await;
         let directory = self.changeable(parent, Intent::Add)?;
         if inode.has_flag(flags::IMMUTABLE | flags::APPEND) {
-            return refused(errno::EPERM);
+            return refused(Refusal::NotPermitted);
         }
         self.check_project(parent, inode)?;
         if directory.find(name).await?.is_some() {
-            return refused(errno::EEXIST);
+            return refused(Refusal::Exists);
         }
         match inode.fields.borrow().links {
             // A nameless file that may be given a name is open; any other has been removed.
             0 if inode.opens.get() == 0 && inode.lookups.get() == 0 => {
-                return refused(errno::ENOENT);
+                return refused(Refusal::NotFound);
             }
-            LINKS_MAX.. => return refused(errno::EMLINK),
+            LINKS_MAX.. => return refused(Refusal::TooManyLinks),
             _ => {}
         }
         let _tables = self.hold(&[parent, inode]).await?;
@@ -85,8 +85,8 @@ impl Volume {
     /// Removes an empty directory.
     pub async fn rmdir(self: &Rc<Self>, parent: &Rc<Inode>, name: &[u8]) -> Result<Stamped<()>> {
         match name {
-            b"." => refused(errno::EINVAL),
-            b".." => refused(errno::ENOTEMPTY),
+            b"." => refused(Refusal::Invalid),
+            b".." => refused(Refusal::NotEmpty),
             _ => self.remove(parent, name, Removal::Directory).await,
         }
     }
@@ -123,13 +123,13 @@ impl Volume {
         removal: Removal,
     ) -> Result<()> {
         if victim.has_flag(flags::IMMUTABLE | flags::APPEND) {
-            return refused(errno::EPERM);
+            return refused(Refusal::NotPermitted);
         }
         match (removal, victim.is_directory()) {
-            (Removal::File, true) => refused(errno::EISDIR),
-            (Removal::Directory, false) => refused(errno::ENOTDIR),
+            (Removal::File, true) => refused(Refusal::IsDirectory),
+            (Removal::Directory, false) => refused(Refusal::NotDirectory),
             (Removal::Directory, true) if !Directory::of(self, victim)?.is_empty().await? => {
-                refused(errno::ENOTEMPTY)
+                refused(Refusal::NotEmpty)
             }
             _ => Ok(()),
         }

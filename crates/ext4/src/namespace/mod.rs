@@ -18,26 +18,26 @@ mod types;
 pub use types::{DirectoryEntry, FileType, RenameMode, Stamped};
 
 use crate::directory::{Directory, Found};
-use crate::error::errno;
 use crate::{Error, Inode, Result, Volume};
 use engine::{Credits, Handle};
 use format::ext4::directory::NAME_LENGTH_MAX;
 use format::ext4::inode::flags;
 use std::rc::Rc;
 use units::InodeNumber;
+use units::Refusal;
 
-fn refused<T>(code: i32) -> Result<T> {
-    Err(Error::Refused(code))
+fn refused<T>(refusal: Refusal) -> Result<T> {
+    Err(Error::Refused(refusal))
 }
 
 /// Checks that a name may be added or removed: neither `.` nor `..`.
 fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_LENGTH_MAX {
-        return refused(errno::ENAMETOOLONG);
+        return refused(Refusal::NameTooLong);
     }
     let impossible = name.is_empty() || name == b"." || name == b"..";
     if impossible || name.iter().any(|&byte| byte == b'/' || byte == 0) {
-        return refused(errno::EINVAL);
+        return refused(Refusal::Invalid);
     }
     Ok(())
 }
@@ -59,11 +59,11 @@ impl Volume {
     ) -> Result<Directory<'a>> {
         let directory = Directory::of(self, inode)?;
         if inode.fields.borrow().links == 0 {
-            return refused(errno::ENOENT);
+            return refused(Refusal::NotFound);
         }
         let append = if intent == Intent::Remove { flags::APPEND } else { 0 };
         if inode.has_flag(flags::IMMUTABLE | append) {
-            return refused(errno::EPERM);
+            return refused(Refusal::NotPermitted);
         }
         Ok(directory)
     }
@@ -80,7 +80,7 @@ impl Volume {
             return Err(wrong("which is itself"));
         }
         let inode = self.inode(number).await.map_err(|error| match error {
-            Error::Refused(errno::ESTALE) => wrong("which is free"),
+            Error::Refused(Refusal::Stale) => wrong("which is free"),
             error => error,
         })?;
         if inode.fields.borrow().links == 0 {
@@ -99,7 +99,7 @@ impl Volume {
         of: &Inode,
         name: &[u8],
     ) -> Result<(Found, Rc<Inode>)> {
-        let Some(found) = directory.find(name).await? else { return refused(errno::ENOENT) };
+        let Some(found) = directory.find(name).await? else { return refused(Refusal::NotFound) };
         let inode = self.entry_inode(of, found.inode).await?;
         self.learn_durability(of, name, &inode).await;
         Ok((found, inode))

@@ -2,25 +2,25 @@
 
 use super::refused;
 use crate::directory::Directory;
-use crate::error::errno;
 use crate::inode_table::ROOT;
 use crate::mapping::MappingState;
 use crate::{DirectoryEntry, Error, Inode, Result, Volume};
 use format::ext4::directory::NAME_LENGTH_MAX;
 use std::rc::Rc;
 use units::FileBlock;
+use units::Refusal;
 
 impl Volume {
     /// The inode that `name` in `parent` refers to; `.` and `..` included. ENOENT, ENOTDIR,
     /// ENAMETOOLONG.
     pub async fn lookup(self: &Rc<Self>, parent: &Rc<Inode>, name: &[u8]) -> Result<Rc<Inode>> {
         if name.len() > NAME_LENGTH_MAX {
-            return refused(errno::ENAMETOOLONG);
+            return refused(Refusal::NameTooLong);
         }
         let directory = Directory::of(self, parent)?;
         let _lock = parent.lock.read().await;
         match name {
-            _ if parent.fields.borrow().links == 0 => refused(errno::ENOENT),
+            _ if parent.fields.borrow().links == 0 => refused(Refusal::NotFound),
             b"." => Ok(parent.clone()),
             b".." if parent.number == ROOT => Ok(parent.clone()),
             b".." => self.entry_inode(parent, directory.parent().await?).await,
@@ -83,7 +83,7 @@ impl Volume {
     pub async fn readlink(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<Vec<u8>> {
         let _lock = inode.lock.read().await;
         if !inode.is_symlink() {
-            return refused(errno::EINVAL);
+            return refused(Refusal::Invalid);
         }
         self.note_access(inode);
         let is_inline = self.is_inline(inode);

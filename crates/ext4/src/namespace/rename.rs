@@ -8,7 +8,6 @@ use super::link::Removal;
 use super::links::{add_subdirectory, remove_subdirectory};
 use super::{Intent, RenameMode, Stamped, check_name, refused};
 use crate::directory::{Directory, Found};
-use crate::error::errno;
 use crate::inode_table::ROOT;
 use crate::{Caller, Error, Inode, NewInode, Result, Volume};
 use engine::{Block, Credits, Handle};
@@ -18,6 +17,7 @@ use runtime::sync::WriteGuard;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::InodeNumber;
+use units::Refusal;
 
 const CHARACTER_DEVICE: u16 = 0x2000;
 
@@ -71,12 +71,14 @@ impl Volume {
             None => None,
         };
         match (&target, mode) {
-            (Some(_), mode) if mode.refuses_target() => return refused(errno::EEXIST),
-            (None, RenameMode::Exchange) => return refused(errno::ENOENT),
+            (Some(_), mode) if mode.refuses_target() => return refused(Refusal::Exists),
+            (None, RenameMode::Exchange) => return refused(Refusal::NotFound),
             (Some(target), _) if target.number == source.number => {
                 return Ok(Stamped { value: Vec::new(), transaction: source.last_change.get() });
             }
-            (Some(_), _) if to.parent.has_flag(flags::APPEND) => return refused(errno::EPERM),
+            (Some(_), _) if to.parent.has_flag(flags::APPEND) => {
+                return refused(Refusal::NotPermitted);
+            }
             _ => {}
         }
         self.check_project(to.parent, &source)?;
@@ -85,13 +87,13 @@ impl Volume {
         }
         // A directory must not be moved into itself, nor replace one of its ancestors.
         if above.1.contains(&source.number) {
-            return refused(errno::EINVAL);
+            return refused(Refusal::Invalid);
         }
         if target.as_ref().is_some_and(|target| above.0.contains(&target.number)) {
             return refused(if mode == RenameMode::Exchange {
-                errno::EINVAL
+                Refusal::Invalid
             } else {
-                errno::ENOTEMPTY
+                Refusal::NotEmpty
             });
         }
         let locks = lock_children(&source, target.as_ref()).await;
@@ -118,7 +120,7 @@ impl Volume {
             let parent = {
                 let _lock = at.lock.read().await;
                 if at.fields.borrow().links == 0 {
-                    return refused(errno::ENOENT);
+                    return refused(Refusal::NotFound);
                 }
                 Directory::of(self, &at)?.parent().await?
             };
@@ -143,13 +145,13 @@ impl Volume {
     async fn check_move(self: &Rc<Self>, moving: &Move<'_>) -> Result<()> {
         let Move { source, target, mode, .. } = moving;
         if source.has_flag(flags::IMMUTABLE | flags::APPEND) {
-            return refused(errno::EPERM);
+            return refused(Refusal::NotPermitted);
         }
         match target {
             Some(target) if *mode == RenameMode::Exchange => {
                 let kept = target.has_flag(flags::IMMUTABLE | flags::APPEND);
                 return if kept {
-                    refused(errno::EPERM)
+                    refused(Refusal::NotPermitted)
                 } else {
                     self.check_subdirectories(moving)
                 };
@@ -177,7 +179,7 @@ impl Volume {
             || *mode == RenameMode::Exchange
                 && target.as_ref().is_some_and(|it| gains(from, it, Some(source)));
         if crossing && full {
-            return refused(errno::EMLINK);
+            return refused(Refusal::TooManyLinks);
         }
         Ok(())
     }

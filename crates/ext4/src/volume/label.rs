@@ -1,10 +1,10 @@
 //! The volume's label, and its forced shutdown.
 
 use super::Volume;
-use crate::error::errno;
-use crate::{Error, Result};
+use crate::Result;
 use engine::{Credits, EngineError};
 use std::rc::Rc;
+use units::Refusal;
 
 impl Volume {
     /// The volume's label, without the zeros behind it.
@@ -18,7 +18,7 @@ impl Volume {
     pub async fn set_label(&self, label: &[u8]) -> Result<()> {
         let mut name = [0; 16];
         let Some(place) = name.get_mut(..label.len()) else {
-            return Err(Error::Refused(errno::EINVAL));
+            return Err(Refusal::Invalid.into());
         };
         place.copy_from_slice(label);
         let mut handle = self.engine.start(Credits(1)).await?;

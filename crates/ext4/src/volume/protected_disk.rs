@@ -4,11 +4,11 @@
 
 use super::mmp::Protection;
 use super::options::OpenParts;
-use crate::errno;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
 use format::ext4::{VolumeSuperblock, feature};
 use std::cell::RefCell;
 use std::rc::Rc;
+use units::Refusal;
 
 pub(crate) struct ProtectedDisk {
     disk: Rc<dyn Disk>,
@@ -66,7 +66,7 @@ impl ProtectedDisk {
                     operation,
                     at,
                     length,
-                    code: errno::ESTALE,
+                    code: Refusal::Stale.errno(),
                 });
             }
             change(&*disk).await

@@ -1,12 +1,12 @@
 //! Access control lists: set by hand, inherited, and following chmod. (Kernel: `fs/posix_acl.c`.)
 
-use crate::error::errno;
 use crate::xattr::SetXattr;
 use crate::xattr::names::{ACL_ACCESS, ACL_DEFAULT, Name};
 use crate::xattr::stored::Stored;
 use crate::{Error, Inode, Result, Volume};
 use engine::{Credits, Handle};
 use format::ext4::acl::{Acl, AclError};
+use units::Refusal;
 
 const PERMISSIONS: u16 = 0o777;
 const SET_GROUP: u16 = 0o2000;
@@ -86,7 +86,7 @@ impl Volume {
         let space = self.xattr_space(inode);
         if name == DEFAULT {
             if !inode.is_directory() {
-                return Err(Error::Refused(errno::EACCES));
+                return Err(Refusal::AccessDenied.into());
             }
             after.set(DEFAULT, &acl.to_disk(), space)?;
             return Ok(None);
@@ -109,7 +109,7 @@ impl Volume {
 
 fn refusal(error: AclError) -> Error {
     Error::Refused(match error {
-        AclError::Version => errno::EOPNOTSUPP,
-        AclError::Length | AclError::Rules => errno::EINVAL,
+        AclError::Version => Refusal::Unsupported,
+        AclError::Length | AclError::Rules => Refusal::Invalid,
     })
 }

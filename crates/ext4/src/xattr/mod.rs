@@ -8,7 +8,6 @@ mod outside;
 mod stored;
 mod value_inode;
 
-use crate::error::errno;
 use crate::{Caller, Error, Inode, Result, Volume};
 use engine::{Credits, Handle};
 use format::ext4::inode::flags;
@@ -17,6 +16,7 @@ pub(crate) use names::Name;
 use names::{ACL_ACCESS, ACL_DEFAULT, TRUSTED, USER};
 use std::rc::Rc;
 use stored::Stored;
+use units::Refusal;
 use units::TransactionId;
 
 /// Whether the attribute may or must exist.
@@ -59,7 +59,7 @@ impl Volume {
         let name = Name::parse(name)?;
         let _lock = inode.lock.read().await;
         let stored = self.stored_xattrs(inode).await?;
-        let attribute = stored.find(name).ok_or(Error::Refused(errno::ENODATA))?;
+        let attribute = stored.find(name).ok_or(Error::Refused(Refusal::NoAttribute))?;
         match name.index {
             ACL_ACCESS | ACL_DEFAULT => Ok(self.acl_of(inode, &attribute.value)?.to_call()),
             _ => self.value_of(inode, attribute).await,
@@ -100,10 +100,10 @@ impl Volume {
         let before = self.stored_xattrs(inode).await?;
         match (set.existence, before.get(name)) {
             (Existence::New | Existence::NewAndOld, Some(_)) => {
-                return Err(Error::Refused(errno::EEXIST));
+                return Err(Refusal::Exists.into());
             }
             (Existence::Old | Existence::NewAndOld, None) => {
-                return Err(Error::Refused(errno::ENODATA));
+                return Err(Refusal::NoAttribute.into());
             }
             _ => {}
         }
@@ -120,7 +120,7 @@ impl Volume {
         match name.index {
             ACL_ACCESS | ACL_DEFAULT => mode = self.set_acl(inode, name, set, &mut after)?,
             _ => match after.set(name, set.value, self.xattr_space(inode)) {
-                Err(Error::Refused(errno::ENOSPC)) if self.takes_values_outside(set.value) => {
+                Err(Error::Refused(Refusal::NoSpace)) if self.takes_values_outside(set.value) => {
                     holder =
                         Some(self.set_outside(inode, caller, name, set.value, &mut after).await?);
                 }
@@ -146,7 +146,7 @@ impl Volume {
         if before.get(name).is_none() {
             return match name.index {
                 ACL_ACCESS | ACL_DEFAULT => Ok(inode.last_change.get()),
-                _ => Err(Error::Refused(errno::ENODATA)),
+                _ => Err(Refusal::NoAttribute.into()),
             };
         }
         inode.durable_by_attribute.set(None);
@@ -219,11 +219,11 @@ impl Volume {
 /// are the front end's.
 fn may_change(inode: &Inode, name: Name) -> Result<()> {
     if inode.has_flag(flags::IMMUTABLE) || inode.has_flag(flags::APPEND) {
-        return Err(Error::Refused(errno::EPERM));
+        return Err(Refusal::NotPermitted.into());
     }
     match name.index {
-        USER if !inode.is_regular() && !inode.is_directory() => Err(Error::Refused(errno::EPERM)),
-        ACL_ACCESS | ACL_DEFAULT if inode.is_symlink() => Err(Error::Refused(errno::EOPNOTSUPP)),
+        USER if !inode.is_regular() && !inode.is_directory() => Err(Refusal::NotPermitted.into()),
+        ACL_ACCESS | ACL_DEFAULT if inode.is_symlink() => Err(Refusal::Unsupported.into()),
         _ => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
 //! The prefixes of attribute names, which the disk keeps as numbers.
 
-use crate::error::errno;
 use crate::{Error, Result};
 use format::ext4::xattr::{Attribute, NAME_LENGTH_MAX};
+use units::Refusal;
 
 pub const USER: u8 = 1;
 pub const ACL_ACCESS: u8 = 2;
@@ -30,11 +30,11 @@ impl<'a> Name<'a> {
         let found = prefixes
             .into_iter()
             .find_map(|(index, prefix)| Some((index, full.strip_prefix(prefix)?)));
-        let (index, rest) = found.ok_or(Error::Refused(errno::EOPNOTSUPP))?;
+        let (index, rest) = found.ok_or(Error::Refused(Refusal::Unsupported))?;
         match rest.len() {
-            0 => Err(Error::Refused(errno::EINVAL)),
+            0 => Err(Error::Refused(Refusal::Invalid)),
             1..=NAME_LENGTH_MAX => Ok(Name { index, rest }),
-            _ => Err(Error::Refused(errno::ERANGE)),
+            _ => Err(Error::Refused(Refusal::OutOfRange)),
         }
     }
     pub fn is_of(&self, attribute: &Attribute) -> bool {
@@ -82,11 +82,11 @@ mod tests {
 
     #[test]
     fn names_that_ext4_does_not_keep_are_refused() {
-        let errno_of = |full: &[u8]| Name::parse(full).unwrap_err().errno();
-        assert_eq!(errno_of(b"lustre.a"), errno::EOPNOTSUPP);
-        assert_eq!(errno_of(b"system.data"), errno::EOPNOTSUPP);
-        assert_eq!(errno_of(b"user."), errno::EINVAL);
-        assert_eq!(errno_of(&[b"user.", [b'x'; 256].as_slice()].concat()), errno::ERANGE);
+        let refusal = |full: &[u8]| Name::parse(full).unwrap_err().refusal().unwrap();
+        assert_eq!(refusal(b"lustre.a"), Refusal::Unsupported);
+        assert_eq!(refusal(b"system.data"), Refusal::Unsupported);
+        assert_eq!(refusal(b"user."), Refusal::Invalid);
+        assert_eq!(refusal(&[b"user.", [b'x'; 256].as_slice()].concat()), Refusal::OutOfRange);
         assert!(Name::parse(&[b"user.", [b'x'; 255].as_slice()].concat()).is_ok());
         assert_eq!(full_name(&Attribute::new(7, b"data", b"")), None);
     }

@@ -7,7 +7,6 @@
 
 use super::names::Name;
 use super::stored::Stored;
-use crate::error::errno;
 use crate::{Error, Inode, Result, Volume};
 use engine::{Block, Credits, Handle};
 use format::ext4::checksum::crc32c;
@@ -15,6 +14,7 @@ use format::ext4::feature;
 use format::ext4::inode::flags;
 use format::ext4::xattr::{Attribute, Outside};
 use std::rc::Rc;
+use units::Refusal;
 
 /// The longest value that system calls take, in bytes.
 pub(super) const VALUE_MAX: u32 = 64 << 10;
@@ -39,7 +39,7 @@ impl Volume {
     pub(super) async fn value_of(&self, owner: &Inode, attribute: &Attribute) -> Result<Vec<u8>> {
         let Some(outside) = attribute.outside else { return Ok(attribute.value.clone()) };
         if outside.length > VALUE_MAX {
-            return Err(Error::Refused(errno::E2BIG));
+            return Err(Refusal::TooLong.into());
         }
         let holder = self.holder_of(owner, outside).await?;
         let _lock = holder.lock.read().await;
@@ -63,7 +63,7 @@ impl Volume {
             return Err(wrong("but the volume has no such inodes"));
         }
         let holder = self.inode(outside.inode).await.map_err(|error| match error {
-            Error::Refused(errno::ESTALE) => wrong("which is free"),
+            Error::Refused(Refusal::Stale) => wrong("which is free"),
             error => error,
         })?;
         let (links, size) = (holder.fields.borrow().links, holder.fields.borrow().size);

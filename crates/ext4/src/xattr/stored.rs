@@ -1,11 +1,11 @@
 //! Storage of an inode's attributes: as many as fit in the inode, the others in one block.
 
-use crate::error::errno;
 use crate::xattr::names::{ACL_ACCESS, ACL_DEFAULT, Name};
 use crate::{AllocationRequest, Error, Inode, Purpose, Result, Volume};
 use engine::{Block, Contents, Credits, Handle};
 use format::ext4::feature;
 use format::ext4::xattr::{self, Attribute, Outside, XattrBlock};
+use units::Refusal;
 use units::{FileBlock, HomeBlock};
 
 /// All attributes of an inode, by place.
@@ -66,7 +66,7 @@ impl Stored {
             changed = others;
             changed.block.push(attribute);
             let block = XattrBlock { references: 1, attributes: changed.block.clone() };
-            xattr::serialize_block(&block, space.block).ok_or(Error::Refused(errno::ENOSPC))?;
+            xattr::serialize_block(&block, space.block).ok_or(Error::Refused(Refusal::NoSpace))?;
         }
         *self = changed;
         Ok(())
@@ -109,7 +109,7 @@ impl Volume {
         // A list that long is not examined, rather than ignored.
         let is_list = |attribute: &Attribute| matches!(attribute.index, ACL_ACCESS | ACL_DEFAULT);
         if stored.all().any(|attribute| is_list(attribute) && attribute.outside.is_some()) {
-            return Err(Error::Refused(errno::EOPNOTSUPP));
+            return Err(Refusal::Unsupported.into());
         }
         if stored.area.iter().any(twice) {
             return Err(Error::corrupt_inode(
@@ -223,7 +223,7 @@ impl Volume {
     async fn allocate_xattr_block(&self, handle: &mut Handle, inode: &Inode) -> Result<HomeBlock> {
         // Without the feature, e2fsck takes the block's number in the inode for damage.
         if !self.has(feature::EXT_ATTR) {
-            return Err(Error::Refused(errno::EOPNOTSUPP));
+            return Err(Refusal::Unsupported.into());
         }
         let request = AllocationRequest {
             inode,

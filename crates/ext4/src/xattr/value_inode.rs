@@ -8,7 +8,6 @@
 use super::names::Name;
 use super::outside::{VALUE_MAX, set_count};
 use super::stored::Stored;
-use crate::error::errno;
 use crate::{Allocate, Caller, Error, Inode, NewInode, Result, Volume};
 use engine::{Credits, Handle};
 use format::ext4::checksum::crc32c;
@@ -17,6 +16,7 @@ use format::ext4::inode::flags;
 use format::ext4::xattr::Attribute;
 use std::rc::Rc;
 use units::FileBlock;
+use units::Refusal;
 
 /// Mode of a value's inode: a regular file that only root may read.
 const MODE: u16 = 0o100600;
@@ -89,7 +89,7 @@ impl Volume {
             handle.stop();
             match filled {
                 Ok(to) => (done, attempt) = (to, 0),
-                Err(Error::Refused(errno::ENOSPC)) if self.retry_allocation(attempt).await? => {
+                Err(Error::Refused(Refusal::NoSpace)) if self.retry_allocation(attempt).await? => {
                     attempt += 1
                 }
                 Err(error) => return Err(error),

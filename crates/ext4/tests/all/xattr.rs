@@ -6,11 +6,11 @@ use ext4::{Caller, Existence, Inode, SetXattr, Volume, VolumeOptions, WriteFlags
 use format::ext4::acl::{Acl, AclEntry, AclTag};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use units::{InodeNumber, SplitMix};
+use units::{InodeNumber, Refusal, SplitMix};
 
-const EXISTS: i32 = 17;
-const NO_SPACE: i32 = 28;
-const NO_DATA: i32 = 61;
+const EXISTS: Option<Refusal> = Some(Refusal::Exists);
+const NO_SPACE: Option<Refusal> = Some(Refusal::NoSpace);
+const NO_DATA: Option<Refusal> = Some(Refusal::NoAttribute);
 
 /// An image with empty files `f0` to `f3` and a directory `d`.
 fn image_with_files(arguments: &[&str]) -> TestImage {
@@ -34,7 +34,12 @@ fn run_on<F: Future<Output = ()> + 'static>(
     play(image, 1, VolumeOptions::default(), work).0
 }
 
-async fn set(volume: &Rc<Volume>, inode: &Rc<Inode>, name: &str, value: &[u8]) -> Result<(), i32> {
+async fn set(
+    volume: &Rc<Volume>,
+    inode: &Rc<Inode>,
+    name: &str,
+    value: &[u8],
+) -> Result<(), Option<Refusal>> {
     set_if(volume, inode, name, value, Existence::Any).await
 }
 async fn set_if(
@@ -43,12 +48,16 @@ async fn set_if(
     name: &str,
     value: &[u8],
     existence: Existence,
-) -> Result<(), i32> {
+) -> Result<(), Option<Refusal>> {
     let set = SetXattr { name: name.as_bytes(), value, existence, clear_set_group: false };
-    volume.set_xattr(inode, &Caller::ROOT, set).await.map(drop).map_err(|error| error.errno())
+    volume.set_xattr(inode, &Caller::ROOT, set).await.map(drop).map_err(|error| error.refusal())
 }
-async fn get(volume: &Rc<Volume>, inode: &Rc<Inode>, name: &str) -> Result<Vec<u8>, i32> {
-    volume.get_xattr(inode, name.as_bytes()).await.map_err(|error| error.errno())
+async fn get(
+    volume: &Rc<Volume>,
+    inode: &Rc<Inode>,
+    name: &str,
+) -> Result<Vec<u8>, Option<Refusal>> {
+    volume.get_xattr(inode, name.as_bytes()).await.map_err(|error| error.refusal())
 }
 async fn list(volume: &Rc<Volume>, inode: &Rc<Inode>, sees_trusted: bool) -> Vec<String> {
     let names = volume.list_xattrs(inode, || sees_trusted).await.unwrap();
@@ -78,7 +87,7 @@ async fn random_steps(volume: &Rc<Volume>, inodes: &[Rc<Inode>], seed: u64) -> V
             let removed = volume.remove_xattr(inode, name.as_bytes()).await;
             let expected = if model.remove(&name).is_some() { Ok(()) } else { Err(NO_DATA) };
             assert_eq!(
-                removed.map(drop).map_err(|error| error.errno()),
+                removed.map(drop).map_err(|error| error.refusal()),
                 expected,
                 "{at}: remove {name}"
             );
@@ -298,9 +307,9 @@ async fn inherit(volume: &Rc<Volume>, directory: &Rc<Inode>, file: InodeNumber) 
 
 #[test]
 fn the_rules_of_names_types_and_callers_are_kept() {
-    const DENIED: i32 = 13;
-    const INVALID: i32 = 22;
-    const UNSUPPORTED: i32 = 95;
+    const DENIED: Option<Refusal> = Some(Refusal::AccessDenied);
+    const INVALID: Option<Refusal> = Some(Refusal::Invalid);
+    const UNSUPPORTED: Option<Refusal> = Some(Refusal::Unsupported);
     let image = image_with_files(VOLUMES[0]);
     let number = image.number("f0");
     with_volume(&image, move |volume| async move {
@@ -400,10 +409,10 @@ fn a_wrong_checksum_is_noticed() {
     bytes[block + 1020] ^= 1;
     std::fs::write(image.path(), bytes).unwrap();
     run_on(image.read(), move |volume| async move {
-        const STRUCTURE_NEEDS_CLEANING: i32 = 117;
         let inode = volume.inode(number).await.unwrap();
-        assert_eq!(get(&volume, &inode, "user.a").await, Err(STRUCTURE_NEEDS_CLEANING));
-        assert_eq!(set(&volume, &inode, "user.b", b"").await, Err(STRUCTURE_NEEDS_CLEANING));
+        let got = volume.get_xattr(&inode, b"user.a").await;
+        assert!(matches!(got, Err(ext4::Error::Corrupt { .. })), "{got:?}");
+        assert_eq!(set(&volume, &inode, "user.b", b"").await, Err(None), "damage, no refusal");
     });
 }
 

@@ -1,10 +1,11 @@
 //! ioctl(2) and FIBMAP.
 
+use super::error::RequestError;
 use super::files::is_writable;
 use super::{Result, VolumeFrontEnd, whole_volume};
 use crate::ioctl::Fsxattr;
 use crate::privilege::{self, Capability};
-use ext4::{Error, Inode, flags};
+use ext4::{Inode, flags};
 use fuse_session::Reply;
 use fuse_session::abi::{self, *};
 use units::FileBlock;
@@ -71,10 +72,11 @@ impl VolumeFrontEnd {
                 changed = true;
             }
             FSSETXATTR => {
-                let wanted =
-                    Fsxattr::read_from_prefix(input).map_err(|_| Error::Refused(libc::EINVAL))?.0;
+                let wanted = Fsxattr::read_from_prefix(input)
+                    .map_err(|_| RequestError::Refused(libc::EINVAL))?
+                    .0;
                 if (wanted.extsize, wanted.cowextsize) != (0, 0) {
-                    return Err(Error::Refused(libc::EOPNOTSUPP));
+                    return Err(RequestError::Refused(libc::EOPNOTSUPP));
                 }
                 let (wanted, project) = (flags_of(wanted.xflags, before)?, wanted.projid);
                 self.check_flags_change(header, &arguments, &inode, wanted, project)?;
@@ -90,7 +92,7 @@ impl VolumeFrontEnd {
                 let is_enough = match first_word(input)? {
                     0 => false,
                     1 => true,
-                    _ => return Err(Error::Refused(libc::EINVAL)),
+                    _ => return Err(RequestError::Refused(libc::EINVAL)),
                 };
                 self.check_may_write(header, &arguments, &inode)?;
                 self.volume.request_durability(&inode, is_enough).await?;
@@ -99,7 +101,7 @@ impl VolumeFrontEnd {
             whole_volume::SET_LABEL => return self.set_label(header, input).await,
             whole_volume::TRIM => return self.trim(header, &arguments, input).await,
             whole_volume::SHUTDOWN => return self.shut_down(header).await,
-            _ => return Err(Error::Refused(libc::ENOTTY)),
+            _ => return Err(RequestError::Refused(libc::ENOTTY)),
         }
         // The kernel caches the time of the last change, and does not know the new one.
         Ok(if changed { reply.with_stale_attributes(header.nodeid) } else { reply })
@@ -116,7 +118,7 @@ impl VolumeFrontEnd {
     ) -> Result<()> {
         let is_moved = project != self.volume.project(inode);
         if is_moved && project == NO_PROJECT {
-            return Err(Error::Refused(libc::EINVAL));
+            return Err(RequestError::Refused(libc::EINVAL));
         }
         if self.options.kernel_checks_flags && is_asked_by_kernel(arguments) {
             return Ok(());
@@ -127,13 +129,13 @@ impl VolumeFrontEnd {
         if !(owns || privilege::holds(header.pid, Capability::FileOwner))
             || is_privileged && !privilege::holds(header.pid, Capability::LinuxImmutable)
         {
-            return Err(Error::Refused(libc::EPERM));
+            return Err(RequestError::Refused(libc::EPERM));
         }
         // The machine's administrator accounts by projects: an owner in a user namespace of their
         // own does not.
         let is_accounted = is_moved || changed & flags::PROJECT_INHERIT != 0;
         if is_accounted && !privilege::is_of_our_user_namespace(header.pid) {
-            return Err(Error::Refused(libc::EINVAL));
+            return Err(RequestError::Refused(libc::EINVAL));
         }
         Ok(())
     }
@@ -147,7 +149,7 @@ impl VolumeFrontEnd {
         {
             return Ok(());
         }
-        Err(Error::Refused(libc::EPERM))
+        Err(RequestError::Refused(libc::EPERM))
     }
 
     /// Returns the block of the device that has a block of the file; 0 for a hole. Both in units of
@@ -157,11 +159,11 @@ impl VolumeFrontEnd {
         let own = self.volume.block_size().bytes() as u64;
         let asked = u64::from(arguments.blocksize);
         if asked == 0 || !own.is_multiple_of(asked) {
-            return Err(Error::Refused(libc::EINVAL));
+            return Err(RequestError::Refused(libc::EINVAL));
         }
         let within = own / asked;
-        let at =
-            u32::try_from(arguments.block / within).map_err(|_| Error::Refused(libc::EFBIG))?;
+        let at = u32::try_from(arguments.block / within)
+            .map_err(|_| RequestError::Refused(libc::EFBIG))?;
         let home = self.volume.exposed_address(&inode, FileBlock(at)).await?;
         let block = home.map_or(0, |home| home.get() * within + arguments.block % within);
         Ok(Reply::of(&BmapOut { block }))
@@ -192,7 +194,7 @@ fn is_asked_by_kernel(arguments: &IoctlIn) -> bool {
 }
 
 fn first_word(input: &[u8]) -> Result<u32> {
-    let bytes = input.first_chunk().ok_or(Error::Refused(libc::EINVAL))?;
+    let bytes = input.first_chunk().ok_or(RequestError::Refused(libc::EINVAL))?;
     Ok(u32::from_le_bytes(*bytes))
 }
 
@@ -204,7 +206,7 @@ fn xflags_of(flags: u32) -> u32 {
 fn flags_of(xflags: u32, before: u32) -> Result<u32> {
     let known: u32 = BOTH_WAYS.iter().map(|(_, xflag)| xflag).sum();
     if xflags & !known != 0 {
-        return Err(Error::Refused(libc::EOPNOTSUPP));
+        return Err(RequestError::Refused(libc::EOPNOTSUPP));
     }
     Ok(BOTH_WAYS.iter().fold(before, |flags, (flag, xflag)| {
         if xflags & xflag != 0 { flags | flag } else { flags & !flag }

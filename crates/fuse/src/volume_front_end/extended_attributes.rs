@@ -1,8 +1,9 @@
 //! Extended attributes. A caller that passes size zero asks for the length.
 
+use super::error::RequestError;
 use super::{AttributeOptions, Result, VolumeFrontEnd, caller};
 use crate::privilege::{self, Capability};
-use ext4::{Error, Existence, SetXattr};
+use ext4::{Existence, SetXattr};
 use fuse_session::Reply;
 use fuse_session::abi::{self, *};
 
@@ -22,7 +23,7 @@ impl VolumeFrontEnd {
             BOTH => Existence::NewAndOld,
             libc::XATTR_CREATE => Existence::New,
             libc::XATTR_REPLACE => Existence::Old,
-            _ => return Err(Error::Refused(libc::EINVAL)),
+            _ => return Err(RequestError::Refused(libc::EINVAL)),
         };
         let clear_set_group = arguments.setxattr_flags & abi::setxattr::ACL_KILL_SGID != 0;
         let set = SetXattr { name, value, existence, clear_set_group };
@@ -79,8 +80,8 @@ impl VolumeFrontEnd {
         let is_off = without_user && name.starts_with(b"user.")
             || without_access_lists && name.starts_with(b"system.posix_acl_");
         match (without_any, is_off) {
-            (true, _) => Err(Error::Refused(libc::ENOSYS)),
-            (false, true) => Err(Error::Refused(libc::EOPNOTSUPP)),
+            (true, _) => Err(RequestError::Refused(libc::ENOSYS)),
+            (false, true) => Err(RequestError::Refused(libc::EOPNOTSUPP)),
             (false, false) => Ok(()),
         }
     }
@@ -90,7 +91,7 @@ fn reply_within(value: &[u8], size_max: u32) -> Result {
     match size_max as usize {
         0 => Ok(Reply::of(&GetxattrOut { size: value.len() as u32, padding: 0 })),
         size_max if value.len() <= size_max => Ok(Reply::bytes(value)),
-        _ => Err(Error::Refused(libc::ERANGE)),
+        _ => Err(RequestError::Refused(libc::ERANGE)),
     }
 }
 
@@ -102,6 +103,6 @@ mod tests {
     fn size_zero_asks_for_the_length_and_too_little_is_an_error() {
         assert_eq!(reply_within(b"value", 0).unwrap().payload_length(), size_of::<GetxattrOut>());
         assert_eq!(reply_within(b"value", 5).unwrap().payload_length(), 5);
-        assert!(matches!(reply_within(b"value", 4), Err(Error::Refused(libc::ERANGE))));
+        assert!(matches!(reply_within(b"value", 4), Err(RequestError::Refused(libc::ERANGE))));
     }
 }

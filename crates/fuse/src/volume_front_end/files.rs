@@ -2,9 +2,10 @@
 //! synchronous write through the cache would come as WRITE and FSYNC. Past the cache it comes as
 //! one WRITE with the flag.
 
+use super::error::RequestError;
 use super::{Result, VolumeFrontEnd, caller};
 use ext4::{
-    Content, Error, FileRange, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteData, WriteFlags,
+    Content, FileRange, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteData, WriteFlags,
     WriteOrigin, Written, flags,
 };
 use fuse_session::abi::{self, *};
@@ -111,7 +112,7 @@ impl VolumeFrontEnd {
         let result =
             match self.volume.write_data(&inode, &caller(header, 0), offset, data, how).await {
                 Ok(written) => self.settle_write(&inode, written, flags).await,
-                Err(error) => Err(error),
+                Err(error) => Err(error.into()),
             };
         self.with_changed_privileges(header, &inode, before, result)
     }
@@ -170,7 +171,7 @@ impl VolumeFrontEnd {
                         break;
                     }
                 }
-                Err(error) if copied == 0 => return Err(error),
+                Err(error) if copied == 0 => return Err(error.into()),
                 Err(_) => break,
             }
         }
@@ -198,13 +199,18 @@ impl VolumeFrontEnd {
             0 => RangeMode::Allocate,
             libc::FALLOC_FL_PUNCH_HOLE if keep_size => RangeMode::PunchHole,
             libc::FALLOC_FL_ZERO_RANGE => RangeMode::Zero,
-            _ => return Err(Error::Refused(libc::EOPNOTSUPP)),
+            _ => return Err(RequestError::Refused(libc::EOPNOTSUPP)),
         };
         let FallocateIn { offset, length, .. } = arguments;
         let range = FileRange { mode, keep_size, offset, length };
         let (before, kill) = (self.mode(&inode), self.killed_by_any_change(header, &inode));
         let done = self.volume.fallocate_range(&inode, &caller(header, 0), range, kill).await;
-        self.with_changed_privileges(header, &inode, before, done.map(|_| Reply::empty()))
+        self.with_changed_privileges(
+            header,
+            &inode,
+            before,
+            done.map(|_| Reply::empty()).map_err(RequestError::from),
+        )
     }
 
     /// Replies to an operation on a file that had the mode `before` it.
@@ -234,7 +240,7 @@ impl VolumeFrontEnd {
         let what = match arguments.whence as i32 {
             libc::SEEK_DATA => SeekWhat::Data,
             libc::SEEK_HOLE => SeekWhat::Hole,
-            _ => return Err(Error::Refused(libc::EINVAL)),
+            _ => return Err(RequestError::Refused(libc::EINVAL)),
         };
         let offset = self.volume.seek(&inode, arguments.offset, what).await?;
         Ok(Reply::of(&LseekOut { offset }))
@@ -251,7 +257,7 @@ fn check_flags(inode: &Inode, open_flags: i32) -> Result<()> {
     let only_adds = open_flags & libc::O_APPEND != 0;
     if changes && (inode.has_flag(flags::IMMUTABLE) || inode.has_flag(flags::APPEND) && !only_adds)
     {
-        return Err(Error::Refused(libc::EPERM));
+        return Err(RequestError::Refused(libc::EPERM));
     }
     Ok(())
 }

@@ -7,13 +7,15 @@
 mod attributes;
 mod control;
 mod directories;
+mod error;
 mod extended_attributes;
 mod files;
 mod names;
 mod set_id;
 mod whole_volume;
 
-use ext4::{Caller, Error, Inode, Volume, WriteData};
+use error::RequestError;
+use ext4::{Caller, Inode, Volume, WriteData};
 use fuse_session::abi::{InHeader, ROOT_NODE, opcode};
 use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request};
 use std::cell::Cell;
@@ -76,7 +78,7 @@ enum State {
     ClosedBadly,
 }
 
-type Result<T = Reply> = std::result::Result<T, Error>;
+type Result<T = Reply> = std::result::Result<T, RequestError>;
 
 impl VolumeFrontEnd {
     pub fn new(volume: Rc<Volume>, options: FrontEndOptions) -> Rc<VolumeFrontEnd> {
@@ -103,7 +105,7 @@ impl VolumeFrontEnd {
 
     fn reply_of(&self, header: &InHeader, result: Result) -> Reply {
         result.unwrap_or_else(|error| {
-            if !matches!(error, Error::Refused(_)) {
+            if let RequestError::Volume(error) = &error {
                 self.report(&format!(
                     "operation {} on inode {}: {error}",
                     header.opcode, header.nodeid
@@ -136,7 +138,9 @@ impl VolumeFrontEnd {
             }
             Operation::Link { node, name } => self.link(header, node, name).await,
             // ENOSYS: the kernel opens files without asking from now on, and keeps their pages.
-            Operation::Open(_) if self.options.without_open => Err(Error::Refused(libc::ENOSYS)),
+            Operation::Open(_) if self.options.without_open => {
+                Err(RequestError::Refused(libc::ENOSYS))
+            }
             Operation::Open(arguments) => self.open(header, arguments).await,
             Operation::Read(arguments) => self.read(header, arguments).await,
             Operation::Statfs => self.statfs().await,
@@ -154,9 +158,9 @@ impl VolumeFrontEnd {
             Operation::Bmap(arguments) => self.bmap(header, arguments).await,
             Operation::Destroy => match self.close().await {
                 Ok(()) => Ok(Reply::empty()),
-                Err(ClosedBadly) => Err(Error::Refused(libc::EIO)),
+                Err(ClosedBadly) => Err(RequestError::Refused(libc::EIO)),
             },
-            Operation::Syncfs => self.volume.sync().await.map(|()| Reply::empty()),
+            Operation::Syncfs => Ok(self.volume.sync().await.map(|()| Reply::empty())?),
             Operation::Ioctl { arguments, input } => self.ioctl(header, arguments, input).await,
             Operation::Fallocate(arguments) => self.fallocate(header, arguments).await,
             Operation::Lseek(arguments) => self.lseek(header, arguments).await,
@@ -166,14 +170,16 @@ impl VolumeFrontEnd {
             // reference that the kernel has not returned. Only this kernel changes the directory,
             // and it drops the listing with each change. It does not see that `..` names a new
             // parent: `rename` reports that.
-            Operation::Opendir | Operation::Releasedir(_) => Err(Error::Refused(libc::ENOSYS)),
+            Operation::Opendir | Operation::Releasedir(_) => {
+                Err(RequestError::Refused(libc::ENOSYS))
+            }
             // No caller waits for a close: fsync reports errors.
             Operation::Flush(_)
             | Operation::Getlk(_)
             | Operation::Setlk { .. }
             | Operation::Other
             | Operation::Init(_)
-            | Operation::Interrupt { .. } => Err(Error::Refused(libc::ENOSYS)),
+            | Operation::Interrupt { .. } => Err(RequestError::Refused(libc::ENOSYS)),
         }
     }
 
@@ -193,7 +199,7 @@ impl VolumeFrontEnd {
     /// its name.
     async fn settle(&self, directory: &Inode, transaction: TransactionId) -> Result<()> {
         let asked = self.options.synchronous_directories;
-        self.volume.settle_directory(directory, transaction, asked).await
+        Ok(self.volume.settle_directory(directory, transaction, asked).await?)
     }
 
     fn report(&self, what: &str) {
@@ -215,9 +221,9 @@ impl FileSystem for VolumeFrontEnd {
         let result = match request.operation() {
             // Only the end may come when the volume is closed.
             _ if self.state.get() != State::Open && header.opcode != opcode::DESTROY => {
-                Err(Error::Refused(libc::EIO))
+                Err(RequestError::Refused(libc::EIO))
             }
-            Err(MalformedRequest) => Err(Error::Refused(libc::EINVAL)),
+            Err(MalformedRequest) => Err(RequestError::Refused(libc::EINVAL)),
             Ok(Operation::Write { arguments, data, memory }) => {
                 self.write(header, arguments, &WriteData { bytes: data, memory }).await
             }
@@ -244,7 +250,7 @@ fn number_of(node: u64) -> Result<InodeNumber> {
     match (node, u32::try_from(node)) {
         (ROOT_NODE, _) => Ok(ROOT_INODE),
         (_, Ok(number)) if number > ROOT_INODE.get() => Ok(InodeNumber(number)),
-        _ => Err(Error::Refused(libc::ESTALE)),
+        _ => Err(RequestError::Refused(libc::ESTALE)),
     }
 }
 

@@ -1,10 +1,12 @@
 //! Names: lookup, creation, rename, removal.
 
+use super::error::RequestError;
 use super::{Result, VALID_SECONDS, VolumeFrontEnd, caller, node_of, number_of};
-use ext4::{Error, Inode, RenameMode, Stamped, flags};
+use ext4::{Inode, RenameMode, Stamped, flags};
 use fuse_session::Reply;
 use fuse_session::abi::*;
 use std::rc::Rc;
+use units::Refusal;
 
 const PERMISSIONS: u32 = 0o7777;
 
@@ -19,10 +21,10 @@ impl VolumeFrontEnd {
         match self.volume.lookup(&parent, name).await {
             Ok(inode) => Ok(Reply::of(&self.entry(&inode))),
             // Node 0: the kernel may cache that there is no such name.
-            Err(Error::Refused(libc::ENOENT)) => {
+            Err(ext4::Error::Refused(Refusal::NotFound)) => {
                 Ok(Reply::of(&EntryOut { entry_valid: VALID_SECONDS, ..Default::default() }))
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -106,7 +108,7 @@ impl VolumeFrontEnd {
             libc::RENAME_EXCHANGE => RenameMode::Exchange,
             libc::RENAME_WHITEOUT => RenameMode::Whiteout,
             NO_REPLACE_WHITEOUT => RenameMode::NoReplaceWhiteout,
-            _ => return Err(Error::Refused(libc::EINVAL)),
+            _ => return Err(RequestError::Refused(libc::EINVAL)),
         };
         let (from, to) = (self.inode(header.nodeid).await?, self.inode(new_parent).await?);
         let moved =

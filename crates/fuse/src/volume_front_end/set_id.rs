@@ -6,9 +6,10 @@
 //! former is for owners (`setattr_prepare` in ext4 demands it, since the mode changes), and FUSE
 //! does not check it: it leaves the mode out.
 
+use super::error::RequestError;
 use super::{Result, VolumeFrontEnd};
 use crate::privilege::{self, Capability};
-use ext4::{Attributes, Error, Inode, KillPrivileges};
+use ext4::{Attributes, Inode, KillPrivileges};
 use fuse_session::abi::InHeader;
 
 const SET_USER: u16 = 0o4000;
@@ -104,7 +105,7 @@ impl VolumeFrontEnd {
     fn check_empty_chown(&self, header: &InHeader, inode: &Inode) -> Result<()> {
         let kills = self.killed_by_new_owner(header, inode) != KillPrivileges::No;
         match kills && !self.owns(header, inode) {
-            true => Err(Error::Refused(libc::EPERM)),
+            true => Err(RequestError::Refused(libc::EPERM)),
             false => Ok(()),
         }
     }

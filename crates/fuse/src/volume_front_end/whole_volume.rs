@@ -1,9 +1,9 @@
 //! ioctls of the whole volume. The kernel passes them on unchecked.
 
+use super::error::RequestError;
 use super::{Result, VolumeFrontEnd};
 use crate::ioctl::TrimRange;
 use crate::privilege::{self, Capability};
-use ext4::Error;
 use fuse_session::Reply;
 use fuse_session::abi::*;
 use zerocopy::FromBytes;
@@ -41,7 +41,8 @@ impl VolumeFrontEnd {
         input: &[u8],
     ) -> Result {
         may_administer(header)?;
-        let range = TrimRange::read_from_prefix(input).map_err(|_| Error::Refused(libc::EINVAL))?.0;
+        let range =
+            TrimRange::read_from_prefix(input).map_err(|_| RequestError::Refused(libc::EINVAL))?.0;
         let size = self.volume.block_size();
         let (blocks, shift) = (self.volume.superblock().blocks, size.shift());
         let (first, shortest) = (range.start >> shift, range.minlen.div_ceil(size.bytes() as u64));
@@ -49,7 +50,7 @@ impl VolumeFrontEnd {
             || range.len < size.bytes() as u64
             || shortest > self.volume.blocks_per_group().into()
         {
-            return Err(Error::Refused(libc::EINVAL));
+            return Err(RequestError::Refused(libc::EINVAL));
         }
         let end = first.saturating_add(range.len >> shift).min(blocks);
         let trimmed = self.volume.trim(first..end, shortest.max(1)).await?;
@@ -74,6 +75,6 @@ fn may_administer(header: &InHeader) -> Result<()> {
     if privilege::holds(header.pid, Capability::SystemAdministration) {
         Ok(())
     } else {
-        Err(Error::Refused(libc::EPERM))
+        Err(RequestError::Refused(libc::EPERM))
     }
 }

@@ -42,7 +42,7 @@ impl Local {
         let metadata =
             fs::symlink_metadata(place).map_err(|error| self.failed("looking up", &error))?;
         if !self.places.has(&metadata) {
-            return Err(Refusal::Other(libc::EXDEV).into());
+            return Err(Refusal::OtherDevice.into());
         }
         let file = FileId(metadata.ino());
         self.places.note(file, parent, name, &metadata);

@@ -176,7 +176,10 @@ impl VirtualFiles {
 
 /// Converts an error to that of a system call.
 fn system(error: Error) -> io::Error {
-    io::Error::from_raw_os_error(error.errno())
+    match error.refusal() {
+        Some(refusal) => io::Error::from_raw_os_error(refusal.errno()),
+        None => io::Error::other(error),
+    }
 }
 
 impl Files for VirtualFiles {

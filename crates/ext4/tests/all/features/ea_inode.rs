@@ -4,11 +4,12 @@ use crate::features::support::*;
 use device::World;
 use disks::{Atomicity, CrashPolicy, MemoryDisk};
 use engine::EngineOptions;
-use ext4::{Caller, Existence, OpenParts, SetXattr, Volume, VolumeOptions, errno};
+use ext4::{Caller, Error, Existence, OpenParts, SetXattr, Volume, VolumeOptions};
 use runtime::{VirtualWorld, join_all, race};
 use std::cell::Cell;
 use std::process::Command;
 use std::rc::Rc;
+use units::Refusal;
 
 /// `a` and `b` share the value of `user.big`; the attributes of `d1` and `d2` fill a block that the
 /// kernel may share.
@@ -28,8 +29,11 @@ for index in range(20): os.setxattr('gone', 'user.%d' % index, bytes([index]) * 
 P
 ";
 
-async fn get(volume: &Rc<Volume>, path: &str, name: &str) -> Result<Vec<u8>, i32> {
-    volume.get_xattr(&at(volume, path).await, name.as_bytes()).await.map_err(|error| error.errno())
+async fn get(volume: &Rc<Volume>, path: &str, name: &str) -> Result<Vec<u8>, Option<Refusal>> {
+    volume
+        .get_xattr(&at(volume, path).await, name.as_bytes())
+        .await
+        .map_err(|error| error.refusal())
 }
 async fn remove(volume: &Rc<Volume>, path: &str, name: &str) {
     volume.remove_xattr(&at(volume, path).await, name.as_bytes()).await.unwrap();
@@ -55,7 +59,7 @@ fn values_in_inodes_of_their_own_are_read_and_removed() {
             assert_eq!(get(&volume, "d2", "user.big").await.unwrap(), vec![b'x'; 20000]);
             // One reference of three goes, then an owner; the value stays for the last.
             remove(&volume, "a", "user.big").await;
-            assert_eq!(get(&volume, "a", "user.big").await, Err(errno::ENODATA));
+            assert_eq!(get(&volume, "a", "user.big").await, Err(Some(Refusal::NoAttribute)));
             let root = volume.inode(ROOT).await.unwrap();
             volume.unlink(&root, b"b").await.unwrap();
             assert_eq!(get(&volume, "directory", "user.big").await.unwrap(), vec![b'v'; 10000]);
@@ -113,7 +117,12 @@ fn short_links_with_large_attributes_are_read() {
     }
 }
 
-async fn set(volume: &Rc<Volume>, path: &str, name: &str, value: &[u8]) -> Result<(), i32> {
+async fn set(
+    volume: &Rc<Volume>,
+    path: &str,
+    name: &str,
+    value: &[u8],
+) -> Result<(), Option<Refusal>> {
     let set = SetXattr {
         name: name.as_bytes(),
         value,
@@ -121,7 +130,7 @@ async fn set(volume: &Rc<Volume>, path: &str, name: &str, value: &[u8]) -> Resul
         clear_set_group: false,
     };
     let changed = volume.set_xattr(&at(volume, path).await, &Caller::ROOT, set).await;
-    changed.map(drop).map_err(|error| error.errno())
+    changed.map(drop).map_err(|error| error.refusal())
 }
 
 /// `length` bytes that no other value has.
@@ -160,7 +169,10 @@ fn new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads() {
             remove(&volume, "a", "user.2").await;
             let root = volume.inode(ROOT).await.unwrap();
             volume.unlink(&root, b"b").await.unwrap();
-            assert_eq!(set(&volume, "c", "user.huge", &[7; 65_537]).await, Err(errno::ENOSPC));
+            assert_eq!(
+                set(&volume, "c", "user.huge", &[7; 65_537]).await,
+                Err(Some(Refusal::NoSpace))
+            );
             free
         });
         let hash = "for name in sys.argv[2:]: print(len(os.getxattr(sys.argv[1], name)), \
@@ -196,7 +208,7 @@ fn new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads() {
         image.check();
         image.with_volume(mode, move |volume| async move {
             assert_eq!(get(&volume, "a", "user.3").await.unwrap(), b"few");
-            assert_eq!(get(&volume, "a", "user.4").await, Err(errno::ENODATA));
+            assert_eq!(get(&volume, "a", "user.4").await, Err(Some(Refusal::NoAttribute)));
             assert_eq!(get(&volume, "a", "user.5").await.unwrap(), value(5, 65_536));
             let root = volume.inode(ROOT).await.unwrap();
             for name in [b"a", b"c"] {
@@ -231,7 +243,10 @@ fn a_full_volume_refuses_a_new_value_and_keeps_the_old_one() {
             end += written.count as u64;
         }
         let free = volume.statfs().await.unwrap();
-        assert_eq!(set(&volume, "file", "user.big", &value(2, 60_000)).await, Err(errno::ENOSPC));
+        assert_eq!(
+            set(&volume, "file", "user.big", &value(2, 60_000)).await,
+            Err(Some(Refusal::NoSpace))
+        );
         assert_eq!(get(&volume, "file", "user.big").await.unwrap(), value(1, 50_000));
         volume.sync().await.unwrap();
         let now = volume.statfs().await.unwrap();
@@ -360,9 +375,11 @@ fn a_damaged_value_is_an_error_and_nothing_else_suffers() {
             let owners = ["a", "b", "directory"];
             let mut refused = 0;
             for path in owners {
-                refused += u32::from(get(&volume, path, "user.big").await == Err(errno::EUCLEAN));
-                let removed = volume.remove_xattr(&at(&volume, path).await, b"user.big").await;
-                refused += u32::from(removed.is_err_and(|error| error.errno() == errno::EUCLEAN));
+                let inode = at(&volume, path).await;
+                let got = volume.get_xattr(&inode, b"user.big").await;
+                refused += u32::from(matches!(got, Err(Error::Corrupt { .. })));
+                let removed = volume.remove_xattr(&inode, b"user.big").await;
+                refused += u32::from(matches!(removed, Err(Error::Corrupt { .. })));
             }
             assert!(refused > 0, "{request}");
             let root = volume.inode(ROOT).await.unwrap();

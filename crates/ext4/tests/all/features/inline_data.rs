@@ -196,10 +196,10 @@ fn on_a_full_volume_content_stays_in_its_inode() {
         }
         let file = at(&volume, "f100").await;
         let refused = volume.write(&file, &caller, 100, b"more", Default::default()).await;
-        assert_eq!(refused.unwrap_err().errno(), ext4::errno::ENOSPC);
+        assert_eq!(refused.unwrap_err().refusal(), Some(units::Refusal::NoSpace));
         let few = at(&volume, "few").await;
         let made = volume.mknod(&few, b"new", &caller, 0o100_644, 0).await;
-        assert_eq!(made.err().map(|error| error.errno()), Some(ext4::errno::ENOSPC));
+        assert_eq!(made.err().and_then(|error| error.refusal()), Some(units::Refusal::NoSpace));
         assert!(volume.is_inline(&file) && volume.is_inline(&few));
         assert_eq!(content(&volume, &file).await, [b'x'; 100]);
         assert_eq!(names(&volume, &few, 10).await.len(), 4);

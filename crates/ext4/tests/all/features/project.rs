@@ -1,7 +1,8 @@
 //! `project`: numbers of projects, inherited by what is made below.
 
 use crate::features::support::*;
-use ext4::{Caller, RenameMode, errno, flags};
+use ext4::{Caller, RenameMode, flags};
+use units::Refusal;
 
 #[test]
 fn project_numbers_are_kept_inherited_and_guard_their_directories() {
@@ -34,14 +35,14 @@ fn project_numbers_are_kept_inherited_and_guard_their_directories() {
         let root = volume.inode(ROOT).await.unwrap();
         let outside = at(&volume, "outside").await;
         let link = volume.link(&outside, &ours, b"link", &Caller::ROOT).await;
-        assert_eq!(link.err().map(|error| error.errno()), Some(errno::EXDEV));
+        assert_eq!(link.err().and_then(|error| error.refusal()), Some(Refusal::OtherDevice));
         for (from, to, mode) in [
             ((&root, &b"outside"[..]), (&ours, &b"moved"[..]), RenameMode::Replace),
             ((&ours, b"new"), (&theirs, b"moved"), RenameMode::Replace),
             ((&ours, b"new"), (&none, b"plain"), RenameMode::Exchange),
         ] {
             let renamed = volume.rename(from, to, &Caller::ROOT, mode).await;
-            assert_eq!(renamed.err().map(|error| error.errno()), Some(errno::EXDEV));
+            assert_eq!(renamed.err().and_then(|error| error.refusal()), Some(Refusal::OtherDevice));
         }
         volume
             .rename((&ours, b"new"), (&below, b"new"), &Caller::ROOT, RenameMode::Replace)
@@ -58,7 +59,7 @@ fn project_numbers_are_kept_inherited_and_guard_their_directories() {
         volume.set_flags_and_project(&none, wanted, Some(9)).await.unwrap();
         let refused =
             volume.set_flags(&outside, volume.flags(&outside) | flags::PROJECT_INHERIT).await;
-        assert_eq!(refused.err().map(|error| error.errno()), Some(errno::EOPNOTSUPP));
+        assert_eq!(refused.err().and_then(|error| error.refusal()), Some(Refusal::Unsupported));
     });
     let numbers =
         [("ours", "7"), ("ours/below", "7"), ("none", "9"), ("outside", "7"), ("none/old", "7")];
@@ -74,6 +75,6 @@ fn volumes_without_the_feature_take_no_project() {
         let file = at(&volume, "file").await;
         volume.set_flags_and_project(&file, volume.flags(&file), Some(0)).await.unwrap();
         let refused = volume.set_flags_and_project(&file, volume.flags(&file), Some(1)).await;
-        assert_eq!(refused.err().map(|error| error.errno()), Some(errno::EOPNOTSUPP));
+        assert_eq!(refused.err().and_then(|error| error.refusal()), Some(Refusal::Unsupported));
     });
 }

@@ -1,9 +1,8 @@
 //! Attributes and the rules of POSIX for them.
 
 use crate::files::image::{EXT4, TestImage, with_volume};
-use ext4::{
-    Caller, FileRange, KillPrivileges, RangeMode, SetAttributes, SetTime, WriteFlags, errno,
-};
+use ext4::{Caller, FileRange, KillPrivileges, RangeMode, SetAttributes, SetTime, WriteFlags};
+use units::Refusal;
 use units::Timestamp;
 
 const USER: Caller = Caller { uid: 1000, gid: 1000, umask: 0 };
@@ -89,8 +88,9 @@ fn immutable_and_append_only_files_are_respected() {
         inodes[0].fields.borrow_mut().flags |= format::ext4::inode::flags::IMMUTABLE;
         inodes[1].fields.borrow_mut().flags |= format::ext4::inode::flags::APPEND;
         let flags = WriteFlags::default();
-        let refused =
-            |result: ext4::Result<_>| assert_eq!(result.unwrap_err().errno(), errno::EPERM);
+        let refused = |result: ext4::Result<_>| {
+            assert_eq!(result.unwrap_err().refusal(), Some(Refusal::NotPermitted))
+        };
         refused(volume.write(&inodes[0], &USER, 0, b"x", flags).await.map(|_| ()));
         refused(volume.truncate(&inodes[0], 0).await.map(|_| ()));
         volume.write(&inodes[1], &USER, 0, b"abc", flags).await.unwrap();

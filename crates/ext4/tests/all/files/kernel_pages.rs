@@ -4,8 +4,8 @@ use crate::files::image::{EXT4, TestImage, with_volume, with_volume_in};
 use engine::DataMode;
 use ext4::{
     Caller, KillPrivileges, SeekWhat, SetAttributes, SetTime, SyncWhat, WriteFlags, WriteOrigin,
-    errno,
 };
+use units::Refusal;
 use units::Timestamp;
 
 const PAST: WriteFlags = WriteFlags {
@@ -114,7 +114,7 @@ fn holes_shown_to_the_kernel_count_as_data_while_they_may_be_changed() {
         volume.truncate(file, 100_000).await.unwrap();
         volume.read_for_cache(file, 8192, 4096).await.unwrap();
         let refused = volume.seek(file, 0, SeekWhat::Data).await.unwrap_err();
-        assert_eq!(refused.errno(), errno::ENXIO);
+        assert_eq!(refused.refusal(), Some(Refusal::BeyondEnd));
         file.pages.mappable_opened();
         assert_eq!(volume.seek(file, 0, SeekWhat::Data).await.unwrap(), 8192);
         assert_eq!(volume.seek(file, 8192, SeekWhat::Hole).await.unwrap(), 12288);

@@ -5,12 +5,13 @@ use crate::files::image::{
 };
 use device::World;
 use engine::DataMode;
-use ext4::{Caller, Inode, RangeMode, SeekWhat, Volume, WriteFlags, errno};
+use ext4::{Caller, Inode, RangeMode, SeekWhat, Volume, WriteFlags};
 use format::ext4::extent::ExtentNode;
 use runtime::VirtualWorld;
 use std::cell::Cell;
 use std::rc::Rc;
 use units::FileBlock;
+use units::Refusal;
 
 async fn write(volume: &Rc<Volume>, inode: &Rc<Inode>, offset: u64, bytes: &[u8]) {
     let written =
@@ -160,10 +161,10 @@ fn a_write_beyond_the_largest_file_is_refused() {
                 .unwrap();
             assert_eq!(written.count, 10);
             let refused = volume.write(&inodes[0], &Caller::ROOT, limit, &[1; 100], flags).await;
-            assert_eq!(refused.unwrap_err().errno(), errno::EFBIG);
+            assert_eq!(refused.unwrap_err().refusal(), Some(Refusal::FileTooLarge));
             assert_eq!(
-                volume.truncate(&inodes[0], limit + 1).await.unwrap_err().errno(),
-                errno::EFBIG
+                volume.truncate(&inodes[0], limit + 1).await.unwrap_err().refusal(),
+                Some(Refusal::FileTooLarge)
             );
             volume.truncate(&inodes[0], 0).await.unwrap();
         });
@@ -183,7 +184,7 @@ fn a_full_volume_takes_what_fits_and_gives_all_back() {
                     Err(error) => break error,
                 }
             };
-            assert_eq!(error.errno(), errno::ENOSPC);
+            assert_eq!(error.refusal(), Some(Refusal::NoSpace));
             assert_eq!(inodes[0].fields.borrow().size, size);
             assert!(size > 2_000_000, "{size} bytes fitted");
             assert!(

@@ -1,8 +1,9 @@
 //! Model of a file: bytes in memory, and the same operations on both.
 
 use device::World;
-use ext4::{Caller, Inode, RangeMode, SeekWhat, SyncWhat, Volume, WriteFlags, errno};
+use ext4::{Caller, Inode, RangeMode, SeekWhat, SyncWhat, Volume, WriteFlags};
 use std::rc::Rc;
+use units::Refusal;
 
 pub struct ModelFile {
     pub inode: Rc<Inode>,
@@ -131,7 +132,7 @@ impl ModelFile {
         let data = match volume.seek(&self.inode, offset, SeekWhat::Data).await {
             Ok(data) => data,
             Err(error) => {
-                assert_eq!(error.errno(), errno::ENXIO);
+                assert_eq!(error.refusal(), Some(Refusal::BeyondEnd));
                 size.max(offset)
             }
         };

@@ -1,10 +1,11 @@
 //! Model of a tree of names: a few maps, and the rules of POSIX.
 
 use crate::names::support::{ROOT, list};
-use ext4::{FileType, RenameMode, Volume, errno};
+use ext4::{FileType, RenameMode, Volume};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::InodeNumber;
+use units::Refusal;
 
 pub type NodeId = usize;
 /// Directories that several models share; their nodes come first in each.
@@ -80,9 +81,9 @@ impl Model {
         }
     }
 
-    /// The errno, or `None` when something can be made there.
-    pub fn refuses_make(&self, directory: NodeId, name: &str) -> Option<i32> {
-        self.find(directory, name).map(|_| errno::EEXIST)
+    /// The refusal, or `None` when something can be made there.
+    pub fn refuses_make(&self, directory: NodeId, name: &str) -> Option<Refusal> {
+        self.find(directory, name).map(|_| Refusal::Exists)
     }
     pub fn make(&mut self, directory: NodeId, name: &str, inode: InodeNumber, what: What) {
         let id = self.next;
@@ -98,15 +99,20 @@ impl Model {
         }
     }
 
-    pub fn refuses_remove(&self, directory: NodeId, name: &str, as_directory: bool) -> Option<i32> {
-        let Some(id) = self.find(directory, name) else { return Some(errno::ENOENT) };
+    pub fn refuses_remove(
+        &self,
+        directory: NodeId,
+        name: &str,
+        as_directory: bool,
+    ) -> Option<Refusal> {
+        let Some(id) = self.find(directory, name) else { return Some(Refusal::NotFound) };
         self.refuses_loss(id, as_directory)
     }
-    fn refuses_loss(&self, id: NodeId, as_directory: bool) -> Option<i32> {
+    fn refuses_loss(&self, id: NodeId, as_directory: bool) -> Option<Refusal> {
         match (as_directory, self.is_directory(id)) {
-            (true, false) => Some(errno::ENOTDIR),
-            (false, true) => Some(errno::EISDIR),
-            (true, true) if !self.children(id).is_empty() => Some(errno::ENOTEMPTY),
+            (true, false) => Some(Refusal::NotDirectory),
+            (false, true) => Some(Refusal::IsDirectory),
+            (true, true) if !self.children(id).is_empty() => Some(Refusal::NotEmpty),
             _ => None,
         }
     }
@@ -126,22 +132,22 @@ impl Model {
         (from, old): (NodeId, &str),
         (to, new): (NodeId, &str),
         mode: RenameMode,
-    ) -> Option<i32> {
-        let Some(source) = self.find(from, old) else { return Some(errno::ENOENT) };
+    ) -> Option<Refusal> {
+        let Some(source) = self.find(from, old) else { return Some(Refusal::NotFound) };
         let target = self.find(to, new);
         let exchange = mode == RenameMode::Exchange;
         match target {
-            Some(_) if mode == RenameMode::NoReplace => return Some(errno::EEXIST),
-            None if exchange => return Some(errno::ENOENT),
+            Some(_) if mode == RenameMode::NoReplace => return Some(Refusal::Exists),
+            None if exchange => return Some(Refusal::NotFound),
             Some(target) if target == source => return None,
             _ => {}
         }
         if self.is_above(source, to) {
-            return Some(errno::EINVAL);
+            return Some(Refusal::Invalid);
         }
         let target = target?;
         if self.is_above(target, from) {
-            return Some(if exchange { errno::EINVAL } else { errno::ENOTEMPTY });
+            return Some(if exchange { Refusal::Invalid } else { Refusal::NotEmpty });
         }
         if exchange { None } else { self.refuses_loss(target, self.is_directory(source)) }
     }

@@ -1,8 +1,9 @@
 //! Results and errors of each call.
 
 use crate::names::support::*;
-use ext4::{Caller, FileType, Inode, RenameMode, Volume, errno};
+use ext4::{Caller, FileType, Inode, RenameMode, Volume};
 use std::rc::Rc;
+use units::Refusal;
 
 fn links(inode: &Inode) -> u16 {
     inode.fields.borrow().links
@@ -71,9 +72,9 @@ fn symbolic_links_of_every_length_are_read_back() {
             }
             let too_long = vec![b'x'; volume.block_size().bytes()];
             let refused = volume.symlink(&root, b"too-long", &Caller::ROOT, &too_long).await;
-            assert_refused(refused, errno::ENAMETOOLONG);
+            assert_refused(refused, Refusal::NameTooLong);
             let file = make_file(&volume, &root, "file").await;
-            assert_refused(volume.readlink(&file).await, errno::EINVAL);
+            assert_refused(volume.readlink(&file).await, Refusal::Invalid);
         });
         let again = image.debugfs("stat /link-100");
         assert!(again.contains("Type: symlink") && again.contains("Size: 100"), "{again}");
@@ -94,20 +95,20 @@ fn names_that_cannot_be_are_refused() {
         let root = root(&volume).await;
         let file = make_file(&volume, &root, "file").await;
         let long = vec![b'n'; 256];
-        assert_refused(volume.lookup(&root, &long).await, errno::ENAMETOOLONG);
+        assert_refused(volume.lookup(&root, &long).await, Refusal::NameTooLong);
         assert_refused(
             volume.mknod(&root, &long, &Caller::ROOT, REGULAR, 0).await.map(|_| ()),
-            errno::ENAMETOOLONG,
+            Refusal::NameTooLong,
         );
         make_file(&volume, &root, &"n".repeat(255)).await;
         for name in [&b""[..], b".", b"..", b"a/b", b"a\0b"] {
-            assert_refused(volume.mkdir(&root, name, &Caller::ROOT, 0o755).await, errno::EINVAL);
-            assert_refused(volume.unlink(&root, name).await, errno::EINVAL);
+            assert_refused(volume.mkdir(&root, name, &Caller::ROOT, 0o755).await, Refusal::Invalid);
+            assert_refused(volume.unlink(&root, name).await, Refusal::Invalid);
         }
-        assert_refused(volume.lookup(&root, b"nothing").await, errno::ENOENT);
-        assert_refused(volume.lookup(&file, b"name").await, errno::ENOTDIR);
-        assert_refused(volume.readdir(&file, 0, 10).await, errno::ENOTDIR);
-        assert_refused(volume.mkdir(&root, b"file", &Caller::ROOT, 0o755).await, errno::EEXIST);
+        assert_refused(volume.lookup(&root, b"nothing").await, Refusal::NotFound);
+        assert_refused(volume.lookup(&file, b"name").await, Refusal::NotDirectory);
+        assert_refused(volume.readdir(&file, 0, 10).await, Refusal::NotDirectory);
+        assert_refused(volume.mkdir(&root, b"file", &Caller::ROOT, 0o755).await, Refusal::Exists);
     });
 }
 
@@ -122,21 +123,24 @@ fn links_and_removals_keep_count() {
             let file = make_file(&volume, &directory, "file").await;
             volume.link(&file, &root, b"other", &Caller::ROOT).await.unwrap();
             assert_eq!(links(&file), 2);
-            assert_refused(volume.link(&file, &root, b"other", &Caller::ROOT).await, errno::EEXIST);
+            assert_refused(
+                volume.link(&file, &root, b"other", &Caller::ROOT).await,
+                Refusal::Exists,
+            );
             assert_refused(
                 volume.link(&directory, &root, b"again", &Caller::ROOT).await,
-                errno::EPERM,
+                Refusal::NotPermitted,
             );
-            assert_refused(volume.rmdir(&root, b"directory").await, errno::ENOTEMPTY);
-            assert_refused(volume.unlink(&root, b"directory").await, errno::EISDIR);
-            assert_refused(volume.rmdir(&root, b"other").await, errno::ENOTDIR);
+            assert_refused(volume.rmdir(&root, b"directory").await, Refusal::NotEmpty);
+            assert_refused(volume.unlink(&root, b"directory").await, Refusal::IsDirectory);
+            assert_refused(volume.rmdir(&root, b"other").await, Refusal::NotDirectory);
             volume.unlink(&directory, b"file").await.unwrap();
             assert_eq!(links(&file), 1);
             volume.rmdir(&root, b"directory").await.unwrap();
             assert_eq!((links(&root), links(&directory)), (before, 0));
             assert_refused(
                 volume.mkdir(&directory, b"late", &Caller::ROOT, 0o755).await,
-                errno::ENOENT,
+                Refusal::NotFound,
             );
             assert!(volume.readdir(&directory, 0, 10).await.unwrap().is_empty());
         });
@@ -206,39 +210,45 @@ fn renames_obey_their_rules() {
             let file = make_file(&volume, &a, "file").await;
             let other = make_file(&volume, &b, "other").await;
             use RenameMode::*;
-            assert_refused(rename(&volume, (&a, "none"), (&b, "x"), Replace).await, errno::ENOENT);
+            assert_refused(
+                rename(&volume, (&a, "none"), (&b, "x"), Replace).await,
+                Refusal::NotFound,
+            );
             assert_refused(
                 rename(&volume, (&a, "file"), (&b, "other"), NoReplace).await,
-                errno::EEXIST,
+                Refusal::Exists,
             );
             assert_refused(
                 rename(&volume, (&a, "file"), (&b, "none"), Exchange).await,
-                errno::ENOENT,
+                Refusal::NotFound,
             );
             assert_refused(
                 rename(&volume, (&a, "file"), (&root, "b"), Replace).await,
-                errno::EISDIR,
+                Refusal::IsDirectory,
             );
             assert_refused(
                 rename(&volume, (&a, "below"), (&b, "other"), Replace).await,
-                errno::ENOTDIR,
+                Refusal::NotDirectory,
             );
             assert_refused(
                 rename(&volume, (&root, "a"), (&below, "x"), Replace).await,
-                errno::EINVAL,
+                Refusal::Invalid,
             );
-            assert_refused(rename(&volume, (&root, "a"), (&a, "x"), Replace).await, errno::EINVAL);
+            assert_refused(
+                rename(&volume, (&root, "a"), (&a, "x"), Replace).await,
+                Refusal::Invalid,
+            );
             assert_refused(
                 rename(&volume, (&a, "below"), (&root, "a"), Replace).await,
-                errno::ENOTEMPTY,
+                Refusal::NotEmpty,
             );
             assert_refused(
                 rename(&volume, (&a, "below"), (&root, "a"), Exchange).await,
-                errno::EINVAL,
+                Refusal::Invalid,
             );
             assert_refused(
                 rename(&volume, (&root, "b"), (&root, "a"), Replace).await,
-                errno::ENOTEMPTY,
+                Refusal::NotEmpty,
             );
             // A file over a file.
             rename(&volume, (&a, "file"), (&b, "other"), Replace).await.unwrap();
@@ -273,7 +283,7 @@ fn renames_obey_their_rules() {
             );
             assert_refused(
                 rename(&volume, (&a, "gone"), (&b, "moved"), NoReplaceWhiteout).await,
-                errno::EEXIST,
+                Refusal::Exists,
             );
             rename(&volume, (&a, "gone"), (&a, "went"), NoReplaceWhiteout).await.unwrap();
             assert_eq!(volume.lookup(&a, b"gone").await.unwrap().kind(), 0o020_000);
@@ -304,18 +314,24 @@ fn flags_forbid_changes() {
         let immutable = volume.lookup(&root, b"immutable").await.unwrap();
         let append = volume.lookup(&root, b"append").await.unwrap();
         let fixed = volume.lookup(&root, b"fixed").await.unwrap();
-        assert_refused(volume.mkdir(&immutable, b"x", &Caller::ROOT, 0o755).await, errno::EPERM);
-        assert_refused(volume.unlink(&immutable, b"file").await, errno::EPERM);
-        assert_refused(volume.unlink(&append, b"file").await, errno::EPERM);
+        assert_refused(
+            volume.mkdir(&immutable, b"x", &Caller::ROOT, 0o755).await,
+            Refusal::NotPermitted,
+        );
+        assert_refused(volume.unlink(&immutable, b"file").await, Refusal::NotPermitted);
+        assert_refused(volume.unlink(&append, b"file").await, Refusal::NotPermitted);
         make_file(&volume, &append, "more").await;
         let from = (&append, "file");
         assert_refused(
             rename(&volume, from, (&root, "y"), RenameMode::Replace).await,
-            errno::EPERM,
+            Refusal::NotPermitted,
         );
-        assert_refused(volume.unlink(&root, b"fixed").await, errno::EPERM);
-        assert_refused(volume.link(&fixed, &root, b"z", &Caller::ROOT).await, errno::EPERM);
-        assert_refused(volume.rmdir(&root, b"immutable").await, errno::EPERM);
+        assert_refused(volume.unlink(&root, b"fixed").await, Refusal::NotPermitted);
+        assert_refused(
+            volume.link(&fixed, &root, b"z", &Caller::ROOT).await,
+            Refusal::NotPermitted,
+        );
+        assert_refused(volume.rmdir(&root, b"immutable").await, Refusal::NotPermitted);
     });
 }
 
@@ -334,7 +350,7 @@ fn a_full_volume_refuses_names_and_stays_whole() {
                     Err(error) => break error,
                 }
             };
-            assert_eq!(refused.errno(), errno::ENOSPC);
+            assert_eq!(refused.refusal(), Some(Refusal::NoSpace));
             assert!(made > 100, "{made}");
             assert_eq!(names(&volume, &root).await.len(), made + 1);
             volume.unlink(&root, format!("{:0200}", 0).as_bytes()).await.unwrap();
@@ -378,7 +394,10 @@ fn a_file_has_at_most_65000_names() {
                 .unwrap();
         }
         assert_eq!(links(&file), 65_000);
-        assert_refused(volume.link(&file, &root, b"more", &Caller::ROOT).await, errno::EMLINK);
+        assert_refused(
+            volume.link(&file, &root, b"more", &Caller::ROOT).await,
+            Refusal::TooManyLinks,
+        );
     });
 }
 

@@ -84,7 +84,7 @@ impl Task {
             _ => What::Link { target },
         };
         match self.model.refuses_make(directory, name) {
-            Some(errno) => assert_refused(made, errno),
+            Some(refusal) => assert_refused(made, refusal),
             None => {
                 let made = made.unwrap();
                 self.model.make(directory, name, made.value.number, what);
@@ -102,7 +102,7 @@ impl Task {
         let (inode, parent) = (self.inode(file).await, self.inode(directory).await);
         let made = self.volume.link(&inode, &parent, name.as_bytes(), &Caller::ROOT).await;
         match self.model.refuses_make(directory, name) {
-            Some(errno) => assert_refused(made, errno),
+            Some(refusal) => assert_refused(made, refusal),
             None => {
                 let made = made.unwrap();
                 self.model.link(directory, name, file);
@@ -118,7 +118,7 @@ impl Task {
             false => self.volume.unlink(&parent, name.as_bytes()).await,
         };
         match self.model.refuses_remove(directory, name, as_directory) {
-            Some(errno) => assert_refused(removed, errno),
+            Some(refusal) => assert_refused(removed, refusal),
             None => {
                 let removed = removed.unwrap();
                 self.model.remove(directory, name);
@@ -153,7 +153,7 @@ impl Task {
         let ends = ((&from_inode, old.as_bytes()), (&to_inode, new.as_bytes()));
         let renamed = self.volume.rename(ends.0, ends.1, &Caller::ROOT, mode).await;
         match self.model.refuses_rename((from, &old), (to, &new), mode) {
-            Some(errno) => assert_refused(renamed, errno),
+            Some(refusal) => assert_refused(renamed, refusal),
             None => {
                 let renamed = renamed.unwrap();
                 self.model.rename((from, &old), (to, &new), mode);
@@ -167,7 +167,7 @@ impl Task {
         let found = self.volume.lookup(&parent, name.as_bytes()).await;
         match self.model.find(directory, name) {
             Some(id) => assert_eq!(found.unwrap().number, self.model.inode(id)),
-            None => assert_refused(found, ext4::errno::ENOENT),
+            None => assert_refused(found, units::Refusal::NotFound),
         }
     }
 }

@@ -8,6 +8,7 @@ use ext4::{Caller, DirectoryEntry, Inode, Volume};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::time::Duration;
+use units::Refusal;
 
 pub use crate::image::{ROOT, TestImage};
 
@@ -100,11 +101,11 @@ pub async fn make_directory(volume: &Rc<Volume>, directory: &Rc<Inode>, name: &s
     volume.mkdir(directory, name.as_bytes(), &Caller::ROOT, 0o755).await.unwrap().value
 }
 
-/// Asserts that the operation is refused with that errno.
+/// Asserts that the operation is refused for that reason.
 #[track_caller]
-pub fn assert_refused<T>(result: ext4::Result<T>, errno: i32) {
+pub fn assert_refused<T>(result: ext4::Result<T>, refusal: Refusal) {
     match result {
-        Ok(_) => panic!("done instead of refused with {errno}"),
-        Err(error) => assert_eq!(error.errno(), errno, "{error}"),
+        Ok(_) => panic!("done instead of refused: {refusal}"),
+        Err(error) => assert_eq!(error.refusal(), Some(refusal), "{error}"),
     }
 }

@@ -4,15 +4,14 @@ use crate::image::{play_on, with_engine};
 use crate::volume::image::{ALL, EXT4, EXT4_1K, MANY_GROUPS, TestImage, with_volume};
 use disks::Latency;
 use engine::{Contents, Credits, EngineOptions, RecordFormat};
-use ext4::{
-    AllocationRequest, Caller, Error, Inode, NewInode, Purpose, Run, Volume, WriteFlags, errno,
-};
+use ext4::{AllocationRequest, Caller, Error, Inode, NewInode, Purpose, Run, Volume, WriteFlags};
 use runtime::SplitMix;
 use runtime::sync::Event;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
+use units::Refusal;
 use units::{FileBlock, InodeNumber, TransactionId};
 
 pub async fn create(volume: &Rc<Volume>, parent: &Inode, mode: u16) -> ext4::Result<Rc<Inode>> {
@@ -65,7 +64,7 @@ async fn take_all(volume: &Rc<Volume>, inode: &Inode) -> Vec<Run> {
     loop {
         match allocate(volume, inode, 0, runs.last().copied(), 5000).await {
             Ok(run) => runs.push(run),
-            Err(Error::Refused(errno::ENOSPC)) => return runs,
+            Err(Error::Refused(Refusal::NoSpace)) => return runs,
             Err(error) => panic!("{error}"),
         }
     }
@@ -92,7 +91,7 @@ async fn churn(volume: Rc<Volume>, seed: u64) {
                 let at = runs.iter().map(|run| run.count).sum();
                 let count = 1 + (random.next() % 50) as u32;
                 let run = match allocate(&volume, inode, at, runs.last().copied(), count).await {
-                    Err(Error::Refused(errno::ENOSPC)) => continue,
+                    Err(Error::Refused(Refusal::NoSpace)) => continue,
                     run => run.unwrap(),
                 };
                 assert!((1..=count).contains(&run.count));
@@ -228,7 +227,7 @@ fn freed_blocks_are_not_given_out_before_their_transaction_is_committed() {
         let last = runs.pop().unwrap();
         free(&volume, last).await;
         let refused = allocate(&volume, &inode, 0, None, 1).await;
-        assert!(matches!(refused, Err(Error::Refused(errno::ENOSPC))));
+        assert!(matches!(refused, Err(Error::Refused(Refusal::NoSpace))));
         assert!(volume.retry_allocation(0).await.unwrap());
         let again = allocate(&volume, &inode, 0, None, last.count).await.unwrap();
         assert_eq!(again, last);
@@ -266,7 +265,7 @@ fn blocks_freed_by_a_pending_commit_are_not_allocated() {
             }
             assert!(freed.is_after(engine.committed()), "it has arrived already");
             let refused = allocate(&volume, &inode, 0, None, 1).await;
-            assert!(matches!(refused, Err(Error::Refused(errno::ENOSPC))), "{refused:?}");
+            assert!(matches!(refused, Err(Error::Refused(Refusal::NoSpace))), "{refused:?}");
             commit.await.unwrap().unwrap();
             runs.push(allocate(&volume, &inode, 0, None, last.count).await.unwrap());
             for run in runs {
@@ -300,7 +299,7 @@ fn reserved_blocks_are_kept_for_root() {
             handle.stop();
             match run {
                 Ok(run) => runs.push(run),
-                Err(error) => break assert_eq!(error.errno(), errno::ENOSPC),
+                Err(error) => break assert_eq!(error.refusal(), Some(Refusal::NoSpace)),
             }
         }
         let space = volume.statfs().await.unwrap();
@@ -349,7 +348,7 @@ fn every_inode_of_the_volume_can_be_used() {
                 Err(error) => break error,
             }
         };
-        assert_eq!(full.errno(), errno::ENOSPC);
+        assert_eq!(full.refusal(), Some(Refusal::NoSpace));
         // All but the ten reserved ones and lost+found.
         assert_eq!(made.len() as u32, volume.superblock().inodes - 11);
         for inode in made {

@@ -6,10 +6,11 @@ use crate::volume::image::{ALL, EXT4, TestImage, open, with_volume};
 use device::{Disk, World};
 use disks::{CrashPolicy, MemoryDisk};
 use engine::DataMode;
-use ext4::{Access, Caller, NewInode, OpenParts, Volume, errno};
+use ext4::{Access, Caller, NewInode, OpenParts, Volume};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::time::Duration;
+use units::Refusal;
 use units::{InodeNumber, Timestamp};
 
 #[test]
@@ -27,7 +28,7 @@ fn an_inode_without_links_lives_until_the_last_reference_is_gone() {
         assert!(volume.inode(number).await.is_ok());
         volume.forget(number, 1).await.unwrap();
         let gone = volume.inode(number).await.err().unwrap();
-        assert_eq!(gone.errno(), errno::ESTALE);
+        assert_eq!(gone.refusal(), Some(Refusal::Stale));
         assert_ne!(inode.fields.borrow().deletion_time, 0);
     });
 }
@@ -58,13 +59,13 @@ fn inodes_that_only_the_kernel_remembers_take_no_memory_and_are_not_forgotten() 
         volume.unlink(&root, b"0").await.unwrap();
         assert!(volume.inode(number).await.is_ok(), "and may still use it");
         volume.forget(number, 1).await.unwrap();
-        assert_eq!(volume.inode(number).await.err().unwrap().errno(), errno::ESTALE);
+        assert_eq!(volume.inode(number).await.err().unwrap().refusal(), Some(Refusal::Stale));
         // Forgotten while it was not in memory: nothing keeps it when its name goes.
         let (number, _) = *files[1..].iter().find(|(_, inode)| inode.strong_count() == 0).unwrap();
         let index = files.iter().position(|(other, _)| *other == number).unwrap();
         volume.forget(number, 1).await.unwrap();
         volume.unlink(&root, index.to_string().as_bytes()).await.unwrap();
-        assert_eq!(volume.inode(number).await.err().unwrap().errno(), errno::ESTALE);
+        assert_eq!(volume.inode(number).await.err().unwrap().refusal(), Some(Refusal::Stale));
     });
 }
 
