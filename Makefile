@@ -2,7 +2,11 @@
 # mount namespace of their own) and install from Debian what they miss.
 
 SHELL := /bin/bash
-CARGO ?= cargo
+# PATH's, as rustup's; else the system's.
+ifndef CARGO
+CARGO := $(shell cargo --version >/dev/null 2>&1 && echo cargo || echo /usr/bin/cargo)
+endif
+export CARGO
 PREFIX ?= /usr/local
 OKEANOS := target/release/okeanos
 LAB := target/release/okeanos-lab
@@ -11,7 +15,7 @@ LAB := target/release/okeanos-lab
 SHIPPED := target/dist/okeanos
 SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-clusters lint soak faults test-apps test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb tour site toolchain clean help
+.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-clusters lint soak faults test-apps test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist-static image test-packages test-compiler test-reproducible tour site toolchain clean help
 
 all: build
 
@@ -36,8 +40,9 @@ RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 toolchain:
 	@found=$$($(CARGO) --version 2>/dev/null | cut -d' ' -f2); \
 	if [ "$$(printf '%s\n' $(RUST) "$${found:-0}" | sort -V | head -1)" != $(RUST) ]; then \
-	    echo "Rust $(RUST) or later is needed; here is $${found:-none}. Debian 12 has an older one. With rustup:" >&2; \
-	    echo "    apt-get install curl build-essential && curl -sSf https://sh.rustup.rs | sh -s -- -y && . ~/.cargo/env" >&2; \
+	    echo "Rust $(RUST) or later is needed; here is $${found:-none}. Debian 13 has it in cargo, Debian 12 in cargo-web:" >&2; \
+	    echo "    apt-get install build-essential cargo        # Debian 12: cargo-web" >&2; \
+	    echo "Elsewhere: rustup (https://rustup.rs)." >&2; \
 	    exit 1; \
 	fi
 
@@ -183,6 +188,8 @@ man: build ## man pages, in target/man
 # Where the system's own program goes, and where units are looked for.
 UNITS ?= $(PREFIX)/lib/systemd/system
 SERVICES := okeanos@ okeanos-host@ okeanos-blocks@
+# Types that mount(8) has a helper for.
+KINDS := okeanos fuse.okeanos fuseblk.okeanos okeanos-host fuse.okeanos-host
 # Where zsh looks by itself: here, and for packages in vendor-completions.
 ZSH ?= $(PREFIX)/share/zsh/site-functions
 SHARE = $(DESTDIR)$(PREFIX)/share
@@ -202,8 +209,7 @@ install-files:
 	$(call install-program,$(PROGRAM),okeanos)
 	for unit in $(SERVICES); do \
 	    sed 's|/usr/bin/okeanos|$(PREFIX)/bin/okeanos|' systemd/$$unit.service >$(DESTDIR)$(UNITS)/$$unit.service; done
-	for kind in fuse fuseblk; do ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.$$kind.okeanos; done
-	ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.okeanos
+	for kind in $(KINDS); do ln -sf $(PREFIX)/bin/okeanos $(DESTDIR)/sbin/mount.$$kind; done
 
 install-lab-files:
 	rm -rf target/man-lab && $(LAB_PROGRAM) man target/man-lab
@@ -221,7 +227,7 @@ define install-program
 endef
 
 uninstall: ## what install put there
-	rm -f $(DESTDIR)/sbin/mount.fuse.okeanos $(DESTDIR)/sbin/mount.fuseblk.okeanos $(DESTDIR)/sbin/mount.okeanos
+	rm -f $(KINDS:%=$(DESTDIR)/sbin/mount.%)
 	rm -f $(SHARE)/man/man1/okeanos.1 $(SHARE)/man/man[18]/okeanos-* $(SHARE)/man/man8/mount.fuse.okeanos.8
 	for program in okeanos okeanos-lab; do \
 	    rm -f $(DESTDIR)$(PREFIX)/bin/$$program $(SHARE)/bash-completion/completions/$$program \
@@ -230,6 +236,27 @@ uninstall: ## what install put there
 
 deb: dist ## Debian packages, in target/deb: okeanos, and okeanos-lab
 	scripts/make-deb.sh $(SHIPPED) target/deb
+
+# Where what is given to people lies: a package for each architecture, a tarball, an image.
+STATIC := target/static
+dist-static: toolchain ## both programs without shared libraries: a reproducible tarball with SBOM and checksums, in target/static
+	scripts/make-static.sh $(STATIC)
+
+image: dist-static ## an OCI image of the static program, as a tar, in target/image (docs/CONTAINERS.md)
+	@scripts/install-packages.sh buildah
+	scripts/make-image.sh $(STATIC)/okeanos-*-static.tar.gz target/image
+
+test-packages: deps deb image ## packages, tarball and image in clean roots of Debian 12 and 13; needs the network
+	@scripts/install-packages.sh mmdebstrap skopeo umoci runc golang-github-containers-common
+	scripts/test-packages.sh --packages target/deb --static $(STATIC)/okeanos-*-static.tar.gz
+	scripts/test-image.sh target/image/okeanos-*.oci.tar
+
+test-compiler: ## builds in a clean root of Debian 13, with its own compiler; needs the network
+	@scripts/install-packages.sh mmdebstrap
+	scripts/test-compiler.sh
+
+test-reproducible: toolchain ## builds the static tarball twice, at two places: the same bytes
+	scripts/test-reproducible.sh
 
 tour: build ## the first minutes and the daily life, played; docs/TOUR.md is what comes out
 	scripts/tour.sh $(OKEANOS) >target/TOUR.md

@@ -12,7 +12,7 @@ use crate::shared::{OWNER, Persistence, Shared};
 use device::{Buffer, Durability};
 use engine::{Base, Credits, EngineError, FileRun, FileUpdate, Handle};
 use std::rc::Rc;
-use units::{BlockRange, HomeBlock, TransactionId};
+use units::{BlockRange, HomeBlock, TransactionId, arrays};
 
 /// Runs of whole blocks of at least this many bytes may bypass the cache, if they are not logged.
 const BYPASS_BYTES_MIN: u64 = 64 << 10;
@@ -191,8 +191,8 @@ impl Shared {
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
-    let (words, rest) = bytes.as_chunks::<16>();
-    words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
+    let (mut words, rest) = arrays::<16>(bytes);
+    words.all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
 }
 
 /// Joins all parts in one buffer.

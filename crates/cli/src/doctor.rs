@@ -53,6 +53,8 @@ struct Report {
 struct Machine {
     kernel: String,
     processors: usize,
+    /// The kernel's name of their model, where it has one.
+    processor: Option<String>,
     io_uring: bool,
     /// Reason of a refusal.
     io_uring_refused: Option<String>,
@@ -111,6 +113,28 @@ pub fn run(arguments: DoctorArguments) -> Result<(), CliError> {
     if arguments.json { print_json(&report) } else { print(&page(&report)) }
 }
 
+/// Describes the machine and the disk of a directory in one line, as tables of measurements need it.
+///
+/// # Errors
+/// The directory cannot be written.
+pub fn measured_on(directory: &Path) -> Result<String, CliError> {
+    let machine = machine()?;
+    let write = examine(directory)?.times.durable_write;
+    let write = write.map_or("unknown".into(), |time| format!("{} us", time / 1000));
+    let processor = machine.processor.as_deref().unwrap_or("of unknown model");
+    let (kernel, count) = (&machine.kernel, machine.processors);
+    Ok(format!(
+        "Linux {kernel}, {count} processors ({processor}), a durable write of 4 KiB: {write}"
+    ))
+}
+
+/// Finds the model's name in the text of `/proc/cpuinfo`.
+fn model_of(cpuinfo: &str) -> Option<String> {
+    let mut lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+    let (_, model) = lines.find(|(key, _)| key.trim() == "model name")?;
+    Some(model.trim().to_owned()).filter(|model| !model.is_empty())
+}
+
 fn machine() -> Result<Machine, CliError> {
     let auto = RealWorld::over(IoChoice::Auto).map_err(CliError::no_ring)?;
     let refused = auto.ring().no_ring().map(ToString::to_string);
@@ -121,6 +145,7 @@ fn machine() -> Result<Machine, CliError> {
     Ok(Machine {
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().into(),
         processors: std::thread::available_parallelism().map_or(1, usize::from),
+        processor: fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| model_of(&text)),
         io_uring: refused.is_none(),
         io_uring_refused: refused,
         fuse: Path::new("/dev/fuse").exists(),
@@ -352,6 +377,7 @@ fn page(report: &Report) -> String {
     let mut lines = vec![
         ("kernel", machine.kernel.clone()),
         ("processors", machine.processors.to_string()),
+        ("model", or_unknown(machine.processor.clone())),
         ("io_uring", machine.io_uring_refused.clone().unwrap_or_else(|| "yes".into())),
         ("/dev/fuse", yes_no(machine.fuse)),
         (
@@ -447,6 +473,24 @@ mod tests {
         ] {
             assert_eq!(is_before(release, (6, 18)), is_older, "{release}");
         }
+    }
+
+    #[test]
+    fn tables_name_machine_and_disk() {
+        let directory = tempfile::tempdir().unwrap();
+        let line = measured_on(directory.path()).unwrap();
+        for part in ["Linux ", " processors (", "a durable write of 4 KiB: "] {
+            assert!(line.contains(part), "{part}: {line}");
+        }
+        assert!(line.ends_with(" us"), "{line}");
+    }
+
+    #[test]
+    fn the_model_is_that_of_the_first_processor() {
+        let text =
+            "processor\t: 0\nmodel\t\t: 1\nmodel name\t: Some CPU: 3 GHz\n\nprocessor\t: 1\n";
+        assert_eq!(model_of(text).as_deref(), Some("Some CPU: 3 GHz"));
+        assert_eq!(model_of("processor\t: 0\n"), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The `okeanos` program: one subcommand a module or a folder, each with `…Arguments` and `run`.
 //!
-//! Called as `mount.okeanos` or `mount.fuse.okeanos` it is the helper that mount(8) runs for `mount
-//! -t okeanos` and for fstab lines.
+//! Called as `mount.okeanos`, `mount.fuse.okeanos` or `mount.fuse.okeanos-host` it is the helper that
+//! mount(8) runs for `mount -t` and for fstab lines.
 //!
 //! `okeanos-lab` (crate `lab`) serves emulated disks as this program serves volumes, and examines
 //! and exports them as this program does real ones: the parts that it needs are public.
@@ -13,8 +13,9 @@ pub mod checkpoint;
 mod completions;
 pub mod daemon;
 pub mod disk;
-mod doctor;
+pub mod doctor;
 pub mod fingerprint;
+mod fstab;
 mod host;
 mod inspect;
 mod list;
@@ -85,8 +86,8 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: &[OsString]) -> Result<(), CliError> {
-    if mount::helper::is_called(arguments) {
-        return mount::helper::run(arguments);
+    if let Some(line) = fstab::called_for(arguments) {
+        return fstab::run(line, arguments);
     }
     moved::refuse(arguments)?;
     let program: Program =

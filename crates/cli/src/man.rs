@@ -48,8 +48,10 @@ fn helper_page(mount: &Command) -> String {
          .SH SYNOPSIS\n\\fBmount \\-t fuse.okeanos\\fR [\\fB\\-o\\fR \\fIoptions\\fR] \\fIsource\\fR \\fIdirectory\\fR\n.br\n\
          \\fBmount.fuse.okeanos\\fR \\fIsource\\fR \\fIdirectory\\fR [\\fB\\-sfnv\\fR] [\\fB\\-o\\fR \\fIoptions\\fR]\n\
          .SH DESCRIPTION\nA name of \\fBokeanos\\fR(1): called so, it mounts as \\fBokeanos\\-mount\\fR(8) does. \
-         \\fBmount\\fR(8) runs it for the types fuse.okeanos, fuseblk.okeanos and okeanos. A line of \\fI/etc/fstab\\fR:\n\
-         .PP\n.nf\n/dev/sdb1  /mnt/a  fuse.okeanos  allow_other,nofail  0 0\n.fi\n\
+         \\fBmount\\fR(8) runs it for the types fuse.okeanos, fuseblk.okeanos and okeanos, and for fuse.okeanos-host, \
+         which mounts a host as \\fBokeanos\\-host\\-mount\\fR(1) does. Lines of \\fI/etc/fstab\\fR:\n\
+         .PP\n.nf\n/dev/sdb1  /mnt/a  fuse.okeanos  allow_other,nofail  0 0\n\
+         ceph:  /mnt/b  fuse.okeanos-host  journal=/dev/sdc1,name=mail,allow_other,_netdev,nofail  0 0\n.fi\n\
          .PP\nWithout allow_other only root gets in.\n\
          .SH OPTIONS\n.TP\n\\fB\\-s\\fR\nPass over mount options that are not known.\n.TP\n\\fB\\-f\\fR\nCheck the command line, and do \
          not mount.\n.TP\n\\fB\\-n\\fR, \\fB\\-v\\fR, \\fB\\-t\\fR \\fItype\\fR\nTaken, as mount(8) gives them.\n\

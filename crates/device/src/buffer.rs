@@ -77,7 +77,7 @@ fn memory_for(length: usize) -> Vec<u8> {
 impl Buffer {
     /// A buffer of zeros; `length` in bytes, a multiple of 512.
     pub fn zeroed(length: usize) -> Buffer {
-        assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
+        assert!(length % SECTOR == 0, "{length} is not a multiple of {SECTOR}");
         if length != PAGE {
             // Large ones come zeroed.
             let memory = vec![0; length + SECTOR - 1];
@@ -92,7 +92,7 @@ impl Buffer {
     /// A buffer for callers that overwrite all of it: its content is arbitrary. The memory may be
     /// that of a freed long buffer.
     pub fn to_fill(length: usize) -> Buffer {
-        assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
+        assert!(length % SECTOR == 0, "{length} is not a multiple of {SECTOR}");
         let spare = || SPARES.with_borrow_mut(|spares| spares.take(length + SECTOR - 1));
         match (length >= LONG).then(spare).flatten() {
             Some(memory) => Buffer { start: memory.as_ptr().align_offset(SECTOR), memory, length },
@@ -107,7 +107,7 @@ impl Buffer {
     /// A copy of `bytes`, whose length is a multiple of 512.
     pub fn copy_of(bytes: &[u8]) -> Buffer {
         let length = bytes.len();
-        assert!(length.is_multiple_of(SECTOR), "{length} is not a multiple of {SECTOR}");
+        assert!(length % SECTOR == 0, "{length} is not a multiple of {SECTOR}");
         // Zeroing bytes that are overwritten at once would cost as much as the copy.
         let mut memory = memory_for(length);
         let start = memory.as_ptr().align_offset(SECTOR);
@@ -126,8 +126,7 @@ impl Buffer {
     /// sectors.
     pub fn part(mut self, range: Range<usize>) -> Buffer {
         let part = &self[range.clone()];
-        let is_aligned =
-            part.as_ptr().align_offset(SECTOR) == 0 && part.len().is_multiple_of(SECTOR);
+        let is_aligned = part.as_ptr().align_offset(SECTOR) == 0 && part.len() % SECTOR == 0;
         assert!(is_aligned, "{range:?} is not aligned to {SECTOR}");
         (self.start, self.length) = (self.start + range.start, range.len());
         self

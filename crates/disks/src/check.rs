@@ -13,7 +13,7 @@ pub fn check(
     if at.checked_add(length).is_none_or(|end| end > size) {
         return Err(DeviceError::OutOfRange { disk: disk(), operation, at, length, size });
     }
-    if !at.is_multiple_of(u64::from(sector)) || !length.is_multiple_of(u64::from(sector)) {
+    if at % u64::from(sector) != 0 || length % u64::from(sector) != 0 {
         return Err(DeviceError::Unaligned { disk: disk(), operation, at, length, sector });
     }
     Ok(())

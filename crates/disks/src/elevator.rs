@@ -104,7 +104,7 @@ type Waiting = BTreeMap<(u64, u64), Sender<()>>;
 impl Elevator {
     pub fn new(world: Rc<dyn World>, drive: Rc<dyn Disk>, scheduler: HostScheduler) -> Elevator {
         let longest = scheduler.longest;
-        assert!(longest > 0 && longest.is_multiple_of(drive.geometry().logical_sector.into()));
+        assert!(longest > 0 && longest % u64::from(drive.geometry().logical_sector) == 0);
         Elevator(Rc::new(State {
             batch: Cell::new(Batch { of_writes: false, since: world.now(), served: 0 }),
             world,

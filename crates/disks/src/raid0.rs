@@ -40,10 +40,7 @@ impl Raid0 {
         let geometries: Vec<Geometry> = disks.iter().map(|disk| disk.geometry()).collect();
         let logical_sector = geometries.iter().map(|geometry| geometry.logical_sector).max();
         let logical_sector = logical_sector.expect("RAID-0 needs a disk");
-        assert!(
-            chunk > 0 && chunk.is_multiple_of(logical_sector.into()),
-            "a chunk of {chunk} bytes"
-        );
+        assert!(chunk > 0 && chunk % u64::from(logical_sector) == 0, "a chunk of {chunk} bytes");
         let smallest = geometries.iter().map(|geometry| geometry.size).min().unwrap_or(0);
         let geometry = Geometry {
             size: smallest / chunk * chunk * disks.len() as u64,

@@ -248,10 +248,10 @@ impl Engine {
         while self.pipeline.in_flight() > 0 {
             self.wait_for_commits_in_flight().await?;
         }
-        if self.durability.keep_barriers(barrier == BarrierKind::Flush)
-            && let Some(log) = &self.log
-        {
-            log.borrow_mut().forget_notes();
+        if self.durability.keep_barriers(barrier == BarrierKind::Flush) {
+            if let Some(log) = &self.log {
+                log.borrow_mut().forget_notes();
+            }
         }
         Ok(())
     }

@@ -113,11 +113,11 @@ impl TreeWalk<'_> {
     async fn dots(&mut self, inode: &Rc<Inode>, parent: InodeNumber) -> Result<()> {
         let directory = Directory::of(self.volume, inode)?;
         let number = inode.number.get();
-        if let Some(own) = directory.own_entry().await?
-            && own != inode.number
-        {
-            self.findings
-                .problem(format!("directory {number}: its entry . leads to {}", own.get()));
+        if let Some(own) = directory.own_entry().await? {
+            if own != inode.number {
+                self.findings
+                    .problem(format!("directory {number}: its entry . leads to {}", own.get()));
+            }
         }
         let found = directory.parent().await?;
         if found != parent {

@@ -15,7 +15,7 @@
 use crate::field;
 use crate::seed::Seed;
 use std::fmt::Write;
-use units::{HomeBlock, LogBlock, TransactionId};
+use units::{HomeBlock, LogBlock, TransactionId, arrays};
 
 /// The first four bytes of a piece: unlike those of JBD2, of a run and of a packed transaction.
 pub const PIECE_MAGIC: u32 = 0x4f6b_536e;
@@ -171,8 +171,8 @@ impl PieceHeader {
         if seed_of(seed, self.number).with(bytes).0 != field::be32(piece, at::ITEMS_SUM) {
             return None;
         }
-        let (items, _) = bytes.as_chunks::<ITEM_BYTES>();
-        items.iter().map(SnapshotItem::parse).collect()
+        let (items, _) = arrays::<ITEM_BYTES>(bytes);
+        items.map(SnapshotItem::parse).collect()
     }
 
     /// Serializes header and items, without the filling of the last block.

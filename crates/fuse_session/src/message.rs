@@ -67,9 +67,7 @@ impl Bytes {
     /// sectors.
     pub fn into_data(self) -> Result<(Vec<u8>, Rc<Buffer>), Bytes> {
         match self {
-            Bytes::Long(buffer, range)
-                if range.len().saturating_sub(DATA_AT).is_multiple_of(512) =>
-            {
+            Bytes::Long(buffer, range) if range.len().saturating_sub(DATA_AT) % 512 == 0 => {
                 let data = range.start + DATA_AT..range.end;
                 let before = buffer[range.start..data.start].to_vec();
                 Ok((before, Rc::new(buffer.part(data))))

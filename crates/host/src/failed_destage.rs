@@ -36,9 +36,7 @@ impl Host {
         file: &File,
         result: Result<(), StoreError>,
     ) -> Result<(), HostError> {
-        if let Err(error) = &result
-            && !error.is_lost()
-        {
+        if let Some(error) = result.as_ref().err().filter(|error| !error.is_lost()) {
             file.fail(error.clone(), self.world.now());
             let pause = file.retry.get().map_or_else(Default::default, |retry| retry.pause);
             let next = match self.store.keeps_failed_writes() {

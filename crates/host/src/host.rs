@@ -504,10 +504,10 @@ impl Host {
             return self.prove_lease().await;
         }
         self.check_file(&file)?;
-        if file.token.get() == Some(Token::SharedWrite)
-            && let Some(open) = file.open.get()
-        {
-            return self.noted(self.store.make_durable(open).await);
+        if file.token.get() == Some(Token::SharedWrite) {
+            if let Some(open) = file.open.get() {
+                return self.noted(self.store.make_durable(open).await);
+            }
         }
         self.check()
     }

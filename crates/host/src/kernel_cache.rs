@@ -70,10 +70,10 @@ impl Host {
         if units::fault!("host-attributes-not-forgotten") {
             return;
         }
-        if file.cached_by_kernel.replace(false)
-            && let Some(forget) = &*self.forget.borrow()
-        {
-            forget(file.id);
+        if file.cached_by_kernel.replace(false) {
+            if let Some(forget) = &*self.forget.borrow() {
+                forget(file.id);
+            }
         }
     }
     /// Records a token that the store granted, and the attributes that came with it.

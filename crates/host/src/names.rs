@@ -107,12 +107,13 @@ impl Host {
         let attributes = self.noted(self.store.attributes(file.id).await);
         let known = attributes.ok().filter(|known| known.version == file.reported.get());
         // Without space, or in a state that was not reported, a crash sets the file aside.
-        if let Some(attributes) = known
-            && let Some(reservation) = self.log().try_reserve(0).await?
-            && file.dirty.get().is_some()
-        {
-            self.note_change(file, &reservation, &attributes, (0, &[]));
-            self.log().begin_commit();
+        if let Some(attributes) = known {
+            if let Some(reservation) = self.log().try_reserve(0).await? {
+                if file.dirty.get().is_some() {
+                    self.note_change(file, &reservation, &attributes, (0, &[]));
+                    self.log().begin_commit();
+                }
+            }
         }
         Ok(())
     }

@@ -47,8 +47,7 @@ pub fn random_input(random: &SplitMix) -> Vec<u8> {
     for _ in 0..1 + random.next() % 6 {
         input.extend((random.next() as u16).to_le_bytes());
         // Half of all damage is near the beginning of a block or inode, where the structures are.
-        let offset =
-            if random.next().is_multiple_of(2) { random.next() % 64 } else { random.next() };
+        let offset = if random.next() % 2 == 0 { random.next() % 64 } else { random.next() };
         input.extend((offset as u16).to_le_bytes());
         let width = 1 << (random.next() % 4);
         input.push(width as u8 - 1);

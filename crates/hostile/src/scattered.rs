@@ -13,7 +13,7 @@ use journal::{
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
+use units::{BlockSize, HomeBlock, LogBlock, TransactionId, arrays};
 
 const BLOCK: usize = 1024;
 /// Blocks of each of the four logs, behind a journal of 64.
@@ -181,8 +181,8 @@ const BLOCKS_MAX: usize = 50;
 /// Reads the same bytes as a snapshot, with correct checksums. Then the logs behind it are
 /// searched.
 fn snapshot(choice: u8, bytes: &[u8]) {
-    let (items, _) = bytes.as_chunks::<ITEM_BYTES>();
-    items.iter().for_each(|bytes| {
+    let (items, _) = arrays::<ITEM_BYTES>(bytes);
+    items.for_each(|bytes| {
         if let Some(item) = SnapshotItem::parse(bytes) {
             assert_eq!(item.serialize(), *bytes, "what was put is found");
         }
@@ -206,18 +206,18 @@ fn snapshot(choice: u8, bytes: &[u8]) {
         let Some(piece) = ring.begin_piece(from..end, end.previous(), items) else { break };
         from = end;
         for step in plan_piece(Some(&piece)).steps {
-            if let Step::Write(write) = step
-                && let Address::Log(at) = write.at
-            {
-                let bytes = write
-                    .blocks
-                    .iter()
-                    .flat_map(|(_, bytes)| bytes.iter().copied())
-                    .collect::<Vec<_>>();
-                let blocks = blocks.iter_mut().skip(at.get() as usize);
-                blocks
-                    .zip(bytes.chunks(BLOCK))
-                    .for_each(|(block, bytes)| block.copy_from_slice(bytes));
+            if let Step::Write(write) = step {
+                if let Address::Log(at) = write.at {
+                    let bytes = write
+                        .blocks
+                        .iter()
+                        .flat_map(|(_, bytes)| bytes.iter().copied())
+                        .collect::<Vec<_>>();
+                    let blocks = blocks.iter_mut().skip(at.get() as usize);
+                    blocks
+                        .zip(bytes.chunks(BLOCK))
+                        .for_each(|(block, bytes)| block.copy_from_slice(bytes));
+                }
             }
         }
         let read_from = TransactionId(from.0.wrapping_sub(u32::from(word[0]) % 8));
@@ -227,12 +227,12 @@ fn snapshot(choice: u8, bytes: &[u8]) {
         ring.counts(&named, Some(piece));
         superblock.name_snapshot(Some(named));
     }
-    if choice & 0x40 != 0
-        && let Some(mut named) = superblock.named_snapshot().cloned()
-    {
-        named.last = named.last.wrapping_sub(3);
-        named.end = TransactionId(named.end.0.wrapping_add(u32::from(choice)));
-        superblock.name_snapshot(Some(named));
+    if choice & 0x40 != 0 {
+        if let Some(mut named) = superblock.named_snapshot().cloned() {
+            named.last = named.last.wrapping_sub(3);
+            named.end = TransactionId(named.end.0.wrapping_add(u32::from(choice)));
+            superblock.name_snapshot(Some(named));
+        }
     }
     if let Some(snapshot) = read_snapshot(&superblock, &blocks) {
         search_behind(&superblock, &snapshot, bytes);

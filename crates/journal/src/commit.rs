@@ -82,11 +82,11 @@ impl CommitPlan {
         };
         let places =
             (self.plan.steps.iter().position(in_log), self.plan.steps.iter().position(is_data));
-        if let (Some(log), Some(data)) = places
-            && log < data
-        {
-            let barrier = self.plan.steps.remove(data);
-            self.plan.steps.insert(log, barrier);
+        if let (Some(log), Some(data)) = places {
+            if log < data {
+                let barrier = self.plan.steps.remove(data);
+                self.plan.steps.insert(log, barrier);
+            }
         }
     }
 

@@ -38,12 +38,12 @@ pub fn run(arguments: NbdArguments) -> Result<(), CliError> {
     serve_disk(export, |world, _| {
         let model = find(&model)?;
         let most = model.size.get();
-        if let Some(size) = size
-            && (size == 0 || !size.is_multiple_of(SECTOR) || size > most)
-        {
-            return Err(CliError::new(format!(
-                "--size: {size} bytes; it takes whole sectors of {SECTOR}, at most {most} bytes"
-            )));
+        if let Some(size) = size {
+            if size == 0 || size % SECTOR != 0 || size > most {
+                return Err(CliError::new(format!(
+                    "--size: {size} bytes; it takes whole sectors of {SECTOR}, at most {most} bytes"
+                )));
+            }
         }
         let options = DriveOptions { cache: cache.mode(), size, ..DriveOptions::default() };
         let drive = EmulatedDisk::new(Rc::new(world.clone()), model, options);

@@ -188,10 +188,10 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
         };
         let outcome = ::reproduce::run(figure, &options, &context);
         under_way.ended(name);
-        if let Err(error) = &outcome
-            && !error.is_interrupted()
-        {
-            complain(&format!("okeanos-lab: {name}: {error}"));
+        if let Err(error) = &outcome {
+            if !error.is_interrupted() {
+                complain(&format!("okeanos-lab: {name}: {error}"));
+            }
         }
         (outcome, begin.elapsed())
     };

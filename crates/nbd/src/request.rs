@@ -111,8 +111,7 @@ impl NbdRequest {
             Some(EOVERFLOW)
         } else {
             let exact = self.command != Command::Trim && self.command != Command::Cache;
-            let aligned =
-                self.at.is_multiple_of(sector.into()) && self.length.is_multiple_of(sector);
+            let aligned = self.at % u64::from(sector) == 0 && self.length % sector == 0;
             (exact && !aligned || self.length == 0).then_some(EINVAL)
         }
     }

@@ -15,7 +15,7 @@ pub(crate) fn short(value: f64) -> String {
     let (sign, figures) = whole.split_at(usize::from(whole.starts_with('-')));
     let mut grouped = String::new();
     for (index, figure) in figures.chars().enumerate() {
-        if index > 0 && (figures.len() - index).is_multiple_of(3) {
+        if index > 0 && (figures.len() - index) % 3 == 0 {
             grouped.push(',');
         }
         grouped.push(figure);

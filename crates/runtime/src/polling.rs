@@ -247,7 +247,7 @@ mod tests {
         let end = machine.now.plus(Duration::from_secs(60));
         while machine.now < end {
             let polls = !machine.polling.window(Request, machine.now).is_zero();
-            let is_contended = polls && machine.polled.is_multiple_of(10);
+            let is_contended = polls && machine.polled % 10 == 0;
             contended += u32::from(is_contended);
             machine.wait(Request, SHORT, is_contended);
         }

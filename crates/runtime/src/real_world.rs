@@ -118,7 +118,7 @@ impl RealWorld {
                 if self.0.tasks.steps_took() >= STEPS_PER_TURN_MAX {
                     break;
                 }
-                if polls.is_multiple_of(POLLS_PER_LOOK) {
+                if polls % POLLS_PER_LOOK == 0 {
                     self.look_at_clocks();
                 }
             }

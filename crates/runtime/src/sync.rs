@@ -58,12 +58,14 @@ impl InRound<'_> {
 }
 impl Drop for InRound<'_> {
     fn drop(&mut self) {
-        if let Some((round, index)) = self.at
-            && round == self.event.round.get()
-        {
-            let mut waiters = self.event.waiters.borrow_mut();
-            waiters[index] = None;
-            while waiters.pop_if(|waker| waker.is_none()).is_some() {}
+        if let Some((round, index)) = self.at {
+            if round == self.event.round.get() {
+                let mut waiters = self.event.waiters.borrow_mut();
+                waiters[index] = None;
+                while waiters.last().is_some_and(Option::is_none) {
+                    waiters.pop();
+                }
+            }
         }
     }
 }
@@ -110,8 +112,10 @@ impl RwLock {
                 }
                 self.holders.set(if exclusive { -1 } else { self.holders.get() + 1 });
                 // A reader admits the readers right behind it as well.
-                if !exclusive && let Some((_, false, waker)) = queue.front() {
-                    waker.wake_by_ref();
+                if !exclusive {
+                    if let Some((_, false, waker)) = queue.front() {
+                        waker.wake_by_ref();
+                    }
                 }
                 return Poll::Ready(());
             }

@@ -26,7 +26,7 @@ fn block_buffers_are_adjacent_whole_pages_and_take_only_their_bytes() {
     // And the remainder of a huge page.
     assert!(grown < BLOCKS * BLOCK + (3 << 20), "{grown} bytes");
     let address = |buffer: &Buffer| buffer.as_ptr().addr();
-    assert!(blocks.iter().all(|buffer| address(buffer).is_multiple_of(BLOCK)));
+    assert!(blocks.iter().all(|buffer| address(buffer) % BLOCK == 0));
     let in_a_row =
         blocks.windows(2).filter(|pair| address(&pair[0]) + BLOCK == address(&pair[1])).count();
     assert!(in_a_row > BLOCKS * 9 / 10, "{in_a_row} of {BLOCKS} follow their neighbour");

@@ -93,7 +93,7 @@ impl ScatteredDisk {
         if at.checked_add(length).is_none_or(|end| end > size) {
             return Err(DeviceError::OutOfRange { disk, operation, at, length, size });
         }
-        if !at.is_multiple_of(sector.into()) || !length.is_multiple_of(sector.into()) {
+        if at % u64::from(sector) != 0 || length % u64::from(sector) != 0 {
             return Err(DeviceError::Unaligned { disk, operation, at, length, sector });
         }
         Ok(())
@@ -155,10 +155,10 @@ impl State {
         } else if small {
             let sectors = at / SECTOR as u64..(at + length) / SECTOR as u64;
             let _claim = self.claims.claim(Change::Logged, sectors).await;
-            if let Some(piece) = self.piece(at, &parts).await?
-                && self.log(piece, durability).await? == Placed::InLog
-            {
-                return Ok(());
+            if let Some(piece) = self.piece(at, &parts).await? {
+                if self.log(piece, durability).await? == Placed::InLog {
+                    return Ok(());
+                }
             }
             self.inner.borrow_mut().statistics.bypassed_writes += 1;
         } else {

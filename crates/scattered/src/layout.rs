@@ -105,7 +105,7 @@ impl Superblock {
         let Sizes { log, group } = sizes;
         let bad = FormatError::BadSizes { log, group };
         let block = BLOCK as u64;
-        if !log.is_multiple_of(block) || !group.is_multiple_of(block) {
+        if log % block != 0 || group % block != 0 {
             return Err(bad);
         }
         let (Ok(log_blocks), Ok(group_blocks)) =

@@ -51,12 +51,11 @@ impl State {
         let (homes, skip) = (blocks_of(at, length as u64), at as usize % BLOCK);
         let count = (homes.end - homes.start) as usize;
         let mut blocks = Vec::with_capacity(count);
-        if skip == 0
-            && length == count * BLOCK
-            && let [whole] = parts
-        {
-            blocks.extend(homes.map(|home| (home, WHOLE)));
-            return Made::Piece(Piece { blocks, content: whole.clone(), ticket: 0 });
+        if skip == 0 && length == count * BLOCK {
+            if let [whole] = parts {
+                blocks.extend(homes.map(|home| (home, WHOLE)));
+                return Made::Piece(Piece { blocks, content: whole.clone(), ticket: 0 });
+            }
         }
         let inner = self.inner.borrow();
         let mut content = Buffer::zeroed(count * BLOCK);

@@ -78,10 +78,10 @@ pub async fn mind(state: Weak<State>, world: std::rc::Rc<dyn device::World>) {
         if state.snapshot_is_due() {
             let _ = state.snapshot().await;
         }
-        if idle >= state.settings.swap_idle
-            && let Some(log) = state.log_to_swap()
-        {
-            let _ = state.swap_step(log, SwapTime::Idle).await;
+        if idle >= state.settings.swap_idle {
+            if let Some(log) = state.log_to_swap() {
+                let _ = state.swap_step(log, SwapTime::Idle).await;
+            }
         }
         if state.needs_space() {
             let _ = state.checkpoint_all().await;

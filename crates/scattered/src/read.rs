@@ -17,10 +17,12 @@ impl State {
         self.inner.borrow_mut().statistics.reads += 1;
         let pieces = self.layout.pieces(at, length as u64);
         let mapped = self.inner.borrow().table.touches(at, length as u64);
-        if !mapped && let [(from, _)] = &pieces[..] {
-            let result = self.beside_records(self.main.read(*from, length)).await;
-            self.arm_is_at(from + length as u64);
-            return result;
+        if !mapped {
+            if let [(from, _)] = &pieces[..] {
+                let result = self.beside_records(self.main.read(*from, length)).await;
+                self.arm_is_at(from + length as u64);
+                return result;
+            }
         }
         let (logged, homes) = self.plan_read(at, length, &pieces);
         if !logged.is_empty() {

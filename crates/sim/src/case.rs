@@ -215,13 +215,13 @@ impl Case {
     /// Whether overwrites in place that bypass the log are ordered before the commit: half of the
     /// cases.
     pub(crate) fn order_overwrites(&self) -> bool {
-        (self.seed / 5).is_multiple_of(2)
+        (self.seed / 5) % 2 == 0
     }
 
     /// Returns the length from which whole blocks bypass the cache, in half of the cases any.
     pub(crate) fn past_cache_from(&self) -> Option<u64> {
         let never_long = EngineOptions::default().past_cache_from;
-        if (self.seed / 7).is_multiple_of(2) { Some(0) } else { never_long }
+        if (self.seed / 7) % 2 == 0 { Some(0) } else { never_long }
     }
 
     /// Returns the page size if writes come through the kernel's page cache, in one case of four:
@@ -255,13 +255,13 @@ impl Case {
 
     /// Whether free blocks are discarded and addresses of files queried: every other case.
     fn has_requests(&self) -> bool {
-        (self.turn() / 2 + self.life).is_multiple_of(2) && !self.setup.is_tight() && !self.hostile
+        (self.turn() / 2 + self.life) % 2 == 0 && !self.setup.is_tight() && !self.hostile
     }
 
     /// Whether the physical sectors of home and journal disk have different lengths: two cases of
     /// three with a journal on a disk of its own.
     pub(crate) fn has_unequal_disks(&self) -> bool {
-        !(self.seed / 2).is_multiple_of(3)
+        (self.seed / 2) % 3 != 0
     }
 
     /// Returns the files for which durability is enough: one of each writer, in one case of three
@@ -339,7 +339,7 @@ impl Case {
     /// that are full, have one life. `always`: regardless of the random number generator.
     fn lives_on(&self, image: u64, always: bool) -> Option<u64> {
         let is_plain = self.lying_disk.is_none() && !self.setup.is_tight();
-        let is_drawn = always || (image + self.seed).is_multiple_of(IMAGES_A_LIFE);
+        let is_drawn = always || (image + self.seed) % IMAGES_A_LIFE == 0;
         (is_plain && is_drawn).then_some(1 + image)
     }
 
@@ -574,7 +574,7 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
     let (mut log, mut last_cut) = (WrittenLog::new(case, &at_cuts), None);
     let mut turn = 0;
     for (index, snapshot) in snapshots.into_iter().enumerate() {
-        let sampled = only_cut.is_some() || (index as u64).is_multiple_of(case.sample);
+        let sampled = only_cut.is_some() || (index as u64) % case.sample == 0;
         let (cut, left) = (snapshot.cut, snapshot.left.clone());
         if last_lost == Some(cut) {
             continue;

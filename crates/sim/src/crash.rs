@@ -156,11 +156,11 @@ fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched
         check_memory(&volume);
         if logged.operation == Operation::Write && logged.at >= disk.geometry().size - zone {
             evicting.set(evicting.get() + 1);
-            if !evicting.get().is_multiple_of(EVICTION_WRITES_A_CUT) {
+            if evicting.get() % EVICTION_WRITES_A_CUT != 0 {
                 return;
             }
         }
-        if !changes.replace(changes.get() + 1).is_multiple_of(changes_a_cut) {
+        if changes.replace(changes.get() + 1) % changes_a_cut != 0 {
             return;
         }
         let cut = at_cuts.borrow().len() as u64;
@@ -183,7 +183,7 @@ fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched
             let (left, disks) = snapshot::spoiled(left, disks, setup, &journal, turn);
             add(left, State::Cut(disks));
         }
-        if cut.is_multiple_of(CUTS_A_KILL) {
+        if cut % CUTS_A_KILL == 0 {
             add("the daemon was killed".to_owned(), State::Killed(all.fork()));
         }
     });

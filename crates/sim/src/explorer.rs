@@ -71,7 +71,7 @@ impl Explorer {
         for mode in &self.modes {
             for setup in &self.setups {
                 let mut case = Case::random(*setup, *mode, seed, self.writers, self.steps);
-                if rng.next().is_multiple_of(4) {
+                if rng.next() % 4 == 0 {
                     // Scattered logs know the addresses of blocks that leave memory before they are
                     // home.
                     let leaves = setup.logs.is_some();

@@ -142,7 +142,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
             state: State::Cut(disks),
             progress,
         };
-        let sampled = outcome.failed && policy == random && plan.place.is_multiple_of(case.sample);
+        let sampled = outcome.failed && policy == random && plan.place % case.sample == 0;
         judge(case, snapshot, &histories, ExtraChecks { sampled, life: None }, &mut report)
             .map_err(|wrong| failure(left, wrong.why))?;
     }

@@ -336,15 +336,16 @@ impl History {
         }
         let synced = self.last_sync(identity, window.data);
         // Only data whose place and size were committed may be synced without the tree.
-        if let Some(synced) = synced.filter(|synced| *synced > state)
-            && let Some(then) = content_of(&self.states[synced], identity)
-            && then.len() != bytes.len()
-        {
-            let (bytes, then) = (bytes.len(), then.len());
-            return Err((
-                1,
-                format!("{name} has {bytes} bytes, {then} were synced after step {synced}"),
-            ));
+        if let Some(synced) = synced.filter(|synced| *synced > state) {
+            if let Some(then) = content_of(&self.states[synced], identity) {
+                if then.len() != bytes.len() {
+                    let (bytes, then) = (bytes.len(), then.len());
+                    return Err((
+                        1,
+                        format!("{name} has {bytes} bytes, {then} were synced after step {synced}"),
+                    ));
+                }
+            }
         }
         let stable = match guarantee {
             CrashGuarantee::Version => None,

@@ -241,11 +241,10 @@ pub fn add_requests(scripts: &mut [Script], rng: &SplitMix, files: u8) {
 fn lengthen(scripts: &mut [Script], rng: &SplitMix, block: u64) {
     let below = |limit: u64| rng.next() % limit;
     for step in scripts.iter_mut().flatten() {
-        if let Action::Write { length, .. } | Action::Nameless { length, .. } = &mut step.action
-            && *length as u64 <= block
-            && below(2) == 0
-        {
-            *length = (block + 1 + below(2 * block)) as usize;
+        if let Action::Write { length, .. } | Action::Nameless { length, .. } = &mut step.action {
+            if *length as u64 <= block && below(2) == 0 {
+                *length = (block + 1 + below(2 * block)) as usize;
+            }
         }
     }
 }
@@ -255,7 +254,7 @@ fn lengthen(scripts: &mut [Script], rng: &SplitMix, block: u64) {
 /// the commit, and sync seldom.
 fn make_scattered(rng: &SplitMix, size: ScriptSize, writer: usize) -> Script {
     let below = |limit: u64| rng.next() % limit;
-    let syncs_volume = writer.is_multiple_of(3);
+    let syncs_volume = writer % 3 == 0;
     let length = (SCATTERED_BLOCKS * size.block) as usize;
     let made = |file| Action::Nameless { file, length }.then(Sync::None);
     let mut script: Script = (0..SCATTERED_FILES).map(made).collect();
@@ -320,7 +319,7 @@ fn make_steps(rng: &SplitMix, size: ScriptSize) -> Vec<ScriptStep> {
 
 /// Returns a pause: about as long as the disk takes for a few writes, or as a transaction lives.
 fn pause(rng: &SplitMix) -> u64 {
-    let limit = if rng.next().is_multiple_of(2) { 150 } else { 4000 };
+    let limit = if rng.next() % 2 == 0 { 150 } else { 4000 };
     rng.next() % limit
 }
 
@@ -403,7 +402,7 @@ fn make_large(rng: &SplitMix, size: ScriptSize, file: u8) -> Action {
 
 /// Returns a length: mostly small, like the writes that Okeanos is made for.
 fn length(rng: &SplitMix) -> usize {
-    let limit = if rng.next().is_multiple_of(4) { LENGTH_MAX } else { 300 };
+    let limit = if rng.next() % 4 == 0 { LENGTH_MAX } else { 300 };
     1 + (rng.next() % limit) as usize
 }
 

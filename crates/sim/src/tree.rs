@@ -107,8 +107,10 @@ pub(crate) fn apply(
         }
         Action::Rename { from, to } => {
             let same = identity_of(tree, *from) == identity_of(tree, *to);
-            if !same && let Some(entry) = tree.remove(&file_name(*from)) {
-                tree.insert(file_name(*to), entry);
+            if !same {
+                if let Some(entry) = tree.remove(&file_name(*from)) {
+                    tree.insert(file_name(*to), entry);
+                }
             }
             None
         }
@@ -158,10 +160,10 @@ pub(crate) fn apply(
 fn change(tree: &mut Tree, file: u8, act: impl Fn(&mut Vec<u8>, &mut Vec<u8>)) -> Option<usize> {
     let wanted = identity_of(tree, file)?;
     for entry in tree.values_mut() {
-        if let TreeEntry::File { identity, content, attribute } = entry
-            && *identity == wanted
-        {
-            act(Rc::make_mut(content), attribute);
+        if let TreeEntry::File { identity, content, attribute } = entry {
+            if *identity == wanted {
+                act(Rc::make_mut(content), attribute);
+            }
         }
     }
     Some(wanted)

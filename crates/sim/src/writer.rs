@@ -195,12 +195,13 @@ impl Writer {
     async fn step(&mut self, index: usize) -> Result<(), Error> {
         self.note(|progress| progress.started = index + 1);
         let step = self.script[index].clone();
-        if let Action::Unlink { file } = step.action
-            && index.is_multiple_of(2)
-            && let Some(inode) = self.look(&file_name(file)).await?
-        {
-            self.volume.opened(&inode);
-            self.open.push(inode.number);
+        if let Action::Unlink { file } = step.action {
+            if index % 2 == 0 {
+                if let Some(inode) = self.look(&file_name(file)).await? {
+                    self.volume.opened(&inode);
+                    self.open.push(inode.number);
+                }
+            }
         }
         self.outcome.set(Outcome::Done);
         let acted = match self.act(index, &step.action).await {
@@ -435,7 +436,7 @@ impl Writer {
         flags: WriteFlags,
     ) -> Result<TransactionId, Error> {
         // As a front end passes the data of a long request that it does not need any more.
-        let memory = bytes.len().is_multiple_of(512).then(|| Rc::new(Buffer::copy_of(bytes)));
+        let memory = (bytes.len() % 512 == 0).then(|| Rc::new(Buffer::copy_of(bytes)));
         let data = WriteData { bytes, memory: memory.as_ref() };
         let written = self.volume.write_data(inode, &Caller::ROOT, offset, &data, flags).await?;
         self.volume.keep_home(inode).await?;

@@ -46,12 +46,11 @@ impl Overlay {
         self.clear(at, end);
         self.bytes += end - at;
         self.size = self.size.max(end);
-        if let Some((before, piece)) = self.pieces.range_mut(..at).next_back()
-            && before + piece.len() as u64 == at
-            && piece.len() + bytes.len() <= PIECE_BYTES_MAX
-        {
-            piece.extend_from_slice(bytes);
-            return;
+        if let Some((before, piece)) = self.pieces.range_mut(..at).next_back() {
+            if before + piece.len() as u64 == at && piece.len() + bytes.len() <= PIECE_BYTES_MAX {
+                piece.extend_from_slice(bytes);
+                return;
+            }
         }
         self.pieces.insert(at, bytes.to_vec());
     }
@@ -65,15 +64,15 @@ impl Overlay {
 
     /// Removes the bytes `start..end` from all pieces.
     fn clear(&mut self, start: u64, end: u64) {
-        if let Some((at, piece)) = self.pieces.range_mut(..start).next_back()
-            && *at + piece.len() as u64 > start
-        {
-            let after = piece.split_off((start - at) as usize);
-            let behind_end = start + after.len() as u64;
-            self.bytes -= behind_end.min(end) - start;
-            if behind_end > end {
-                let kept = after[(end - start) as usize..].to_vec();
-                self.pieces.insert(end, kept);
+        if let Some((at, piece)) = self.pieces.range_mut(..start).next_back() {
+            if *at + piece.len() as u64 > start {
+                let after = piece.split_off((start - at) as usize);
+                let behind_end = start + after.len() as u64;
+                self.bytes -= behind_end.min(end) - start;
+                if behind_end > end {
+                    let kept = after[(end - start) as usize..].to_vec();
+                    self.pieces.insert(end, kept);
+                }
             }
         }
         while let Some((&at, _)) = self.pieces.range(start..end).next() {

@@ -105,13 +105,13 @@ impl<V: Copy> CompactMap<V> {
         let Some(mut run) = self.runs.remove(&first) else { return };
         self.capacity -= run.capacity();
         let before = self.runs.range_mut(..first).next_back();
-        if let Some((_, before)) = before
-            && before.len() + run.len() <= RUN_MAX / 2
-        {
-            self.capacity -= before.capacity();
-            before.reserve_exact(run.len());
-            before.append(&mut run);
-            self.capacity += before.capacity();
+        if let Some((_, before)) = before {
+            if before.len() + run.len() <= RUN_MAX / 2 {
+                self.capacity -= before.capacity();
+                before.reserve_exact(run.len());
+                before.append(&mut run);
+                self.capacity += before.capacity();
+            }
         }
         if let Some((number, _)) = run.first().copied() {
             if run.capacity() > run.len() + 2 * GROWTH {

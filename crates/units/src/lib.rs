@@ -2,6 +2,7 @@
 //! them destroys data, so each has a type and nothing converts silently.
 #![forbid(unsafe_code)]
 
+mod arrays;
 mod block;
 mod block_areas;
 mod block_map;
@@ -13,6 +14,7 @@ mod refusal;
 mod time;
 mod transaction;
 
+pub use arrays::arrays;
 pub use block::{BlockRange, BlockSize, is_within};
 pub use block_areas::{AREA_BLOCKS, BlockAreas};
 pub use block_map::{BlockHasher, BlockMap, BlockSet};

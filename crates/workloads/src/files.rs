@@ -10,7 +10,7 @@ use std::future::Future;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, RwLock, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use units::Instant;
@@ -190,10 +190,11 @@ impl Files for DirectoryFiles {
         mut watch: impl FnMut(),
     ) -> io::Result<Vec<A::Output>> {
         allow_open_files(actors.len() as u64 + 64);
-        // Holds when to begin once all are ready; `None`: not at all.
-        let gate: OnceLock<Option<Instant>> = OnceLock::new();
+        // When to begin; `None`: not at all. Locked until all are ready.
+        let gate: RwLock<Option<Instant>> = RwLock::new(None);
         let (ready, readiness) = mpsc::channel();
         std::thread::scope(|scope| {
+            let mut begin = gate.write().expect("nobody else has it yet");
             let mut threads = Vec::new();
             let mut failure = None;
             for actor in actors {
@@ -205,7 +206,7 @@ impl Files for DirectoryFiles {
                         Err(error) => (None, Some(error)),
                     };
                     ready.send(failed).expect("the other end outlives the actors");
-                    let begin = (*gate.wait())?;
+                    let begin = (*gate.read().expect("opened without a panic"))?;
                     Some(block_on(actor.act(self, mine?, begin)))
                 };
                 match std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, body) {
@@ -221,7 +222,8 @@ impl Files for DirectoryFiles {
                 failure = failure.or(failed);
             }
             // Actors that are ready must be released even if others are not.
-            gate.get_or_init(|| failure.is_none().then(|| self.now()));
+            *begin = failure.is_none().then(|| self.now());
+            drop(begin);
             while !threads.iter().all(|thread| thread.is_finished()) {
                 std::thread::sleep(Duration::from_millis(20));
                 watch();

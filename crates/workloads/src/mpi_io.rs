@@ -242,9 +242,8 @@ impl Server {
             self.waiting.take(1).await;
             let Some(first) = next() else { break };
             let mut batch = vec![first];
-            while (batch.len() as u64) < COALESCED
-                && let Some(more) = next()
-            {
+            while (batch.len() as u64) < COALESCED {
+                let Some(more) = next() else { break };
                 self.waiting.take(1).await;
                 batch.push(more);
             }

@@ -44,7 +44,7 @@ fn check_layout(layout: &BlocksLayout, making: &Making) {
         (superblock.data_at + superblock.data_blocks) * block + RESERVED_BYTES <= making.disk_bytes,
         "{making:?}"
     );
-    assert!(layout.data_offset().is_multiple_of(RESERVED_BYTES), "{making:?}");
+    assert!(layout.data_offset() % RESERVED_BYTES == 0, "{making:?}");
 }
 
 fn superblock_of(image: &disks::Image) -> BlocksSuperblock {

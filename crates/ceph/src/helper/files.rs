@@ -120,10 +120,10 @@ impl File {
     pub fn handle(&self, write: bool) -> Result<Arc<Handle>, Errno> {
         {
             let state = self.state();
-            if let Some(handle) = &state.handle
-                && (state.writes || !write)
-            {
-                return Ok(handle.clone());
+            if let Some(handle) = &state.handle {
+                if state.writes || !write {
+                    return Ok(handle.clone());
+                }
             }
         }
         self.reopen(write)

@@ -302,17 +302,17 @@ impl Server {
                 file.open(write)?;
             }
             HelperRequest::Close { file } => {
-                if let Some(file) = files.known(file)
-                    && file.close()
-                {
-                    if file.begin_end() {
-                        self.ending.fetch_add(1, Ordering::SeqCst);
-                        return Ok(HelperReply::Done);
+                if let Some(file) = files.known(file) {
+                    if file.close() {
+                        if file.begin_end() {
+                            self.ending.fetch_add(1, Ordering::SeqCst);
+                            return Ok(HelperReply::Done);
+                        }
+                        // The token belongs to the open file.
+                        let returned = files.give_back(&file);
+                        file.let_go();
+                        returned?;
                     }
-                    // The token belongs to the open file.
-                    let returned = files.give_back(&file);
-                    file.let_go();
-                    returned?;
                 }
             }
             HelperRequest::Read { file, at, length } => {

@@ -76,8 +76,14 @@ macro_rules! functions {
             $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
         impl Functions {
-            /// Loads the library, for as long as the process lives.
-            pub fn load() -> Result<Functions, libloading::Error> {
+            /// Loads the library, for as long as the process lives. A static program cannot.
+            pub fn load() -> Result<Functions, String> {
+                if cfg!(target_feature = "crt-static") {
+                    return Err(STATIC.to_owned());
+                }
+                Functions::load_shared().map_err(|error| format!("{error}; install libcephfs2"))
+            }
+            fn load_shared() -> Result<Functions, libloading::Error> {
                 // SAFETY: libcephfs may be loaded at any time by any thread, and is never unloaded.
                 let library = unsafe { libloading::Library::new(LIBRARY) }?;
                 let functions = Functions {
@@ -93,6 +99,8 @@ macro_rules! functions {
 
 /// The number changes when a function changes.
 const LIBRARY: &str = "libcephfs.so.2";
+const STATIC: &str = "this okeanos is linked statically and cannot load libcephfs.so.2: take the \
+                      package, or build it with make";
 
 functions! {
     ceph_create(*mut *mut MountInfo, *const c_char) -> c_int;

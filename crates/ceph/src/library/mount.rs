@@ -44,7 +44,7 @@ impl Mount {
         recalled: Box<dyn Fn(u64) + Send + Sync>,
         changed: Box<dyn Fn(u64) + Send + Sync>,
     ) -> Result<&'static Mount, String> {
-        let call = Functions::load().map_err(|error| format!("{error}; install libcephfs2"))?;
+        let call = Functions::load()?;
         if LISTENER.set(Listener { recalled, changed }).is_err() {
             return Err("a process connects only once".into());
         }

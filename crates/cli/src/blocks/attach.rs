@@ -12,7 +12,8 @@ use crate::options::{MountOption, rows};
 use crate::text::output::print;
 use blocks::Persistence;
 use disks::DiskAccess;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 
 pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
     let settings = settings_of(&arguments.options)?;
@@ -54,7 +55,7 @@ pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
 /// before it returns, and this process has to answer.
 fn in_foreground(plan: AttachPlan, place: &Place, read_only: bool) -> Result<(), CliError> {
     let (mut from_companion, mut to_daemon) =
-        io::pipe().map_err(|error| CliError::system("cannot start the daemon", error))?;
+        UnixStream::pair().map_err(|error| CliError::system("cannot start the daemon", error))?;
     match daemon::accompany()? {
         Side::Starter(companion) => {
             drop(from_companion);

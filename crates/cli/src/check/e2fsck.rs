@@ -8,7 +8,9 @@ use super::PROBLEMS_MAX;
 use crate::error::CliError;
 use crate::programs;
 use std::fs::File;
-use std::io::{BufRead, BufReader, PipeReader, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -58,7 +60,7 @@ pub fn judge(path: &Path, journal_device: Option<&Path>) -> Result<Judgement, Cl
     let mut volume = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
     let bytes = volume.seek(SeekFrom::End(0)).map_err(system)?;
     let patience = PATIENCE_LEAST + Duration::from_secs(bytes / BYTES_A_SECOND);
-    let (reader, writer) = std::io::pipe().map_err(system)?;
+    let (reader, writer) = UnixStream::pair().map_err(system)?;
     let mut command = Command::new(program);
     command.args(["-f", "-n"]);
     if let Some(device) = journal_device {
@@ -66,10 +68,11 @@ pub fn judge(path: &Path, journal_device: Option<&Path>) -> Result<Judgement, Cl
     }
     // Without the administrator's configuration for boots: no log files, no other answers.
     command.arg(VOLUME).env("E2FSCK_CONFIG", "/dev/null").env("LC_ALL", "C");
-    command.stdin(volume).stdout(writer.try_clone().map_err(system)?).stderr(writer);
+    let output = writer.try_clone().map_err(system)?;
+    command.stdin(volume).stdout(OwnedFd::from(output)).stderr(OwnedFd::from(writer));
     limit(&mut command, MEMORY_LEAST + bytes / BYTES_A_BYTE);
     let mut child = command.spawn().map_err(system)?;
-    // The command holds the other end of the pipe, which must close when the child ends.
+    // The command holds the other end of the connection, which must close when the child ends.
     drop(command);
     let name = path.display().to_string();
     let reading = std::thread::spawn(move || read_lines(reader, &name));
@@ -131,7 +134,7 @@ fn verdict(ended: Option<ExitStatus>, printed: PrintedLines, patience: Duration)
     }
 }
 
-fn read_lines(reader: PipeReader, name: &str) -> PrintedLines {
+fn read_lines(reader: UnixStream, name: &str) -> PrintedLines {
     let (mut reader, mut printed) = (BufReader::new(reader), PrintedLines::default());
     let mut line = Vec::new();
     loop {
@@ -209,9 +212,9 @@ mod tests {
 
     #[test]
     fn what_does_not_end_is_killed_and_long_output_is_bounded() {
-        let (reader, writer) = std::io::pipe().unwrap();
+        let (reader, writer) = UnixStream::pair().unwrap();
         let mut command = Command::new("yes");
-        command.arg("a problem").stdout(writer);
+        command.arg("a problem").stdout(OwnedFd::from(writer));
         let mut child = command.spawn().unwrap();
         drop(command);
         let reading = std::thread::spawn(move || read_lines(reader, "x"));

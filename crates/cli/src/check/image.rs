@@ -381,9 +381,10 @@ impl ImageCheck<'_> {
         let Ok(block) = self.reader.block(at) else { return };
         if let Err(error) = xattr::parse_block(&block) {
             self.findings.note(format!("{number}: attributes in {at}: {error}"));
-        } else if let Some(seed) = self.reader.checksum_seed()
-            && !xattr::block_checksum_is_right(seed, at, &block)
-        {
+            return;
+        }
+        let is_wrong = |seed| !xattr::block_checksum_is_right(seed, at, &block);
+        if self.reader.checksum_seed().is_some_and(is_wrong) {
             self.findings
                 .note(format!("{number}: the checksum of its attributes in {at} is wrong"));
         }

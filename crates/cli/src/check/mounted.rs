@@ -78,7 +78,7 @@ impl MountedWalk<'_> {
                 continue;
             }
             self.files += 1;
-            if self.files.is_multiple_of(1000) {
+            if self.files % 1000 == 0 {
                 self.progress.show(format_args!("{} files", self.files));
             }
             self.attributes(&path);

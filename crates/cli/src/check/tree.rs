@@ -73,7 +73,7 @@ impl TreeFindings for Noted {
         self.findings.note(what);
     }
     fn progress(&mut self, inodes: u64) {
-        if inodes.is_multiple_of(STEP) {
+        if inodes % STEP == 0 {
             self.progress.show(format_args!("names of {inodes} inodes"));
         }
     }

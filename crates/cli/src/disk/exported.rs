@@ -68,12 +68,12 @@ pub async fn serve(
     let serving = session.clone();
     let mut session_over = spawn_with_result(world, async move { serving.serve().await });
     let begun = race(&mut session_over, session.until_started()).await;
-    if let Either::Left(ended) = &begun
-        && session.negotiated().is_none()
-    {
-        helper.unmount();
-        close().await;
-        return notifier.failed(ended_at_once(ended));
+    if let Either::Left(ended) = &begun {
+        if session.negotiated().is_none() {
+            helper.unmount();
+            close().await;
+            return notifier.failed(ended_at_once(ended));
+        }
     }
     let control = match ControlServer::start(world, control, device, answers) {
         Ok(control) => control,

@@ -127,7 +127,7 @@ impl DiskFrontEnd {
         if offset.checked_add(length).is_none_or(|end| end > self.size()) {
             return Err(libc::ENOSPC);
         }
-        if !offset.is_multiple_of(sector) || !length.is_multiple_of(sector) {
+        if offset % sector != 0 || length % sector != 0 {
             return Err(libc::EINVAL);
         }
         let durable = arguments.flags & libc::O_DSYNC as u32 != 0;

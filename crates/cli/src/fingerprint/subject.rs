@@ -74,7 +74,7 @@ pub fn open(world: &RealWorld, arguments: &FingerprintArguments) -> Result<Subje
     let size = disk.geometry().size;
     let range = arguments.range.clone().unwrap_or(0..size);
     let sector = u64::from(disk.geometry().logical_sector);
-    if range.end > size || !range.start.is_multiple_of(sector) {
+    if range.end > size || range.start % sector != 0 {
         let (start, end) = (range.start, range.end);
         return Err(CliError::new(format!(
             "bytes {start} to {end} do not lie on {}, which has {size}, or begin within a sector of {sector}",

@@ -1,5 +1,6 @@
 //! `okeanos host`: a journal on this host in front of a shared store.
 
+mod line;
 mod mount;
 mod options;
 mod recover;
@@ -8,7 +9,7 @@ mod store;
 use crate::error::CliError;
 use crate::options::page::{OptionWords, help};
 use clap::Subcommand;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +22,9 @@ Examples:
 
 const MOUNT_EXAMPLES: &str = "\
 Examples:
-  okeanos host mount --store dir:/srv/shared --journal /var/lib/okeanos.journal /mnt/shared";
+  okeanos host mount --store dir:/srv/shared --journal /var/lib/okeanos.journal /mnt/shared
+A line of /etc/fstab:
+  ceph:  /mnt/mail  fuse.okeanos-host  journal=/dev/nvme0n1p4,name=mail,allow_other,_netdev,nofail  0 0";
 
 /// A journal on this host in front of a shared file system
 ///
@@ -101,6 +104,11 @@ struct HostRecoverArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Mounts what a line of fstab(5) says.
+pub fn mount_line(source: &Path, directory: PathBuf, options: Vec<String>) -> Result<(), CliError> {
+    mount::run(line::arguments(source, directory, options)?)
 }
 
 pub fn run(arguments: HostArguments) -> Result<(), CliError> {

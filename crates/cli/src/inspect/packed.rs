@@ -131,10 +131,11 @@ fn add(records: &mut Vec<Record>, transaction: TransactionId, item: Item) {
             let part = (!range.is_empty()).then_some((range.start, range.end));
             if let Some(Record::PackedParts { transaction: of, block, parts, .. }) =
                 records.last_mut()
-                && (*of, *block) == (transaction, home.get())
             {
-                parts.extend(part);
-                return;
+                if (*of, *block) == (transaction, home.get()) {
+                    parts.extend(part);
+                    return;
+                }
             }
             Record::PackedParts {
                 transaction,

@@ -2,7 +2,6 @@
 //! volume.
 
 mod changing;
-pub mod helper;
 pub mod loop_device;
 pub mod options;
 mod parse;
@@ -12,7 +11,7 @@ mod serve;
 pub mod table;
 pub mod umount;
 mod users;
-mod words;
+pub mod words;
 
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::mounted::{is_mounted, kept_open, refuse_dead};

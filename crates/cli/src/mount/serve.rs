@@ -282,12 +282,6 @@ impl Mounted {
             warnings.push(SYNCS_END.to_owned());
         }
         io_path::report(world, &reporter);
-        if let Some(why) = session.fallback_reason() {
-            reporter.report_at(
-                Level::Info,
-                &format!("requests come by the classic channel, not over io_uring: {why}"),
-            );
-        }
         let (source, at, data) =
             (plan.source.display(), plan.directory.display(), volume.options().engine.data);
         reporter.report_at(Level::Info, &format!("{source} is mounted on {at}, data={data}"));

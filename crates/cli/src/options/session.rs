@@ -54,7 +54,8 @@ impl<S: AsRef<SessionSettings> + AsMut<SessionSettings>> MountOption<S> {
             Ok(())
         },
         text: |it| name_of(&it.as_ref().transport, &TRANSPORTS),
-        help: "how requests come from the kernel; uring needs fuse.enable_uring=1",
+        help: "how requests come from the kernel: auto and classic by reads of /dev/fuse, uring over \
+               io_uring, which needs fuse.enable_uring=1",
         ..MountOption::BASE
     };
     pub const ALLOW_OTHER: MountOption<S> = MountOption {

@@ -105,7 +105,7 @@ fn parse_run(text: &str) -> Result<u64, String> {
 fn parse_block(text: &str) -> Result<u32, String> {
     let size = parse_size(text)?;
     let possible = (record::SIZE_MIN as u64..=record::SIZE_MAX as u64).contains(&size);
-    match possible && size.is_multiple_of(512) {
+    match possible && size % 512 == 0 {
         true => Ok(size as u32),
         false => Err("a multiple of 512, at most 1M".into()),
     }

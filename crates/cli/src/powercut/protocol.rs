@@ -109,7 +109,7 @@ fn parse_event(words: &[&str]) -> Option<Event> {
             let layout = FileLayout { size: size.parse().ok()?, places: number(places)? };
             let possible = (super::record::SIZE_MIN..=super::record::SIZE_MAX)
                 .contains(&(layout.size as usize))
-                && layout.size.is_multiple_of(512)
+                && layout.size % 512 == 0
                 && layout.places.is_power_of_two()
                 && layout.places <= PLACES_MAX;
             possible.then_some(Event::Begins(layout))

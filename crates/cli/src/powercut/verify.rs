@@ -128,10 +128,10 @@ fn judge(
             Err(error) if error.raw_os_error() == Some(libc::EIO) => None,
             read => Some(WriteRecord::read(&read?)),
         };
-        if let Some(Content::WriteRecord(record)) = held
-            && record.run != log.run
-        {
-            other_run = Some(format!("{:016x}", record.run));
+        if let Some(Content::WriteRecord(record)) = held {
+            if record.run != log.run {
+                other_run = Some(format!("{:016x}", record.run));
+            }
         }
         let age = log.last.saturating_sub(at);
         let row = AGES.iter().position(|(most, _)| age <= *most).expect("the last has no end");

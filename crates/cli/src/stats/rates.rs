@@ -50,7 +50,7 @@ impl Rates {
         let (then, before) = before?;
         let (names, cells): (_, fn(Duration, &Value, &Value) -> _) =
             if statistics["host"].is_object() { (HOST_HEAD, host_cells) } else { (HEAD, cells) };
-        let head = if self.lines.is_multiple_of(LINES_A_HEAD) {
+        let head = if self.lines % LINES_A_HEAD == 0 {
             row(names.map(String::from))
         } else {
             String::new()

@@ -41,7 +41,7 @@ impl Map {
     }
     /// Returns the word that begins at byte `at`.
     fn word(&self, at: usize) -> &AtomicU64 {
-        assert!(at.is_multiple_of(8) && at < self.bytes);
+        assert!(at % 8 == 0 && at < self.bytes);
         // SAFETY: inside the mapping, aligned, and only ever seen as an atomic.
         unsafe { AtomicU64::from_ptr(self.words.add(at / 8)) }
     }

@@ -88,7 +88,7 @@ fn large_requests_hold_bounded_memory_over_the_ring() {
 }
 
 #[test]
-fn without_memory_for_the_ring_the_mount_takes_the_classic_channel() {
+fn without_memory_for_the_ring_its_mount_is_refused() {
     let Some(_allowed) = Ring::allowed() else { return };
     let volume = Volume::new(&["-t", "ext4"]);
     let mount = |transport: &str| {

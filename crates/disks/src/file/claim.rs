@@ -63,10 +63,10 @@ pub(super) fn refuse_if_used(
     metadata: &Metadata,
 ) -> Result<(), DiskOpenError> {
     let path = path.to_owned();
-    if kind == Kind::Device
-        && let Some(at) = claims::mount_point(metadata.rdev())
-    {
-        return Err(DiskOpenError::Mounted { path, at });
+    if kind == Kind::Device {
+        if let Some(at) = claims::mount_point(metadata.rdev()) {
+            return Err(DiskOpenError::Mounted { path, at });
+        }
     }
     match loops::loop_device_over(metadata, &WHOLE, None) {
         Some(device) => Err(DiskOpenError::Attached { path, device }),

@@ -25,7 +25,9 @@ impl LoopDevice {
     /// Reads the device's directory in sysfs; `None` if nothing is attached to it.
     fn from_sysfs(node: &Path) -> Option<LoopDevice> {
         let mut name = read(node.join("loop/backing_file")).ok()?;
-        name.pop_if(|last| *last == b'\n');
+        if name.last() == Some(&b'\n') {
+            name.pop();
+        }
         let device = Path::new("/dev").join(node.file_name()?);
         let number = |file: &str| read_to_string(node.join(file)).ok()?.trim().parse::<u64>().ok();
         let offset = number("loop/offset").unwrap_or(0);

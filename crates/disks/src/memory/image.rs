@@ -80,7 +80,7 @@ impl Image {
     }
     /// Appends zeros; `more` is a multiple of 4096, as the size is.
     pub fn grow(&mut self, more: u64) {
-        assert!((self.size | more).is_multiple_of(PAGE as u64), "whole pages");
+        assert!((self.size | more) % (PAGE as u64) == 0, "whole pages");
         self.size += more;
     }
     /// Fills `bytes` from byte `at` on. The range must be within the image.

@@ -102,7 +102,7 @@ impl MemoryDisk {
 
     /// A disk that durably holds `image`, whose size is a multiple of 512.
     pub fn from_image(world: Rc<dyn World>, image: Image) -> MemoryDisk {
-        assert!(image.size().is_multiple_of(SECTOR as u64), "{image:?} does not end with a sector");
+        assert!(image.size() % (SECTOR as u64) == 0, "{image:?} does not end with a sector");
         MemoryDisk::with_cache(world, Cache::new(image))
     }
 

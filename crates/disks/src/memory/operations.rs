@@ -106,9 +106,7 @@ impl MemoryDisk {
                 }
                 (Ok(()), _) => cache.complete(write),
                 // It is unknown how far a failed write got.
-                (Err(_), _) => {
-                    cache.complete_some(write, |_| self.0.world.random().is_multiple_of(2))
-                }
+                (Err(_), _) => cache.complete_some(write, |_| self.0.world.random() % 2 == 0),
             }
         };
         self.wait_for_medium(destaged).await;
@@ -123,7 +121,7 @@ impl MemoryDisk {
         let mut cache = self.0.cache.borrow_mut();
         match result {
             Ok(()) => cache.complete_flush(mark),
-            Err(_) => cache.fail_flush(mark, || self.0.world.random().is_multiple_of(2)),
+            Err(_) => cache.fail_flush(mark, || self.0.world.random() % 2 == 0),
         }
         result
     }

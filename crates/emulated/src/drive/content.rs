@@ -131,7 +131,7 @@ mod tests {
             for order in 1..40 {
                 let start = random.next() % AREA;
                 let end = start + 1 + random.next() % (AREA - start);
-                if random.next().is_multiple_of(4) {
+                if random.next() % 4 == 0 {
                     let oldest = random.next() % order;
                     pieces.remove(&(start..end), oldest);
                     for sector in &mut plain[start as usize..end as usize] {

@@ -195,11 +195,7 @@ impl EmulatedDisk {
         left: CrashImage,
     ) -> EmulatedDisk {
         let size = left.image.size();
-        assert!(
-            size.is_multiple_of(SECTOR) && size <= model.size.get(),
-            "{size} bytes on {}",
-            model.name
-        );
+        assert!(size % SECTOR == 0 && size <= model.size.get(), "{size} bytes on {}", model.name);
         let caching = options.cache == CacheMode::On || options.lies.ignores_cache_off;
         let unit = model.cache.as_ref().map_or(SECTOR, |cache| cache.unit.get().into());
         EmulatedDisk(Rc::new(State {

@@ -190,9 +190,10 @@ impl EmulatedDisk {
         let (Some(model), mut writers) = (&self.0.model.cache, self.0.writers.borrow_mut()) else {
             return;
         };
-        while let Some(first) = writers.front()
-            && self.try_insert(model, first.way, &first.sectors, &first.pieces)
-        {
+        while let Some(first) = writers.front() {
+            if !self.try_insert(model, first.way, &first.sectors, &first.pieces) {
+                break;
+            }
             writers.pop_front().expect("looked at just now").done.send(());
         }
     }

@@ -47,12 +47,12 @@ impl EmulatedDisk {
     pub(super) fn start_read_ahead(&self, now: u64, read: &Range<u64>) {
         let Some(cache) = &self.0.model.cache else { return };
         let (sector, end) = (read.end, self.read_ahead_end(cache, read));
-        if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut()
-            && sector < end
-        {
-            let runs = arm.transfer(now as f64, Direction::Read, sector, end - sector);
-            *self.0.read_ahead.borrow_mut() =
-                Some(ReadAhead { from: sector, sectors: sector..end, runs: runs.into() });
+        if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut() {
+            if sector < end {
+                let runs = arm.transfer(now as f64, Direction::Read, sector, end - sector);
+                *self.0.read_ahead.borrow_mut() =
+                    Some(ReadAhead { from: sector, sectors: sector..end, runs: runs.into() });
+            }
         }
     }
 
@@ -133,13 +133,17 @@ impl EmulatedDisk {
             return None;
         }
         let wanted = self.read_ahead_end(cache, sectors);
-        if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut()
-            && wanted > ahead.sectors.end
-        {
-            let more =
-                arm.transfer(end, Direction::Read, ahead.sectors.end, wanted - ahead.sectors.end);
-            ahead.runs.extend(more);
-            ahead.sectors.end = wanted;
+        if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut() {
+            if wanted > ahead.sectors.end {
+                let more = arm.transfer(
+                    end,
+                    Direction::Read,
+                    ahead.sectors.end,
+                    wanted - ahead.sectors.end,
+                );
+                ahead.runs.extend(more);
+                ahead.sectors.end = wanted;
+            }
         }
         ahead.when(sectors.end)
     }
@@ -147,11 +151,11 @@ impl EmulatedDisk {
     /// Moves the sectors read by now into the cache's segments.
     fn keep_read(&self, ahead: &mut ReadAhead) {
         let read = ahead.take_read(self.now());
-        if let Some(model) = &self.0.model.cache
-            && read.start < read.end
-        {
-            let chance = || self.0.world.random();
-            self.0.cache.borrow_mut().keep(model, read, Origin::Read, chance);
+        if let Some(model) = &self.0.model.cache {
+            if read.start < read.end {
+                let chance = || self.0.world.random();
+                self.0.cache.borrow_mut().keep(model, read, Origin::Read, chance);
+            }
         }
     }
 }

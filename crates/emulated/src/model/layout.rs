@@ -86,7 +86,7 @@ impl TrackLayout {
         let (band, surface, step) = self.band_of(zone, track);
         let first = band * self.band_tracks;
         let tracks = self.band_tracks.min(zone.cylinders - first);
-        let column = if surface.is_multiple_of(2) { step } else { tracks - 1 - step };
+        let column = if surface % 2 == 0 { step } else { tracks - 1 - step };
         let angle = self.angle_in(zone, track) + index as f64 / zone.sectors as f64;
         PhysicalSector {
             cylinder: (zone.first_cylinder + first + column) as u32,
@@ -110,7 +110,7 @@ impl TrackLayout {
         let first = within - within % self.band_tracks;
         let tracks = self.band_tracks.min(zone.cylinders - first);
         let column = within - first;
-        let step = if surface.is_multiple_of(2) { column } else { tracks - 1 - column };
+        let step = if surface % 2 == 0 { column } else { tracks - 1 - column };
         let track = first * self.surfaces + surface * tracks + step;
         Some(zone.first_sector + track * zone.sectors + index)
     }

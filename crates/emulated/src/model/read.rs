@@ -30,11 +30,11 @@ impl Model {
     /// Checks relations between values: returns the key to point at, and the problem.
     fn check(&self) -> Result<(), (&'static str, String)> {
         let size = self.size.get();
-        if !size.is_multiple_of(SECTOR) {
+        if size % SECTOR != 0 {
             return Err(("size", format!("{size} bytes are not whole sectors of {SECTOR}")));
         }
         let physical = u64::from(self.physical_sector.get());
-        if !physical.is_multiple_of(SECTOR) || !size.is_multiple_of(physical) {
+        if physical == 0 || physical % SECTOR != 0 || size % physical != 0 {
             let problem = format!(
                 "{physical} bytes are not whole sectors of {SECTOR}, or do not divide the size"
             );
@@ -71,7 +71,7 @@ impl Model {
             if segment < SECTOR {
                 return Err(("segment_size", "a segment holds at least one sector".to_owned()));
             }
-            if !u64::from(cache.unit.get()).is_multiple_of(SECTOR) {
+            if u64::from(cache.unit.get()) % SECTOR != 0 {
                 return Err(("unit", format!("{} bytes are not a multiple of 512", cache.unit)));
             }
             if cache.stream_buffer.is_some_and(|buffer| u64::from(buffer.get()) < 2 * SECTOR) {

@@ -110,12 +110,9 @@ mod tests {
                 let from = random.next() % 60;
                 let range = from..from + 1 + random.next() % (60 - from);
                 // Sometimes an older write completes after a newer one.
-                let order = if random.next().is_multiple_of(4) {
-                    1 + random.next() % step
-                } else {
-                    step * 2
-                };
-                if random.next().is_multiple_of(5) {
+                let order =
+                    if random.next() % 4 == 0 { 1 + random.next() % step } else { step * 2 };
+                if random.next() % 5 == 0 {
                     extents.remove(range.clone(), order);
                     for at in range {
                         plain[at as usize] = plain[at as usize].filter(|(_, of)| *of > order);

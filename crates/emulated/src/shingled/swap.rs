@@ -22,12 +22,13 @@ pub(super) async fn mind(state: Weak<State>, world: Rc<dyn World>) {
         world.sleep_until(world.now().plus(GLANCE)).await;
         let Some(state) = state.upgrade() else { return };
         let overfull = state.inner.borrow().overfull.last().copied();
-        if let Some(overfull) = overfull
-            && matches!(state.shingles.logs, ShingledLogs::Surface { .. })
-            && state.idle_time() >= state.shingles.swap_idle
-            && state.swap_step(overfull).await.is_err()
-        {
-            return;
+        if let Some(overfull) = overfull {
+            if matches!(state.shingles.logs, ShingledLogs::Surface { .. })
+                && state.idle_time() >= state.shingles.swap_idle
+                && state.swap_step(overfull).await.is_err()
+            {
+                return;
+            }
         }
     }
 }

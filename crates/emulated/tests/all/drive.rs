@@ -299,7 +299,7 @@ async fn random_script(world: VirtualWorld, disk: EmulatedDisk, seed: u64) {
                     let bytes = (first * SECTOR) as usize..((first + count) * SECTOR) as usize;
                     match random.next() % 8 {
                         0..4 => {
-                            let durable = random.next().is_multiple_of(4);
+                            let durable = random.next() % 4 == 0;
                             let durability =
                                 if durable { Durability::Durable } else { Durability::Cached };
                             let parts = filled(bytes.len(), step + 1);

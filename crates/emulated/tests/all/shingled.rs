@@ -52,7 +52,7 @@ fn what_was_written_is_read_through_logs_swaps_and_cleaning() {
                 if step % 53 == 52 {
                     disk.clean().await.expect("a cleaning");
                     assert_eq!(disk.statistics().extents, 0);
-                } else if random.next().is_multiple_of(4) {
+                } else if random.next() % 4 == 0 {
                     let read = disk.read(at, range.len()).await.expect("a read");
                     assert!(read[..] == plain[area][range], "step {step}");
                 } else {
@@ -60,7 +60,7 @@ fn what_was_written_is_read_through_logs_swaps_and_cleaning() {
                     let part = Rc::new(Buffer::copy_of(&plain[area][range]));
                     disk.write(at, vec![part], Durability::Durable).await.expect("a write");
                 }
-                if random.next().is_multiple_of(8) {
+                if random.next() % 8 == 0 {
                     inner.sleep_until(inner.now().plus(Duration::from_millis(400))).await;
                 }
             }

@@ -177,10 +177,10 @@ impl Durability {
     }
     /// Notes the result of a request to a disk.
     pub fn note<T>(&self, result: Result<T, EngineError>) -> Result<T, EngineError> {
-        if let Err(error) = &result
-            && !units::fault!("writes-after-failure")
-        {
-            self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+        if let Err(error) = &result {
+            if !units::fault!("writes-after-failure") {
+                self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
+            }
         }
         result
     }

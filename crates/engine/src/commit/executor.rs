@@ -250,10 +250,8 @@ impl Runner {
                 Address::Table(page) => unreachable!("page {page} of the table lies on no disk"),
             };
             let (mut taken, mut length) = (Vec::new(), 0);
-            while taken.len() < BLOCKS_PER_WRITE_MAX
-                && length < room
-                && let Some(mut part) = parts.pop_front()
-            {
+            while taken.len() < BLOCKS_PER_WRITE_MAX && length < room {
+                let Some(mut part) = parts.pop_front() else { break };
                 if part.len() as u64 > room - length {
                     let [before, behind] = part.cut((room - length) as usize).map(Rc::new);
                     parts.push_front(behind);

@@ -116,12 +116,12 @@ impl Syncer<'_> {
         let mut transaction = self.admission.pipeline.transaction();
         let id = transaction.id();
         for (owner, at) in blocks {
-            if self.unordered.remove(owner, at)
-                && let Some(block) = self.admission.cache.borrow().peek(at)
-            {
-                block.order_unordered(owner);
-                transaction.add_home_data(owner, at, 0);
-                self.unordered.note_ordered(owner, id);
+            if self.unordered.remove(owner, at) {
+                if let Some(block) = self.admission.cache.borrow().peek(at) {
+                    block.order_unordered(owner);
+                    transaction.add_home_data(owner, at, 0);
+                    self.unordered.note_ordered(owner, id);
+                }
             }
         }
         transaction.close_handle(0);

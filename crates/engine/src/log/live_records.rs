@@ -66,8 +66,7 @@ impl LiveRecords {
     }
     /// The log on disk now begins with `tail`.
     pub fn release_before(&mut self, tail: TransactionId) {
-        while let Some((transaction, _)) = self.transactions.front()
-            && tail.is_after(*transaction)
+        while self.transactions.front().is_some_and(|(transaction, _)| tail.is_after(*transaction))
         {
             let (transaction, blocks) = self.transactions.pop_front().expect("a front");
             for block in blocks {

@@ -1,7 +1,7 @@
 //! Which bytes of a block have changed.
 
 use smallvec::SmallVec;
-use units::BlockRange;
+use units::{BlockRange, arrays};
 
 /// Ranges expected of an inode that is stored anew: the size, the times and the checksums.
 const FEW: usize = 8;
@@ -16,10 +16,10 @@ pub(crate) fn differing(
     // Words are compared faster than bytes, and few of them differ.
     const WORD: usize = size_of::<u64>();
     let mut parts = SmallVec::new();
-    let (old, old_rest) = before.as_chunks::<WORD>();
-    let (new, new_rest) = bytes[range.as_usize()].as_chunks::<WORD>();
+    let (old, old_rest) = arrays::<WORD>(before);
+    let (new, new_rest) = arrays::<WORD>(&bytes[range.as_usize()]);
     let mut at = range.start;
-    for (old, new) in old.iter().zip(new) {
+    for (old, new) in old.zip(new) {
         if old != new {
             note(&mut parts, at, u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new));
         }

@@ -34,8 +34,10 @@ impl Gate {
                     self.queue.borrow().front().is_some_and(|(front, _)| *front == ticket)
                 }
             };
-            if first && let Some(value) = ready() {
-                return Poll::Ready(value);
+            if first {
+                if let Some(value) = ready() {
+                    return Poll::Ready(value);
+                }
             }
             let mut queue = self.queue.borrow_mut();
             match queued.ticket {

@@ -50,10 +50,10 @@ impl Handle {
         let (data_credits, home_credits) =
             if admission.logs_data() { (blocks, 0) } else { (0, blocks) };
         let needed = credits.0.saturating_add(data_credits);
-        if let Some(limit) = admission.handle_limit()
-            && needed > limit
-        {
-            return Err(EngineError::HandleTooLarge { needed, limit });
+        if let Some(limit) = admission.handle_limit() {
+            if needed > limit {
+                return Err(EngineError::HandleTooLarge { needed, limit });
+            }
         }
         let admit = || admission.admit(needed, home_credits).transpose();
         let pipeline = &engine.pipeline;
@@ -275,11 +275,11 @@ impl Handle {
     /// this handle.
     pub fn order_data(&mut self, owner: Owner, at: HomeBlock) {
         let engine = &self.engine;
-        if engine.unordered.remove(owner, at)
-            && let Some(block) = engine.cache.borrow().peek(at)
-        {
-            block.order_unordered(owner);
-            engine.pipeline.transaction().add_home_data(owner, at, 0);
+        if engine.unordered.remove(owner, at) {
+            if let Some(block) = engine.cache.borrow().peek(at) {
+                block.order_unordered(owner);
+                engine.pipeline.transaction().add_home_data(owner, at, 0);
+            }
         }
     }
 

@@ -91,14 +91,15 @@ impl Drop for Claim {
             if queue.first != self.ticket {
                 // It gave up before its turn came.
                 queue.behind.retain(|ticket| *ticket != self.ticket);
-            } else if units::fault!("claims-out-of-order")
-                && let Some(next) = queue.behind.pop_back()
-            {
-                queue.first = next;
-            } else if let Some(next) = queue.behind.pop_front() {
-                queue.first = next;
-            } else {
-                claimed.remove(&block);
+                continue;
+            }
+            let next = match units::fault!("claims-out-of-order") {
+                true => queue.behind.pop_back(),
+                false => queue.behind.pop_front(),
+            };
+            match next {
+                Some(next) => queue.first = next,
+                None => drop(claimed.remove(&block)),
             }
         }
         drop(claimed);

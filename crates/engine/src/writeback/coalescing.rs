@@ -40,16 +40,13 @@ pub(crate) fn runs_of(cache: &Cache, numbers: &[HomeBlock], neighbours: Neighbou
             continue;
         }
         let mut run = VecDeque::from([block]);
-        while run.len() < RUN_BLOCKS_MAX
-            && run[0].number() > end
-            && let Some(block) = goes(HomeBlock(run[0].number().get() - 1))
-        {
+        while run.len() < RUN_BLOCKS_MAX && run[0].number() > end {
+            let Some(block) = goes(HomeBlock(run[0].number().get() - 1)) else { break };
             run.push_front(block);
         }
         end = run[run.len() - 1].number().plus(1);
-        while run.len() < RUN_BLOCKS_MAX
-            && let Some(block) = goes(end)
-        {
+        while run.len() < RUN_BLOCKS_MAX {
+            let Some(block) = goes(end) else { break };
             run.push_back(block);
             end = end.plus(1);
         }

@@ -36,7 +36,7 @@ pub(super) fn best(
     wanted: Wanted,
 ) -> Option<usize> {
     let cost = |index: &usize| cells[*index].mean_milliseconds();
-    let larger = |index: usize| (!(index + 1).is_multiple_of(columns)).then_some(index + 1);
+    let larger = |index: usize| ((index + 1) % columns != 0).then_some(index + 1);
     let always = |index: usize| wanted.has_always_evicted(&cells[index], threshold);
     let untried = |index| {
         [Some(index), larger(index)]

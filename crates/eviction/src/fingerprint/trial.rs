@@ -40,7 +40,7 @@ impl Prober<'_> {
         let block = BLOCK.max(self.sector);
         let (zone, extent) = self.zone(cell, block)?;
         let number = cell.trials_at_once();
-        match number.is_multiple_of(2) {
+        match number % 2 == 0 {
             true => self.world.sleep_until(self.world.now().plus(self.options.pause)).await,
             false => self.evict(&zone, number - 1).await?,
         }

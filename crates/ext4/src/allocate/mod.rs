@@ -85,10 +85,10 @@ impl Volume {
             return Err(Refusal::NoSpace.into());
         }
         let count = request.count.min(available.min(u64::from(u32::MAX)) as u32);
-        if request.purpose == Purpose::Data
-            && let Some(run) = self.allocate_from_window(handle, &request, count).await?
-        {
-            return Ok(run);
+        if request.purpose == Purpose::Data {
+            if let Some(run) = self.allocate_from_window(handle, &request, count).await? {
+                return Ok(run);
+            }
         }
         let window = match request.purpose {
             Purpose::Data => self.window_size(request.at),
@@ -267,11 +267,10 @@ impl Volume {
     async fn find_any(&self) -> Result<Option<FreeFound>> {
         for group in (0..self.groups.count()).map(GroupNumber) {
             let state = self.groups.state(group);
-            if !state.damaged
-                && state.descriptor.free_blocks > state.withheld
-                && let Some(found) = self.find_in(group, 0, 1).await?
-            {
-                return Ok(Some(found));
+            if !state.damaged && state.descriptor.free_blocks > state.withheld {
+                if let Some(found) = self.find_in(group, 0, 1).await? {
+                    return Ok(Some(found));
+                }
             }
         }
         Ok(None)

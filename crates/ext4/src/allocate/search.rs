@@ -19,11 +19,12 @@ impl<H: Fn(u32) -> u64> Free<'_, H> {
     pub fn find_run(&self, goal: u32, wanted: u32) -> Option<Range<u32>> {
         assert!(wanted > 0);
         let goal = if goal < self.count { goal } else { 0 };
-        if goal > 0
-            && let Some(run) =
+        if goal > 0 {
+            if let Some(run) =
                 self.next_run(goal..self.count, wanted).filter(|run| run.start == goal)
-        {
-            return Some(run);
+            {
+                return Some(run);
+            }
         }
         let mut best: Option<Range<u32>> = None;
         for part in [goal..self.count, 0..goal] {

@@ -60,9 +60,10 @@ impl Withheld {
     /// The runs freed by transactions up to `committed`, which may be allocated again.
     pub fn take_committed(&mut self, committed: TransactionId) -> Vec<Range<u64>> {
         let mut taken = Vec::new();
-        while let Some((transaction, _)) = self.freed.front()
-            && (!transaction.is_after(committed) || units::fault!("freed-reused"))
-        {
+        let is_committed = |(transaction, _): &(TransactionId, Range<u64>)| {
+            !transaction.is_after(committed) || units::fault!("freed-reused")
+        };
+        while self.freed.front().is_some_and(is_committed) {
             let (_, range) = self.freed.pop_front().expect("just seen");
             self.held.remove(&range);
             self.freed_blocks -= range.end - range.start;

@@ -306,7 +306,7 @@ impl<'a> Directory<'a> {
         let block_size = self.settings.block_size.bytes() as u64;
         let blocks = size / block_size;
         if blocks == 0
-            || !size.is_multiple_of(block_size)
+            || size % block_size != 0
             || size >= self.size_max()
             || blocks > self.settings.blocks
         {

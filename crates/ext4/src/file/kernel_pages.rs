@@ -149,7 +149,7 @@ impl KernelPages {
     /// that the kernel made itself.
     pub(crate) fn cut_at(&self, at: u64, page: u64) {
         let page = if units::fault!("cut-by-largest-page") { PAGE_MAX } else { page };
-        if !at.is_multiple_of(page) {
+        if at % page != 0 {
             let start = at - at % page;
             self.zeros_shown(start..start.saturating_add(page));
         }

@@ -208,8 +208,7 @@ impl Volume {
         let space = superblock.inode_size - 128;
         let wanted =
             superblock.extra_inode_size_wanted.max(superblock.extra_inode_size_min).max(32);
-        let extra_size =
-            if wanted <= space && wanted.is_multiple_of(4) { wanted } else { space.min(32) };
+        let extra_size = if wanted <= space && wanted % 4 == 0 { wanted } else { space.min(32) };
         let now = self.now();
         let mut fields = format::ext4::RawInode {
             mode,

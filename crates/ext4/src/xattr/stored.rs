@@ -202,11 +202,11 @@ impl Volume {
             HomeBlock(0) => None,
             _ => Some(self.xattr_block(at).await?),
         };
-        if let Some(block) = &old
-            && parse(block)?.references == 1
-        {
-            self.fill_block(handle, block, attributes);
-            return Ok(());
+        if let Some(block) = &old {
+            if parse(block)?.references == 1 {
+                self.fill_block(handle, block, attributes);
+                return Ok(());
+            }
         }
         // No block yet, or one that others share: they keep it.
         let run = self.allocate_xattr_block(handle, inode).await?;

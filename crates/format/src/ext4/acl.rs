@@ -103,7 +103,7 @@ impl Acl {
             return Ok(None);
         }
         let rest = after_version(bytes, CALL_VERSION)?;
-        if !rest.len().is_multiple_of(8) {
+        if rest.len() % 8 != 0 {
             return Err(AclError::Length);
         }
         let entry = |bytes: &[u8]| {

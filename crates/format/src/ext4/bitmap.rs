@@ -32,7 +32,7 @@ pub fn all_clear(bits: &[u8], range: Range<u32>) -> bool {
 pub fn count_clear(bits: &[u8], count: u32) -> u32 {
     let whole = count as usize / 8;
     let mut set: u32 = bits[..whole].iter().map(|byte| byte.count_ones()).sum();
-    if !count.is_multiple_of(8) {
+    if count % 8 != 0 {
         set += (bits[whole] & ((1 << (count % 8)) - 1)).count_ones();
     }
     count - set

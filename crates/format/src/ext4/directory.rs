@@ -339,7 +339,7 @@ impl<'a> Entries<'a> {
         let inode = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
         let record = stored_length(self.block, at);
         let name_length = usize::from(rest[6]);
-        if record < HEADER_LENGTH || !record.is_multiple_of(4) {
+        if record < HEADER_LENGTH || record % 4 != 0 {
             return wrong("the record length is no multiple of 4 from 8 on");
         }
         if record > rest.len() {
@@ -381,7 +381,7 @@ pub(super) fn stored_length(block: &[u8], at: usize) -> usize {
 }
 
 pub(super) fn set_record_length(block: &mut [u8], at: usize, length: usize) {
-    assert!(length <= 1 << 16 && length.is_multiple_of(4));
+    assert!(length <= 1 << 16 && length % 4 == 0);
     block[at + 4..at + 6].copy_from_slice(&u16::try_from(length).unwrap_or(LONGEST).to_le_bytes());
 }
 

@@ -4,6 +4,8 @@
 //! Encryption Algorithm (Wheeler and Needham, 1994). Half of MD4 (RFC 1320): 8 words in, 3 rounds
 //! of 8 steps. They order directories and protect nothing.
 
+use units::arrays;
+
 /// The hash functions; the numbers are those of `dx_root_info.hash_version` and
 /// `s_def_hash_version`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,12 +125,13 @@ fn words<const N: usize>(rest: &[u8], bytes: HashBytes) -> [u32; N] {
     let mut words = [padding; N];
     // Sums, not ors: a signed byte below zero borrows from those before it.
     let add = |word: u32, &byte: &u8| bytes.word(byte).wrapping_add(word << 8);
-    let (whole, part) = rest[..rest.len().min(4 * N)].as_chunks::<4>();
+    let (whole, part) = arrays::<4>(&rest[..rest.len().min(4 * N)]);
+    let next = whole.len();
     for (word, four) in words.iter_mut().zip(whole) {
         *word = four.iter().fold(0, add);
     }
     if !part.is_empty() {
-        words[whole.len()] = part.iter().fold(padding, add);
+        words[next] = part.iter().fold(padding, add);
     }
     words
 }

@@ -135,9 +135,7 @@ impl RawInode {
             return Err(InodeError::BadLength { length: raw.len(), inode_size });
         }
         let mut extra_size = stored_extra_size(raw);
-        if usize::from(extra_size) + GOOD_OLD_INODE_SIZE > raw.len()
-            || !extra_size.is_multiple_of(4)
-        {
+        if usize::from(extra_size) + GOOD_OLD_INODE_SIZE > raw.len() || extra_size % 4 != 0 {
             return Err(InodeError::BadExtraSize { found: extra_size, inode_size });
         }
         if let Some(seed) = layout.checksum_seed {

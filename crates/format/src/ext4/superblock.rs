@@ -285,7 +285,7 @@ impl VolumeSuperblock {
             self.blocks_per_group,
             self.blocks_per_group >= 8
                 && self.blocks_per_group <= block_bits
-                && self.blocks_per_group.is_multiple_of(8),
+                && self.blocks_per_group % 8 == 0,
             "a multiple of 8 that one bitmap block can count",
         )?;
         let size = u32::from(self.inode_size);
@@ -300,7 +300,7 @@ impl VolumeSuperblock {
             "s_inodes_per_group",
             self.inodes_per_group,
             self.inodes_per_group >= inodes_per_block
-                && self.inodes_per_group.is_multiple_of(inodes_per_block)
+                && self.inodes_per_group % inodes_per_block == 0
                 && self.inodes_per_group <= block_bits,
             "whole blocks of inodes that one bitmap block can count",
         )?;

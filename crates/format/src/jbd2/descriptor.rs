@@ -92,14 +92,14 @@ mod tests {
             TagFormat::ChecksumV2 => index & 0xffff,
             TagFormat::ChecksumV3 => index.wrapping_mul(77_777_777),
         };
-        let fragment = (layout.multiwrite && index.is_multiple_of(2))
-            .then_some(Fragment { range, base_zero: index.is_multiple_of(4) });
+        let fragment = (layout.multiwrite && index % 2 == 0)
+            .then_some(Fragment { range, base_zero: index % 4 == 0 });
         BlockTag {
             home: HomeBlock(u64::from(index) | wide),
-            escaped: index.is_multiple_of(3),
-            deleted: index.is_multiple_of(5),
+            escaped: index % 3 == 0,
+            deleted: index % 5 == 0,
             checksum,
-            stays: layout.scattered && fragment.is_none() && index.is_multiple_of(7),
+            stays: layout.scattered && fragment.is_none() && index % 7 == 0,
             fragment,
         }
     }

@@ -175,10 +175,7 @@ fn a_long_run_comes_in_pieces_that_are_whole_units() {
             writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED));
         let (last, full) = pieces.split_last().unwrap();
         assert_eq!(full.len(), 100 * 4096 / RunWriter::PIECE);
-        assert!(
-            full.iter().all(|piece| piece.len() == RunWriter::PIECE)
-                && last.len().is_multiple_of(unit)
-        );
+        assert!(full.iter().all(|piece| piece.len() == RunWriter::PIECE) && last.len() % unit == 0);
         let found = read(&pieces.concat(), unit, size, unit).unwrap();
         assert!(found.into_iter().eq((0..100).map(|home| Owned::Whole(
             HomeBlock(home),

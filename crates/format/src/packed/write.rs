@@ -54,7 +54,7 @@ impl RunWriter {
         let used = (self.full.len() * RunWriter::PIECE + self.bytes.len()) as u64;
         self.put(image);
         // A unit begins with a byte of its own.
-        if used.is_multiple_of(self.unit as u64) { used + 1 } else { used }
+        if used % (self.unit as u64) == 0 { used + 1 } else { used }
     }
     /// Adds a record of parts, sorted and without overlap; no parts only with `base_zero`.
     pub fn parts(&mut self, home: HomeBlock, parts: &[BlockRange], image: &[u8], base_zero: bool) {

@@ -158,7 +158,7 @@ impl VolumeFrontEnd {
         let inode = self.inode(header.nodeid).await?;
         let own = self.volume.block_size().bytes() as u64;
         let asked = u64::from(arguments.blocksize);
-        if asked == 0 || !own.is_multiple_of(asked) {
+        if asked == 0 || own % asked != 0 {
             return Err(RequestError::Refused(libc::EINVAL));
         }
         let within = own / asked;

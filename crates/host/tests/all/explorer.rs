@@ -146,11 +146,10 @@ impl Kernel {
         let mut lookups = 0;
         loop {
             let asked = self.1.get();
-            if let Ok((attributes, time)) = host.attributes_to_cache(file).await
-                && asked == self.1.get()
-                && !time.is_zero()
-            {
-                self.0.set(Some((attributes, world.now().plus(time))));
+            if let Ok((attributes, time)) = host.attributes_to_cache(file).await {
+                if asked == self.1.get() && !time.is_zero() {
+                    self.0.set(Some((attributes, world.now().plus(time))));
+                }
             }
             // Often while the peer gets the file at once, but not through a whole lease.
             lookups += 1;

@@ -35,7 +35,7 @@ fn survive(
                 host.write(file, at as u64, &bytes, Durable::Soon).await.unwrap();
             }
             made.push(file);
-            if made.len().is_multiple_of(together) {
+            if made.len() % together == 0 {
                 host.sync().await.unwrap();
             }
         }

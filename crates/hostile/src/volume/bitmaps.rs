@@ -12,7 +12,7 @@ pub fn lie_in_bitmaps(image: &mut Image, fresh: &Image, random: &SplitMix) {
     let superblock = read_superblock(image);
     for _ in 0..1 + random.next() % 10 {
         let group = GroupNumber((random.next() % u64::from(superblock.groups())) as u32);
-        let of_inodes = random.next().is_multiple_of(3);
+        let of_inodes = random.next() % 3 == 0;
         let (now, then) = (
             bits(image, &superblock, group, of_inodes),
             bits(fresh, &superblock, group, of_inodes),

@@ -464,7 +464,7 @@ mod tests {
         disk.commits(100, 64 << 10, 4, 0);
         let (mut before, mut moved) = (disk.auto.present(), 0);
         for round in 0..500 {
-            disk.later = if u32::is_multiple_of(round, 2) { 720_000 } else { 790_000 };
+            disk.later = if round % 2 == 0 { 720_000 } else { 790_000 };
             disk.commits(1, 64 << 10, 4, 0);
             moved += u64::from(disk.auto.present() != before);
             before = disk.auto.present();

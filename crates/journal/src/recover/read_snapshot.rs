@@ -392,14 +392,14 @@ mod tests {
             let piece =
                 self.ring.begin_piece(self.ring.end(TAIL)..id(end), id(committed), items).unwrap();
             for step in plan_piece(Some(&piece)).steps {
-                if let Step::Write(write) = step
-                    && let Address::Log(at) = write.at
-                {
-                    let (_, bytes) = &write.blocks[0];
-                    let blocks = self.blocks[at.get() as usize..].iter_mut();
-                    blocks
-                        .zip(bytes.chunks(1024))
-                        .for_each(|(block, bytes)| block.copy_from_slice(bytes));
+                if let Step::Write(write) = step {
+                    if let Address::Log(at) = write.at {
+                        let (_, bytes) = &write.blocks[0];
+                        let blocks = self.blocks[at.get() as usize..].iter_mut();
+                        blocks
+                            .zip(bytes.chunks(1024))
+                            .for_each(|(block, bytes)| block.copy_from_slice(bytes));
+                    }
                 }
             }
             let named = self.ring.name(TAIL, Some(&piece), id(end)).unwrap();

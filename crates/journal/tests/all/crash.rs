@@ -37,11 +37,11 @@ fn mixed(volume: &mut Volume, turn: u64) -> (RunningTransaction, BTreeSet<u64>) 
         let magic = format::jbd2::MAGIC.to_be_bytes();
         volume.image(HomeBlock(29))[100..104].copy_from_slice(&magic);
         running.add_data_bytes(HomeBlock(29), BlockRange::new(100, 104), false);
-    } else if turn.is_multiple_of(2) {
+    } else if turn % 2 == 0 {
         running
             .add_data_block(volume.change(30, block_size.whole(), byte), block_size.bytes() as u64);
     }
-    if turn.is_multiple_of(3) {
+    if turn % 3 == 0 {
         let first = 50 + turn % 2;
         for home in [first, first + 1] {
             running.add_home_data(

@@ -252,7 +252,7 @@ impl Volume {
             group.running.free(self.addresses.address(45), true);
             self.loose.insert(45);
         }
-        if turn > 2 && turn.is_multiple_of(3) {
+        if turn > 2 && turn % 3 == 0 {
             // Its new owner's data bypasses the log, which has records of the old one.
             let home = self.change(45, BlockRange::new(0, 40), byte);
             group.running.add_home_data(Owner(13), home, 40);

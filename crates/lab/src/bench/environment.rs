@@ -3,6 +3,7 @@ use crate::disk;
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
+use cli::doctor::measured_on;
 use std::path::PathBuf;
 use testbeds::{Environment, Programs, RigError};
 
@@ -51,17 +52,19 @@ impl EnvironmentArguments {
         compare: impl FnOnce(&dyn Fn(&str)) -> Result<Vec<Row>, RigError>,
         tables: impl FnOnce(&[Row]) -> Tables,
     ) -> Result<(), CliError> {
-        self.output.run(compare, |rows| Ok(tables(rows)))
+        self.output.run(self.model.as_deref(), compare, |rows| Ok(tables(rows)))
     }
 }
 
 impl OutputArguments {
-    /// Runs `compare`, shows its progress, and prints its rows.
+    /// Runs `compare`, shows its progress, and prints its rows. `model`: the disk that is emulated.
     pub fn run<Row: serde::Serialize>(
         &self,
+        model: Option<&str>,
         compare: impl FnOnce(&dyn Fn(&str)) -> Result<Vec<Row>, RigError>,
         tables: impl FnOnce(&[Row]) -> Result<Tables, CliError>,
     ) -> Result<(), CliError> {
+        let machine = self.markdown.then(|| measured_on(&self.directory)).transpose()?;
         let progress = Progress::new();
         let rows = compare(&|text| progress.show(text)).map_err(rig_error)?;
         drop(progress);
@@ -69,6 +72,32 @@ impl OutputArguments {
         if self.json {
             return print_json(&rows);
         }
-        if self.markdown { print(&markdown) } else { print(&table) }
+        match machine {
+            Some(machine) => print(&format_args!("{}\n\n{markdown}", caption(&machine, model))),
+            None => print(&table),
+        }
+    }
+}
+
+/// What a table needs to be compared with others: machine, disk, and how requests came.
+fn caption(machine: &str, model: Option<&str>) -> String {
+    let disk =
+        model.map_or("loop devices on it".into(), |name| format!("above it {name}, emulated"));
+    format!("{machine}; {disk}; requests by `/dev/fuse` unless a column says otherwise.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caption_names_machine_disk_and_transport() {
+        let line = caption("Linux 1.2, a durable write of 4 KiB: 3 us", Some("cloud-volume"));
+        assert_eq!(
+            line,
+            "Linux 1.2, a durable write of 4 KiB: 3 us; above it cloud-volume, emulated; \
+             requests by `/dev/fuse` unless a column says otherwise."
+        );
+        assert!(caption("", None).contains("loop devices"));
     }
 }

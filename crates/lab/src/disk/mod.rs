@@ -67,7 +67,7 @@ pub struct DriveArguments {
 
 fn parse_chunk(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
-        chunk if chunk > 0 && chunk.is_multiple_of(SECTOR) => Ok(chunk),
+        chunk if chunk > 0 && chunk % SECTOR == 0 => Ok(chunk),
         chunk => Err(format!("{chunk} bytes are not whole sectors of {SECTOR}")),
     }
 }

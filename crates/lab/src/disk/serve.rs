@@ -84,7 +84,7 @@ pub fn run(arguments: ServeArguments) -> Result<(), CliError> {
 
 fn options(arguments: &ServeArguments, model: &Model) -> Result<DriveOptions, CliError> {
     if let Some(size) = arguments.size {
-        let wrong = if size == 0 || !size.is_multiple_of(SECTOR) {
+        let wrong = if size == 0 || size % SECTOR != 0 {
             format!("--size: {size} bytes are not whole sectors of {SECTOR}")
         } else if size > model.size.get() {
             format!(

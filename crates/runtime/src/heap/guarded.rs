@@ -55,7 +55,7 @@ impl Held {
         let pointer =
             unsafe { if zeroed { heap.alloc_zeroed(layout) } else { heap.alloc(layout) } };
         let held = Held { pointer, layout, fill };
-        assert!(pointer.addr().is_multiple_of(layout.align()), "{layout:?}");
+        assert!(pointer.addr() % layout.align() == 0, "{layout:?}");
         if zeroed {
             held.check(layout.size(), 0);
         }

@@ -112,22 +112,22 @@ fn is_page(layout: Layout) -> bool {
 // for the same layout.
 unsafe impl<Other: GlobalAlloc> GlobalAlloc for Heap<Other> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if is_page(layout)
-            && let Some(page) = self.pages().take()
-        {
-            return page as *mut u8;
+        if is_page(layout) {
+            if let Some(page) = self.pages().take() {
+                return page as *mut u8;
+            }
         }
         // SAFETY: as promised by the caller.
         unsafe { self.other.alloc(layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if is_page(layout)
-            && let Some(page) = self.pages().take()
-        {
-            let page = page as *mut u8;
-            // SAFETY: a page of ours is as long as any layout of a page.
-            unsafe { page.write_bytes(0, layout.size()) };
-            return page;
+        if is_page(layout) {
+            if let Some(page) = self.pages().take() {
+                let page = page as *mut u8;
+                // SAFETY: a page of ours is as long as any layout of a page.
+                unsafe { page.write_bytes(0, layout.size()) };
+                return page;
+            }
         }
         #[cfg(faults)]
         if is_page(layout) && self.zeroes_pages.load(std::sync::atomic::Ordering::Relaxed) {
@@ -269,14 +269,12 @@ mod tests {
         let rng = units::SplitMix::new(seed);
         println!("seed {seed}");
         let first: Vec<usize> = (0..3 * PAGES).map(|_| take()).collect();
-        assert!(
-            first.windows(2).all(|pair| pair[1] == pair[0] + PAGE) && first[0].is_multiple_of(SLAB)
-        );
+        assert!(first.windows(2).all(|pair| pair[1] == pair[0] + PAGE) && first[0] % SLAB == 0);
         let mut out: BTreeSet<usize> = first.into_iter().collect();
         for _ in 0..20_000 {
             if rng.below(2) == 0 {
                 let page = take();
-                assert!(page.is_multiple_of(PAGE) && out.insert(page), "{page:x} is out already");
+                assert!(page % PAGE == 0 && out.insert(page), "{page:x} is out already");
             } else if let Some(page) = out.iter().nth(rng.below(out.len() as u64) as usize).copied()
             {
                 out.remove(&page);

@@ -69,7 +69,7 @@ fn no_damage_makes_a_restart_panic_or_loop() {
             let mut block = [0; BLOCK as usize];
             damaged.read(at, &mut block);
             for _ in 0..1 + random.next() % 4 {
-                let byte = if random.next().is_multiple_of(2) {
+                let byte = if random.next() % 2 == 0 {
                     24 + random.next() % 80
                 } else {
                     random.next() % BLOCK
@@ -77,7 +77,7 @@ fn no_damage_makes_a_restart_panic_or_loop() {
                 block[byte as usize] =
                     [0, 1, 0x7f, 0xff, random.next() as u8][(random.next() % 5) as usize];
             }
-            if !random.next().is_multiple_of(4) {
+            if random.next() % 4 != 0 {
                 block[4..8].fill(0);
                 let sum = crc32c::crc32c(&block);
                 block[4..8].copy_from_slice(&sum.to_le_bytes());
@@ -147,7 +147,7 @@ fn a_rotten_table_is_refused_by_name_and_a_lying_one_breaks_nothing() {
     let (mut taken, mut refused) = (0, 0);
     for seed in 0..400 {
         let random = SplitMix::new(seed);
-        let lies = !random.next().is_multiple_of(4);
+        let lies = random.next() % 4 != 0;
         let mut damaged = image.clone();
         for (at, length) in &snapshots {
             let (mut header, mut payload) = ([0; BLOCK as usize], vec![0; *length]);

@@ -67,7 +67,7 @@ impl Drives {
         let drives = Drives::of(world, images);
         for drive in &drives.0 {
             of.lying_disk.iter().for_each(|lying_disk| drive.lie(lying_disk.lying(of.seed)));
-            if of.seed.is_multiple_of(2) {
+            if of.seed % 2 == 0 {
                 drive.hide_forced_unit_access();
             }
         }
@@ -199,7 +199,7 @@ fn watch(drives: &Drives, zone: u64, progress: &Progress, cuts: &Rc<RefCell<Vec<
         drive.on_change(move |drive, _, logged| {
             let evicts =
                 logged.operation == Operation::Write && logged.at >= drive.geometry().size - zone;
-            if evicts || !changes.replace(changes.get() + 1).is_multiple_of(CHANGES_A_CUT) {
+            if evicts || changes.replace(changes.get() + 1) % CHANGES_A_CUT != 0 {
                 return;
             }
             let number = cuts.borrow().len() as u64;
@@ -245,7 +245,7 @@ fn judge(of: &Combination, cut: Cut, size: u64) {
             assert!(fits, "{what}: bytes {at} to {end} are of none of them");
         }
     }
-    if cut.number.is_multiple_of(CUTS_A_CHECK) {
+    if cut.number % CUTS_A_CHECK == 0 {
         let read = world.run(async move { whole.read(0, size as usize).await.unwrap() });
         let home = Image::of_bytes(&read);
         setup::check(&Disks { home, journal: None, table: None })

@@ -246,13 +246,14 @@ impl Local {
             Flush { file, notes: self.notes.clone(), attributes: buffered.attributes, overlay }
         };
         let flushed = self.away("making durable", move || flush.run()).await;
-        if let Some(buffered) = self.files.borrow_mut().get_mut(&file)
-            && let Some(given) = buffered.flushing.take()
-            && flushed.is_err()
-        {
-            // The next flush writes all of it again.
-            buffered.overlay.put_over(given);
-            buffered.clean = false;
+        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+            if let Some(given) = buffered.flushing.take() {
+                if flushed.is_err() {
+                    // The next flush writes all of it again.
+                    buffered.overlay.put_over(given);
+                    buffered.clean = false;
+                }
+            }
         }
         flushed
     }

@@ -108,11 +108,11 @@ impl Local {
         let held = File::options().read(true).custom_flags(flags).open(&place).ok();
         fs::remove_dir(place).map_err(|error| self.failed("removing a directory", &error))?;
         let mut removed = self.removed.borrow_mut();
-        if let Some(held) = held.filter(|_| removed.len() < REMOVED_MAX)
-            && let Ok(metadata) = held.metadata()
-        {
-            self.places.forget(FileId(metadata.ino()));
-            removed.insert(FileId(metadata.ino()), held);
+        if let Some(held) = held.filter(|_| removed.len() < REMOVED_MAX) {
+            if let Ok(metadata) = held.metadata() {
+                self.places.forget(FileId(metadata.ino()));
+                removed.insert(FileId(metadata.ino()), held);
+            }
         }
         Ok(())
     }

@@ -331,8 +331,14 @@ impl Local {
             let now = self.world.wall_clock();
             let clock = UNIX_EPOCH + Duration::new(now.seconds.max(0) as u64, now.nanoseconds);
             let is_idle = self.tokens.is_empty();
-            if !is_idle && let Some((file, token)) = self.tokens.next_recall(clock) {
-                return StoreEvent::Recall { file, token, deadline: self.world.now().plus(LEASE) };
+            if !is_idle {
+                if let Some((file, token)) = self.tokens.next_recall(clock) {
+                    return StoreEvent::Recall {
+                        file,
+                        token,
+                        deadline: self.world.now().plus(LEASE),
+                    };
+                }
             }
             let is_idle = is_idle || self.world.now() > busy_until;
             let wait = if is_idle { IDLE } else { POLL_INTERVAL };

@@ -156,11 +156,11 @@ impl LocalTokens {
             };
             let is_fresh =
                 |reported: SystemTime| now.duration_since(reported).is_ok_and(|age| age < AGAIN);
-            if let Some(held) = self.held.borrow_mut().get_mut(&FileId(file))
-                && !held.recalled.is_some_and(is_fresh)
-            {
-                held.recalled = Some(now);
-                return Some((FileId(file), held.token));
+            if let Some(held) = self.held.borrow_mut().get_mut(&FileId(file)) {
+                if !held.recalled.is_some_and(is_fresh) {
+                    held.recalled = Some(now);
+                    return Some((FileId(file), held.token));
+                }
             }
         }
         None

@@ -60,7 +60,7 @@ pub fn parse_count(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, Stri
 /// Formats bytes without loss, in the largest unit that divides them: `256M`, `1000`.
 pub fn exact_size(bytes: u64) -> String {
     let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
-    let whole = units.iter().find(|(shift, _)| bytes > 0 && bytes.is_multiple_of(1 << shift));
+    let whole = units.iter().find(|(shift, _)| bytes > 0 && bytes % (1 << shift) == 0);
     whole.map_or(bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
 }
 
@@ -69,7 +69,7 @@ pub fn exact_size(bytes: u64) -> String {
 pub fn exact_duration(time: Duration) -> String {
     let nanoseconds = time.as_nanos();
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
-    let whole = units.iter().find(|(unit, _)| nanoseconds.is_multiple_of(*unit));
+    let whole = units.iter().find(|(unit, _)| nanoseconds % *unit == 0);
     whole.map_or(String::new(), |(unit, name)| format!("{}{name}", nanoseconds / unit))
 }
 

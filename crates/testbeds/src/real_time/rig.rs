@@ -399,7 +399,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     match values.len() {
         0 => 0.0,
-        count if count.is_multiple_of(2) => (values[count / 2 - 1] + values[count / 2]) / 2.0,
+        count if count % 2 == 0 => (values[count / 2 - 1] + values[count / 2]) / 2.0,
         count => values[count / 2],
     }
 }

@@ -387,8 +387,7 @@ impl SharedFiles {
     /// Fetches the rest of a partial page, as a kernel's page cache does. A client that keeps bytes
     /// does not.
     async fn fetch_partial_pages(&self, file: FileId, at: u64, end: u64) {
-        let edges =
-            [(at / PAGE, !at.is_multiple_of(PAGE)), (end / PAGE, !end.is_multiple_of(PAGE))];
+        let edges = [(at / PAGE, at % PAGE != 0), (end / PAGE, end % PAGE != 0)];
         for (page, is_partial) in edges {
             let is_cold =
                 self.0.cold.borrow_mut().get_mut(&file).is_some_and(|pages| pages.remove(&page));

@@ -10,7 +10,7 @@ use testbeds::{BlockLayer, BlockRun, BlocksServed};
 fn play(layer: BlockLayer) -> BlocksServed {
     let rng = SplitMix::new(5);
     let request = |number: u32| {
-        let is_write = number.is_multiple_of(2);
+        let is_write = number % 2 == 0;
         let span: u64 = if is_write { 800 << 30 } else { 1 << 30 };
         let at = (rng.next() % (span >> 12)) << 12;
         Recorded {

@@ -46,7 +46,7 @@ impl Case {
         let one_of = |count: u64| random.next() % count;
         // Every combination in turn; the rest is chance.
         let combination = seed % COMBINATIONS as u64;
-        let reuses = !(seed / COMBINATIONS as u64).is_multiple_of(2);
+        let reuses = (seed / COMBINATIONS as u64) % 2 != 0;
         let data = DataMode::ALL[(combination % 6) as usize];
         let records = [RecordFormat::Packed, RecordFormat::Blocks][(combination / 6 % 2) as usize];
         let place =
@@ -128,11 +128,11 @@ impl Case {
                 disk.hide_forced_unit_access();
             }
         }
-        if let [home, _journal] = disks
-            && self.is_home_slow
-        {
-            let (least, spread) = (Duration::from_millis(1), Duration::from_millis(30));
-            home.set_latency(Latency { least, spread });
+        if let [home, _journal] = disks {
+            if self.is_home_slow {
+                let (least, spread) = (Duration::from_millis(1), Duration::from_millis(30));
+                home.set_latency(Latency { least, spread });
+            }
         }
     }
     /// Whether expired blocks are written back, and the log's tail follows, whatever is requested.

@@ -20,7 +20,7 @@ pub fn number(serial: u64, like: Option<u64>) -> u64 {
 pub fn sector_of(id: u64) -> [u8; SECTOR as usize] {
     let mut sector = [0; SECTOR as usize];
     let family = id >> FAMILY_SHIFT;
-    if !family.is_multiple_of(2) {
+    if family % 2 != 0 {
         let first = number(family, None);
         let (body, own) = sector.split_at_mut(SECTOR as usize - 4);
         let bytes = first.to_le_bytes();

@@ -116,7 +116,7 @@ impl Writer {
     }
 
     fn chance(&self, one_in: u64) -> bool {
-        self.rng.next().is_multiple_of(one_in)
+        self.rng.next() % one_in == 0
     }
 
     async fn one(&mut self, version: usize) -> Result<(), EngineError> {

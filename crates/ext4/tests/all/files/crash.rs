@@ -40,19 +40,19 @@ async fn grow_and_shrink(
     let mut size = 0;
     for _ in 0..STEPS {
         let note = |size: u64| histories.borrow_mut()[file].sizes.push(size);
-        if size > 5000 && world.random().is_multiple_of(6) {
+        if size > 5000 && world.random() % 6 == 0 {
             size = world.random() % size;
             note(size);
             volume.truncate(&inode, size).await.unwrap();
         } else {
-            let longest = if world.random().is_multiple_of(3) { 9000 } else { 400 };
+            let longest = if world.random() % 3 == 0 { 9000 } else { 400 };
             let length = 1 + world.random() % longest;
             let bytes: Vec<u8> = (size..size + length).map(|at| content(file, at)).collect();
             note(size + length);
             volume.write(&inode, &Caller::ROOT, size, &bytes, WriteFlags::default()).await.unwrap();
             size += length;
         }
-        if world.random().is_multiple_of(2) {
+        if world.random() % 2 == 0 {
             let what = [SyncWhat::All, SyncWhat::Data][(world.random() % 2) as usize];
             volume.sync_file(&inode, what).await.unwrap();
             histories.borrow_mut()[file].sizes = vec![size];

@@ -65,7 +65,7 @@ fn damage(kind: Kind, cases: u64) {
         for _ in 0..1 + world.random() % 3 {
             let block = blocks[world.random() as usize % blocks.len()] as usize;
             // Headers and first entries matter most.
-            let length = if world.random().is_multiple_of(2) { 48 } else { BLOCK };
+            let length = if world.random() % 2 == 0 { 48 } else { BLOCK };
             let at = (block * BLOCK + world.random() as usize % length) as u64;
             match world.random() % 4 {
                 0 => bytes.write(at, &[0]),

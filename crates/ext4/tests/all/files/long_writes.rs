@@ -161,7 +161,7 @@ fn judge(image: &TestImage, mode: DataMode, left: Left) -> usize {
             assert!((known..=last).contains(&version), "{what}: {version}");
             let may_be_hole = |at: usize| {
                 let start = at - at % block;
-                HOLES.contains(&start) && (start - HOLES.start).is_multiple_of(2 * block)
+                HOLES.contains(&start) && (start - HOLES.start) % (2 * block) == 0
             };
             let torn = (AT..AT + LENGTH)
                 .find(|at| found[*at] != version && !(found[*at] == 0 && may_be_hole(*at)));

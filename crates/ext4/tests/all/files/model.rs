@@ -24,7 +24,7 @@ impl ModelFile {
         let pick = world.random() % 100;
         let mut offset = world.random() % self.size_max;
         let mut length = 1 + world.random() % (self.size_max / 8);
-        if world.random().is_multiple_of(2) {
+        if world.random() % 2 == 0 {
             (offset, length) = (offset / block * block, length.next_multiple_of(block));
         }
         length = length.min(self.size_max - offset).max(1);
@@ -39,18 +39,10 @@ impl ModelFile {
             45..52 => self.truncate(volume, skewed(world, self.size_max)).await,
             52..66 => self.change_range(volume, RangeMode::PunchHole, true, offset, length).await,
             66..74 if self.extents => {
-                self.change_range(volume, RangeMode::Zero, pick.is_multiple_of(2), offset, length)
-                    .await
+                self.change_range(volume, RangeMode::Zero, pick % 2 == 0, offset, length).await
             }
             74..82 if self.extents => {
-                self.change_range(
-                    volume,
-                    RangeMode::Allocate,
-                    pick.is_multiple_of(2),
-                    offset,
-                    length,
-                )
-                .await
+                self.change_range(volume, RangeMode::Allocate, pick % 2 == 0, offset, length).await
             }
             82..92 => self.read(volume, offset, length as usize).await,
             92..96 => self.seek(volume, offset).await,

@@ -80,12 +80,12 @@ async fn script(
     let mut task = Task { volume, world, model, number: 0, changed: Rc::new(changed) };
     for _ in 0..STEPS {
         task.step().await;
-        if task.world.random().is_multiple_of(10) {
+        if task.world.random() % 10 == 0 {
             // Time for periodic commits, write-back and checkpoints.
             let later = task.world.now().plus(Duration::from_secs(4));
             task.world.sleep_until(later).await;
         }
-        if task.world.random().is_multiple_of(2) {
+        if task.world.random() % 2 == 0 {
             let state = history.states.borrow().len() - 1;
             task.volume.engine().commit(last.get()).await.unwrap();
             history.acknowledged.set(state);

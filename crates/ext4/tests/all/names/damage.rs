@@ -39,11 +39,10 @@ async fn use_everything(volume: &Rc<Volume>) -> ext4::Result<()> {
     let mut seen = BTreeSet::from([ROOT]);
     let mut first_error = Ok(());
     let mut note = |result: ext4::Result<()>| {
-        if let Err(error) = result
-            && matches!(error, Error::Corrupt { .. })
-            && first_error.is_ok()
-        {
-            first_error = Err(error);
+        if let Err(error) = result {
+            if matches!(error, Error::Corrupt { .. }) && first_error.is_ok() {
+                first_error = Err(error);
+            }
         }
     };
     while let Some(directory) = directories.pop() {

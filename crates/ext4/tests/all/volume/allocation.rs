@@ -81,7 +81,7 @@ async fn churn(volume: Rc<Volume>, seed: u64) {
         let pick = random.next() as usize % files.len().max(1);
         match random.next() % 10 {
             0..3 => {
-                let mode = if random.next().is_multiple_of(4) { 0o040_755 } else { 0o100_644 };
+                let mode = if random.next() % 4 == 0 { 0o040_755 } else { 0o100_644 };
                 let inode = create(&volume, &root, mode).await.unwrap();
                 assert!(files.iter().all(|(other, _)| other.number != inode.number));
                 files.push((inode, Vec::new()));

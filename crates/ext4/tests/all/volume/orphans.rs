@@ -113,7 +113,7 @@ async fn make_and_free_some(volume: &Rc<ext4::Volume>, seed: u64) -> u32 {
     let mut orphans = Vec::new();
     for _ in 0..40 {
         orphans.push(create(volume, &root, 0o100_600).await.unwrap());
-        if random.next().is_multiple_of(3) {
+        if random.next() % 3 == 0 {
             let inode = orphans.swap_remove(random.next() as usize % orphans.len());
             volume.free_if_unused(&inode).await.unwrap();
         }

@@ -359,10 +359,10 @@ impl Life {
         }
         for machine in &self.machines {
             let closed = machine.host.as_ref().expect("a running host").close().await;
-            if let Err(error) = closed
-                && !self.spec.is_removed()
-            {
-                return Err(format!("at the end a host does not unmount: {error}"));
+            if let Err(error) = closed {
+                if !self.spec.is_removed() {
+                    return Err(format!("at the end a host does not unmount: {error}"));
+                }
             }
         }
         Ok(())

@@ -106,10 +106,10 @@ impl Spec {
         if self.is_removed() {
             return Ok(());
         }
-        if let Outcome::Failed(why) = outcome
-            && !self.may_fail(host, died.is_some())
-        {
-            return Err(format!("refused without a cause: {why}"));
+        if let Outcome::Failed(why) = outcome {
+            if !self.may_fail(host, died.is_some()) {
+                return Err(format!("refused without a cause: {why}"));
+            }
         }
         let mut reaches = vec![self.reach];
         if let Some(died) = died {

@@ -90,6 +90,7 @@ enum SeriesName {
 pub fn run(arguments: GrowthArguments) -> Result<(), CliError> {
     let options = options(&arguments)?;
     arguments.output.run(
+        None,
         |progress| growth(&options, |text| progress(text)),
         |rows| {
             if let Some(path) = &arguments.svg {

@@ -86,10 +86,10 @@ impl Taken {
 pub fn take_all(context: &Context) -> Result<Vec<Taken>, FigureError> {
     static TAKEN: Mutex<Option<(u64, bool, Vec<Taken>)>> = Mutex::new(None);
     let mut taken = TAKEN.lock().expect("no figure panics while it plays");
-    if let Some((seed, quick, taken)) = &*taken
-        && (*seed, *quick) == (context.seed, context.quick)
-    {
-        return Ok(taken.clone());
+    if let Some((seed, quick, taken)) = &*taken {
+        if (*seed, *quick) == (context.seed, context.quick) {
+            return Ok(taken.clone());
+        }
     }
     let all = context.play(&DRIVES, |drive| take(*drive, context.seed, context))?;
     *taken = Some((context.seed, context.quick, all.clone()));

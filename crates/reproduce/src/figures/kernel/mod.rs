@@ -169,10 +169,10 @@ fn transactions(context: &Context) -> Result<Results, FigureError> {
 fn streams(context: &Context) -> Result<Run, FigureError> {
     static PLAYED: Mutex<Option<(u64, bool, Run)>> = Mutex::new(None);
     let mut played = PLAYED.lock().expect("no figure panics while it plays");
-    if let Some((seed, quick, run)) = &*played
-        && (*seed, *quick) == (context.seed, context.quick)
-    {
-        return Ok(run.clone());
+    if let Some((seed, quick, run)) = &*played {
+        if (*seed, *quick) == (context.seed, context.quick) {
+            return Ok(run.clone());
+        }
     }
     let counts: &[u32] = if context.quick { &[20] } else { &[100, 300, 1000] };
     let time = Duration::from_secs(if context.quick { 2 } else { 20 });

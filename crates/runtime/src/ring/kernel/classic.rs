@@ -49,10 +49,10 @@ impl Classic {
 
     /// Takes events of files that became ready. Returns whether there were any.
     pub fn find_events(&mut self) -> io::Result<bool> {
-        if self.watches.look(&mut self.ready)?
-            && let Some(aio) = &mut self.aio
-        {
-            aio.collect(Duration::ZERO, &mut self.ready);
+        if self.watches.look(&mut self.ready)? {
+            if let Some(aio) = &mut self.aio {
+                aio.collect(Duration::ZERO, &mut self.ready);
+            }
         }
         Ok(!self.ready.is_empty())
     }

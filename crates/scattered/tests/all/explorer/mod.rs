@@ -43,11 +43,8 @@ impl Case {
             1 => CheckpointPolicy::Idle(Duration::from_millis(15)),
             _ => CheckpointPolicy::Periodic(Duration::from_millis(40)),
         };
-        let near_home = if only_logged || seed.is_multiple_of(3) {
-            NearHome::IsLogged
-        } else {
-            NearHome::WrittenHome
-        };
+        let near_home =
+            if only_logged || seed % 3 == 0 { NearHome::IsLogged } else { NearHome::WrittenHome };
         let settings = Settings {
             near_home,
             logged_write_size: [8 << 10, 32 << 10, 256 << 10][one_of(3) as usize],
@@ -180,7 +177,7 @@ async fn client(world: VirtualWorld, disk: ScatteredDisk, model: Shared, case: C
         .collect();
     for _ in 0..60 {
         let from = places[(random.next() % 24) as usize].min(sectors - 1);
-        let from = if !random.next().is_multiple_of(4) { from / 8 * 8 } else { from };
+        let from = if random.next() % 4 != 0 { from / 8 * 8 } else { from };
         let most = if case.only_logged {
             case.settings.logged_write_size.min(40 << 10) / SECTOR
         } else {
@@ -198,11 +195,8 @@ async fn client(world: VirtualWorld, disk: ScatteredDisk, model: Shared, case: C
                     continue;
                 };
                 let What::Written(id) = change.what else { unreachable!() };
-                let durability = if random.next().is_multiple_of(3) {
-                    Durability::Durable
-                } else {
-                    Durability::Cached
-                };
+                let durability =
+                    if random.next() % 3 == 0 { Durability::Durable } else { Durability::Cached };
                 disk.write(from * SECTOR, content(id, length), durability).await.expect("a write");
                 model.borrow_mut().answered(change, durability == Durability::Durable);
             }

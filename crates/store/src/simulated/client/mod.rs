@@ -275,11 +275,11 @@ impl Client {
         match sent.await {
             Err(error) if error.is_lost() => self.files.borrow_mut().clear(),
             Err(error) => {
-                if let Some(buffered) = self.files.borrow_mut().get_mut(&file)
-                    && let Some(given) = buffered.flushing.take()
-                {
-                    buffered.overlay.put_over(given);
-                    buffered.clean = false;
+                if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+                    if let Some(given) = buffered.flushing.take() {
+                        buffered.overlay.put_over(given);
+                        buffered.clean = false;
+                    }
                 }
                 return Err(error);
             }
@@ -409,11 +409,12 @@ impl Client {
             (spilled, buffered.attributes.changed)
         };
         let sent = self.send_content(file, &spilled.0, spilled.1).await;
-        if let Some(buffered) = self.files.borrow_mut().get_mut(&file)
-            && let Some(given) = buffered.flushing.take()
-            && sent.is_err()
-        {
-            buffered.overlay.put_over(given);
+        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+            if let Some(given) = buffered.flushing.take() {
+                if sent.is_err() {
+                    buffered.overlay.put_over(given);
+                }
+            }
         }
         sent
     }

@@ -1,6 +1,8 @@
-//! Command line of mount(8): `mount.fuse.okeanos SOURCE DIR [-sfnv] [-o options] [-t type]`.
+//! Command line of mount(8): `mount.fuse.okeanos SOURCE DIR [-sfnv] [-o options] [-t type]`. Called
+//! by a name that ends with `okeanos-host`, the program mounts a host.
 
 use crate::error::CliError;
+use crate::host;
 use crate::mount::{self, MountArguments};
 use clap::Parser;
 use std::ffi::OsString;
@@ -28,18 +30,30 @@ struct HelperArguments {
     kind: Option<String>,
 }
 
-/// Whether the program was called by a name that mount(8) looks for.
-pub fn is_called(arguments: &[OsString]) -> bool {
-    let name = arguments.first().and_then(|path| Path::new(path).file_name());
-    name.is_some_and(|name| {
-        name == "mount.okeanos" || name == "mount.fuse.okeanos" || name == "mount.fuseblk.okeanos"
-    })
+/// What a line of fstab(5) mounts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Line {
+    Volume,
+    Host,
 }
 
-pub fn run(arguments: &[OsString]) -> Result<(), CliError> {
+/// Returns what to mount if the program was called by a name that mount(8) looks for.
+pub fn called_for(arguments: &[OsString]) -> Option<Line> {
+    let name = arguments.first().and_then(|path| Path::new(path).file_name())?;
+    match name.to_str()? {
+        "mount.okeanos" | "mount.fuse.okeanos" | "mount.fuseblk.okeanos" => Some(Line::Volume),
+        "mount.okeanos-host" | "mount.fuse.okeanos-host" => Some(Line::Host),
+        _ => None,
+    }
+}
+
+pub fn run(line: Line, arguments: &[OsString]) -> Result<(), CliError> {
     let call = HelperArguments::parse_from(arguments);
     if call.fake {
         return Ok(());
+    }
+    if line == Line::Host {
+        return host::mount_line(&call.source, call.directory, call.options);
     }
     mount::run(MountArguments {
         foreground: false,
@@ -57,10 +71,11 @@ mod tests {
 
     #[test]
     fn the_name_distinguishes_helper_and_program() {
-        assert!(is_called(&["/sbin/mount.fuse.okeanos".into()]));
-        assert!(is_called(&["mount.okeanos".into()]));
-        assert!(!is_called(&["/usr/bin/okeanos".into()]));
-        assert!(!is_called(&[]));
+        assert_eq!(called_for(&["/sbin/mount.fuse.okeanos".into()]), Some(Line::Volume));
+        assert_eq!(called_for(&["mount.okeanos".into()]), Some(Line::Volume));
+        assert_eq!(called_for(&["/sbin/mount.fuse.okeanos-host".into()]), Some(Line::Host));
+        assert_eq!(called_for(&["/usr/bin/okeanos".into()]), None);
+        assert_eq!(called_for(&[]), None);
     }
 
     #[test]
