@@ -1,78 +1,208 @@
-//! A paper's statements, compared with our results.
+//! Statements of the papers and of ours, as announced in `statements/*.toml`.
 //!
-//! A ratio is judged in both directions: one that is ten times too large agrees no more than one
-//! that is ten times too small. A number from which a disk's parameter was derived cannot agree
-//! with it by merit, and a statement that no paper makes is ours alone. Neither is counted as a
-//! paper's.
+//! The files hold what a paper states and when it agrees; the code of a figure holds only how a
+//! value is computed. They change in commits of their own, before runs.
 
-use serde::{Deserialize, Serialize};
-use std::ops::RangeInclusive;
+mod bound;
 
-/// A statement, and our numbers beside it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Claim {
-    /// The statement: "data journaling's journal traffic over wasteless's, at the most streams".
+pub(crate) use bound::mean_and_half;
+pub use bound::{Bound, Direction, Verdict, interval};
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// One row: what is stated, and when it agrees.
+#[derive(Debug, PartialEq)]
+pub struct Statement {
+    /// `FIGURE/NAME`.
+    pub id: String,
+    /// The statement in our words: "data journaling's journal traffic over wasteless's, at the most
+    /// streams".
     pub says: String,
-    /// The paper's number or words, such as "6.4 (27 / 4.2 MiB/s)".
-    pub paper: String,
-    pub ours: String,
-    pub verdict: Verdict,
-    pub origin: Origin,
-    /// The choice made after this had failed, and the result of the other choice. Empty: no choice.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub chosen: String,
-    /// For `sensitivity`'s rows: the choices with which the statement is judged otherwise, and the
-    /// results. For a figure that plays its own rig's numbers half and double: the results.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub otherwise: Vec<String>,
+    /// The paper's number or words: "6.4 (27 / 4.2 MiB/s)". `None`: no paper asks.
+    pub paper: Option<String>,
+    /// The paper, where it is not the figure's own.
+    pub source: Option<String>,
+    /// The reason why the row is shown and not counted.
+    pub shown_only: Option<String>,
+    /// Whether it is a question of our own.
+    pub is_ours: bool,
+    pub bound: Bound,
 }
 
-/// Verdicts from the best to the worst.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Within a factor of two of the paper's number, or within what its words mean.
-    Agrees,
-    /// Direction agrees, but not the factor.
-    DirectionOnly,
-    Differs,
+/// Meaning of a paper's words as a ratio; the same for every statement.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Words {
+    pub text: String,
+    /// Other words that mean the same.
+    pub like: String,
+    pub low: f64,
+    pub high: f64,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Origin {
-    Paper,
-    /// A parameter of the rig, named here, was derived from the statement.
-    Fitted {
-        parameter: String,
-    },
-    /// Our own question.
-    Ours,
+/// A file of statements.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    words: Vec<Words>,
+    #[serde(default)]
+    statement: Vec<Entry>,
 }
 
-impl Verdict {
-    pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Agrees => "agrees",
-            Verdict::DirectionOnly => "direction only",
-            Verdict::Differs => "differs",
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    id: String,
+    says: String,
+    paper: Option<String>,
+    source: Option<String>,
+    shown_only: Option<String>,
+    direction: Option<Direction>,
+    ratio: Option<f64>,
+    value: Option<f64>,
+    between: Option<(f64, f64)>,
+    words: Option<String>,
+    within: Option<(f64, f64)>,
+    at_least: Option<f64>,
+    at_most: Option<f64>,
+}
+
+/// Name and text of each file. Statements of the last two, and the tests', are ours.
+const FILES: &[(&str, &str)] = &[
+    ("head.toml", include_str!("../../statements/head.toml")),
+    ("okeanos.toml", include_str!("../../statements/okeanos.toml")),
+    ("discreet.toml", include_str!("../../statements/discreet.toml")),
+    ("manylogs.toml", include_str!("../../statements/manylogs.toml")),
+    ("arion.toml", include_str!("../../statements/arion.toml")),
+    #[cfg(test)]
+    ("test_statements.toml", include_str!("test_statements.toml")),
+    ("kernel.toml", include_str!("../../statements/kernel.toml")),
+    ("ours.toml", include_str!("../../statements/ours.toml")),
+];
+const OURS: [&str; 2] = ["kernel.toml", "ours.toml"];
+
+/// Returns the names of the files of statements.
+pub fn files() -> impl Iterator<Item = &'static str> {
+    FILES.iter().map(|(name, _)| *name)
+}
+
+/// Returns the words and their bounds, for the page that explains them.
+pub fn words() -> &'static [Words] {
+    &announced().words
+}
+
+/// Returns the statements in the order of the files.
+pub fn statements() -> &'static [Statement] {
+    &announced().statements
+}
+
+pub fn find(id: &str) -> Option<&'static Statement> {
+    announced().by_id.get(id).map(|at| &announced().statements[*at])
+}
+
+/// Returns a figure's statements in the order of the files.
+pub fn of_figure(figure: &str) -> impl Iterator<Item = &'static Statement> {
+    statements().iter().filter(move |statement| statement.figure() == figure)
+}
+
+/// Returns the bound of each statement in a file's text, as it was at some commit. `head` is the
+/// text of `head.toml` there.
+///
+/// # Errors
+///
+/// The file is no file of statements.
+pub fn bounds(head: &str, text: &str) -> Result<BTreeMap<String, Bound>, String> {
+    let words = parse(head)?.words;
+    let entries = parse(text)?.statement.into_iter();
+    entries.map(|entry| Ok((entry.id.clone(), entry.bound(&words)?))).collect()
+}
+
+fn parse(text: &str) -> Result<File, String> {
+    toml::from_str(text).map_err(|error| error.to_string())
+}
+
+struct Announced {
+    words: Vec<Words>,
+    statements: Vec<Statement>,
+    by_id: BTreeMap<String, usize>,
+}
+
+fn announced() -> &'static Announced {
+    static ANNOUNCED: LazyLock<Announced> =
+        LazyLock::new(|| read(FILES).expect("the files are part of the program, and tested"));
+    &ANNOUNCED
+}
+
+fn read(files: &[(&str, &str)]) -> Result<Announced, String> {
+    let mut announced =
+        Announced { words: Vec::new(), statements: Vec::new(), by_id: BTreeMap::new() };
+    for (name, text) in files {
+        let file = parse(text).map_err(|error| format!("{name}: {error}"))?;
+        announced.words.extend(file.words);
+        for entry in file.statement {
+            let at = announced.statements.len();
+            if announced.by_id.insert(entry.id.clone(), at).is_some() {
+                return Err(format!("{name}: {} stands twice", entry.id));
+            }
+            let bound = entry.bound(&announced.words)?;
+            let Entry { id, says, paper, source, shown_only, .. } = entry;
+            let is_ours = OURS.contains(name);
+            announced.statements.push(Statement {
+                id,
+                says,
+                paper,
+                source,
+                shown_only,
+                is_ours,
+                bound,
+            });
         }
     }
+    Ok(announced)
 }
 
-impl Claim {
-    /// Marks the claim as derived from the same numbers as `parameter`.
-    pub fn fitted(self, parameter: &str) -> Claim {
-        Claim { origin: Origin::Fitted { parameter: parameter.into() }, ..self }
+impl Entry {
+    fn bound(&self, words: &[Words]) -> Result<Bound, String> {
+        let of_words = match &self.words {
+            None => None,
+            Some(text) => {
+                let found = words.iter().find(|words| words.text == *text);
+                let found = found.ok_or(format!("{}: nothing says what {text:?} is", self.id))?;
+                Some((found.low, found.high))
+            }
+        };
+        let all = [
+            self.ratio.map(bound::near_ratio),
+            self.value.map(|value| (value / 2.0, value * 2.0)),
+            self.between,
+            of_words,
+            self.within,
+            self.at_least.map(|least| (least, f64::INFINITY)),
+            self.at_most.map(|most| (f64::NEG_INFINITY, most)),
+        ];
+        let is_ratio = self.ratio.is_some() || self.between.is_some() || self.words.is_some();
+        let mut given = all.into_iter().flatten();
+        let (Some((low, high)), None) = (given.next(), given.next()) else {
+            return Err(format!("{}: it needs one bound", self.id));
+        };
+        let side = match (is_ratio, low >= 1.0, high <= 1.0) {
+            (true, true, _) => Some(Direction::Above),
+            (true, _, true) => Some(Direction::Below),
+            _ => None,
+        };
+        if low >= high || side != self.direction {
+            return Err(format!("{}: from {low} to {high}, which is {side:?}", self.id));
+        }
+        Ok(Bound { low, high, direction: self.direction })
     }
-    /// Marks a choice made after a failure; `other`: the result of the other choice.
-    pub fn chosen(self, what: &str, other: &str) -> Claim {
-        Claim { chosen: format!("{what}; otherwise {other}"), ..self }
-    }
-    /// Adds a result with other numbers of the rig.
-    pub fn with_other(mut self, other: String) -> Claim {
-        self.otherwise.push(other);
-        self
+}
+
+impl Statement {
+    pub fn figure(&self) -> &str {
+        self.id.split('/').next().unwrap_or_default()
     }
     /// Whether our ordered mode is part of it, not the kernel's.
     pub fn has_our_ordered(&self) -> bool {
@@ -83,191 +213,40 @@ impl Claim {
         let mark = if self.has_our_ordered() { " °" } else { "" };
         format!("{}{mark}", self.says)
     }
-    pub fn of_ours(self) -> Claim {
-        Claim { origin: Origin::Ours, ..self }
-    }
-    /// Returns the verdict, and the reason if it is not counted.
-    pub fn judged(&self) -> String {
-        let verdict = self.verdict.name();
-        match &self.origin {
-            Origin::Paper => verdict.into(),
-            Origin::Fitted { parameter } => format!("{verdict} (fitted: {parameter})"),
-            Origin::Ours => format!("{verdict} (ours)"),
-        }
-    }
 }
 
 /// Caveat of statements with our ordered mode.
 pub const WEAK_BASELINE: &str = "° Our ordered mode has a part in it, which is a weak baseline: in Postmark, in real time and on the same disks, it makes \
 less than half of the transactions of the kernel's (kernel-10a). What is compared with it may look better for that.";
 
-/// Meaning of a paper's words as a ratio; the same for every statement.
-pub struct Words {
-    pub text: &'static str,
-    pub low: f64,
-    pub high: f64,
-}
-
-pub const SAME: Words =
-    Words { text: "the same, comparable, follows, similar", low: 2.0 / 3.0, high: 1.5 };
-pub const NEAR: Words = Words { text: "nears, approaches", low: 0.5, high: 2.0 };
-pub const HIGHER: Words =
-    Words { text: "significantly, notably higher or longer", low: 1.2, high: 3.0 };
-pub const FACTORS: Words = Words { text: "several factors, much higher", low: 2.0, high: 10.0 };
-pub const ORDER: Words = Words { text: "an order of magnitude", low: 5.0, high: 20.0 };
-pub const ORDER_OR_TWO: Words =
-    Words { text: "one to two orders of magnitude", low: 5.0, high: 200.0 };
-pub const ORDERS: Words = Words { text: "orders of magnitude, far lower", low: 30.0, high: 3000.0 };
-
-/// Table of all words, for the page that explains them.
-pub const WORDS: [&Words; 7] = [&SAME, &NEAR, &HIGHER, &FACTORS, &ORDER, &ORDER_OR_TWO, &ORDERS];
-
-impl Words {
-    fn range(&self) -> RangeInclusive<f64> {
-        self.low..=self.high
-    }
-}
-
-/// The paper's ratio, and the range around it that agrees.
-pub enum Expected {
-    Number(f64),
-    /// Spread of the paper's own numbers.
-    Between(f64, f64),
-    Words(&'static Words),
-}
-
-impl Expected {
-    /// Whether a number agrees within a factor of two, of itself and of its logarithm: 1.01 does
-    /// not agree with 1.17.
-    fn agrees(&self, ratio: f64) -> bool {
-        let near = |number: f64| {
-            let within = |ratio: f64| (0.5..=2.0).contains(&ratio);
-            within(ratio / number) && within(ratio.ln() / number.ln())
-        };
-        match *self {
-            Expected::Number(number) => near(number),
-            Expected::Between(low, high) => {
-                (low..=high).contains(&ratio) || near(low) || near(high)
-            }
-            Expected::Words(words) => words.range().contains(&ratio),
-        }
-    }
-    /// Whether the ratio lies on the paper's side of 1.
-    fn has_direction(&self, ratio: f64) -> bool {
-        let (low, high) = match *self {
-            Expected::Number(number) => (number, number),
-            Expected::Between(low, high) => (low, high),
-            Expected::Words(words) => (words.low, words.high),
-        };
-        (low > 1.0 && ratio > 1.0) || (high < 1.0 && ratio < 1.0)
-    }
-
-    pub fn judge(&self, ratio: f64) -> Verdict {
-        if !ratio.is_finite() || ratio <= 0.0 {
-            Verdict::Differs
-        } else if self.agrees(ratio) {
-            Verdict::Agrees
-        } else if self.has_direction(ratio) {
-            Verdict::DirectionOnly
-        } else {
-            Verdict::Differs
-        }
-    }
-}
-
-/// Counts of one paper's statements.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Tally {
-    pub agree: usize,
-    pub direction_only: usize,
-    pub differ: usize,
-    pub fitted: usize,
-    pub ours: usize,
-}
-
-impl Tally {
-    pub fn of<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> Tally {
-        let mut tally = Tally::default();
-        for claim in claims {
-            let counted = match (&claim.origin, claim.verdict) {
-                (Origin::Fitted { .. }, _) => &mut tally.fitted,
-                (Origin::Ours, _) => &mut tally.ours,
-                (Origin::Paper, Verdict::Agrees) => &mut tally.agree,
-                (Origin::Paper, Verdict::DirectionOnly) => &mut tally.direction_only,
-                (Origin::Paper, Verdict::Differs) => &mut tally.differ,
-            };
-            *counted += 1;
-        }
-        tally
-    }
-    /// Counts the paper's statements that could have differed.
-    pub fn counted(self) -> usize {
-        self.agree + self.direction_only + self.differ
-    }
-    pub fn in_words(self) -> String {
-        let Tally { agree, direction_only, differ, fitted, ours } = self;
-        let mut text =
-            format!("{agree} agree, {direction_only} in direction only, {differ} differ");
-        if fitted > 0 {
-            text += &format!("; {fitted} fitted");
-        }
-        if ours > 0 {
-            text += &format!("; {ours} ours");
-        }
-        text
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_is_judged_in_both_directions() {
-        use Verdict::{Agrees, Differs, DirectionOnly};
-        let cases = [
-            (Expected::Number(6.4), 6.4, Agrees),
-            (Expected::Number(6.4), 13.0, DirectionOnly),
-            (Expected::Number(6.4), 3.1, DirectionOnly),
-            (Expected::Number(6.4), 0.9, Differs),
-            (Expected::Number(2.0), 29.0, DirectionOnly),
-            (Expected::Number(1.17), 1.01, DirectionOnly),
-            (Expected::Number(1.17), 1.2, Agrees),
-            (Expected::Number(0.69), 0.6, Agrees),
-            (Expected::Number(0.69), 1.0, Differs),
-            (Expected::Between(0.78, 0.80), 0.7, Agrees),
-            (Expected::Between(0.78, 0.80), 0.5, DirectionOnly),
-            (Expected::Words(&SAME), 1.4, Agrees),
-            (Expected::Words(&SAME), 1.6, Differs),
-            (Expected::Words(&ORDERS), 4000.0, DirectionOnly),
-            (Expected::Words(&ORDER), f64::NAN, Differs),
-            (Expected::Words(&ORDER), 0.0, Differs),
-        ];
-        for (expected, ratio, verdict) in cases {
-            assert_eq!(expected.judge(ratio), verdict, "{ratio}");
+    fn the_files_are_read_and_name_figures() {
+        read(FILES).map(|_| ()).unwrap();
+        for statement in statements().iter().filter(|one| one.figure() != "made-up") {
+            assert!(crate::find(statement.figure()).is_some(), "{}", statement.id);
         }
     }
 
     #[test]
-    fn what_is_fitted_or_ours_is_not_counted_as_the_papers() {
-        let claim = |verdict| Claim {
-            says: String::new(),
-            paper: String::new(),
-            ours: String::new(),
-            verdict,
-            origin: Origin::Paper,
-            chosen: String::new(),
-            otherwise: Vec::new(),
-        };
-        let claims = [
-            claim(Verdict::Agrees),
-            claim(Verdict::DirectionOnly),
-            claim(Verdict::Agrees).fitted("cache size"),
-            claim(Verdict::Differs).of_ours(),
+    fn a_statement_has_one_bound_on_its_side_of_one() {
+        let read =
+            |rest: &str| bounds("", &format!("[[statement]]\nid = \"1/a\"\nsays = \"\"\n{rest}"));
+        let wrong = [
+            "",
+            "ratio = 2\nvalue = 3",
+            "ratio = 2",
+            "ratio = 2\ndirection = \"below\"",
+            "words = \"a lot\"",
+            "within = [3, 2]",
+            "at_least = 2\ncolour = 3",
         ];
-        let tally = Tally::of(&claims);
-        assert_eq!(tally, Tally { agree: 1, direction_only: 1, differ: 0, fitted: 1, ours: 1 });
-        assert_eq!(tally.counted(), 2);
-        assert_eq!(claims[2].judged(), "agrees (fitted: cache size)");
+        for rest in wrong {
+            assert!(read(rest).is_err(), "{rest}");
+        }
+        assert!(read("ratio = 2\ndirection = \"above\"").is_ok());
     }
 }
