@@ -68,6 +68,15 @@ impl CoercedDisk {
     pub fn statistics(&self) -> CoercionStatistics {
         self.0.statistics.get()
     }
+
+    /// Makes an eviction although no write waits for it, for plans with more of them than ours.
+    ///
+    /// # Errors
+    ///
+    /// A write of the eviction failed.
+    pub async fn evict_once_more(&self) -> Result<(), DeviceError> {
+        self.0.evict().await
+    }
 }
 
 impl State {

@@ -4,7 +4,7 @@ use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
 use crate::text::table::Table;
-use ::reproduce::{Context, Figure, FigureRecord, Jobs, Outcome, RunOptions, Tally};
+use ::reproduce::{Context, Figure, FigureRecord, Jobs, KeptResults, Outcome, RunOptions, Tally};
 use clap::{Args, Subcommand};
 use cli::daemon::reporter::complain;
 use serde::Serialize;
@@ -21,8 +21,12 @@ Examples:
   okeanos-lab reproduce all --out results      see results/index.html then
   okeanos-lab reproduce kernel-7a              as root: the kernel's file systems on
                                                the same drive, in real time
-  okeanos-lab reproduce report --out results   how each statement was judged, as a
-                                               table in Markdown
+  okeanos-lab reproduce 7a/data-over-wasteless the figure of one row of the tables,
+                                               and then the row
+  okeanos-lab reproduce report --out results   how each statement was judged, as
+                                               tables in Markdown
+  okeanos-lab reproduce report --page docs/FIGURES.md
+                                               the same in the blocks of a page
 
 A figure makes emulated disks, plays its workload on them in virtual time, and
 writes NAME.csv (the points), NAME.svg (ours and the paper's together) and
@@ -31,9 +35,9 @@ index.html shows all figures of the directory and needs no network.
 
 Figures are played side by side, no more parts of them at once than --jobs.
 Ctrl-C ends the run when the parts in progress are done, a second one at once.
-The same command goes on from there: figures that are finished with the same
-seed are not run again, unless --again is given. The same seed gives the same
-bytes; figures that begin with kernel- are measured by the clock on the wall
+The same command goes on from there: figures that are finished by the same
+program, with the same seed and models, are not run again, unless --again is
+given. The same seed gives the same bytes; figures that begin with kernel- are measured by the clock on the wall
 and differ from run to run.";
 
 /// Rerun the papers' figures on emulated disks, our numbers beside theirs
@@ -61,12 +65,17 @@ enum ReproduceCommand {
         /// Where the figures are
         #[arg(long, value_name = "DIR", default_value = "figures")]
         out: PathBuf,
+        /// Write the tables into the blocks `<!-- report: FIGURE … -->` of this page, and the
+        /// results into figures.json beside it, which has those of other figures, too
+        #[arg(long, value_name = "FILE")]
+        page: Option<PathBuf>,
     },
 }
 
 #[derive(Args)]
 struct RunArguments {
-    /// Names from `okeanos-lab reproduce list`, or all: every figure that does not run in real time
+    /// Names from `okeanos-lab reproduce list`, or all: every figure that does not run in real
+    /// time. FIGURE/ROW prints a row of the tables, too
     #[arg(required = true, value_name = "FIGURE")]
     figures: Vec<String>,
     /// Where the files go; made if missing
@@ -101,7 +110,7 @@ struct RunArguments {
 pub fn run(arguments: ReproduceArguments) -> Result<(), CliError> {
     match arguments.what {
         Some(ReproduceCommand::List { json }) => list(json),
-        Some(ReproduceCommand::Report { out }) => report(&out),
+        Some(ReproduceCommand::Report { out, page }) => report(&out, page.as_deref()),
         None => run_figures(arguments.run),
     }
 }
@@ -153,13 +162,25 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-fn report(out: &Path) -> Result<(), CliError> {
+fn report(out: &Path, page: Option<&Path>) -> Result<(), CliError> {
     let finished = ::reproduce::finished_in(out);
     if finished.is_empty() {
         return Err(CliError::new(format!("{} holds no finished figure", out.display()))
             .with_remedy("run `okeanos-lab reproduce all --out DIR` first"));
     }
-    print(&::reproduce::markdown(&finished))
+    let Some(page) = page else {
+        return print(&::reproduce::markdown(&KeptResults::of(&finished)));
+    };
+    let failed = |path: &Path, error: &dyn std::fmt::Display| {
+        CliError::new(format!("{}: {error}", path.display()))
+    };
+    let beside = page.with_file_name("figures.json");
+    let mut kept = KeptResults::read(&beside).map_err(|error| failed(&beside, &error))?;
+    kept.add(&finished);
+    let text = std::fs::read_to_string(page).map_err(|error| failed(page, &error))?;
+    let filled = ::reproduce::fill(&text, &kept).map_err(|error| failed(page, &error))?;
+    kept.write(&beside).map_err(|error| failed(&beside, &error))?;
+    std::fs::write(page, filled).map_err(|error| failed(page, &error))
 }
 
 /// Set by Ctrl-C: no further part of a figure begins.
@@ -168,6 +189,7 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
     crate::HEAP.keep();
     let figures = chosen(&arguments.figures)?;
+    let rows = arguments.figures.iter().filter(|name| name.contains('/'));
     let options = RunOptions { out: arguments.out, again: arguments.again, seeds: arguments.seeds };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = Arc::new(Jobs::new(arguments.jobs.map_or(processors, usize::from)));
@@ -218,6 +240,10 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
         ))
         .with_remedy("the same command goes on with these"));
     }
+    let kept = KeptResults::of(&::reproduce::finished_in(&options.out));
+    for row in rows.filter_map(|id| ::reproduce::row(&kept, id)) {
+        print(&format_args!("{row}\n"))?;
+    }
     print(&format_args!("see {}\n", options.out.join("index.html").display()))
 }
 
@@ -259,12 +285,17 @@ fn minutes(time: Duration) -> String {
 /// Returns the named figures, each once, in the order of the papers.
 fn chosen(names: &[String]) -> Result<Vec<Figure>, CliError> {
     let known: Vec<&str> = ::reproduce::all().iter().map(|figure| figure.name).collect();
-    let is_known = |name: &&String| *name == "all" || known.contains(&name.as_str());
+    let is_known = |name: &&String| {
+        *name == "all"
+            || known.contains(&name.as_str())
+            || ::reproduce::find_statement(name).is_some()
+    };
     if let Some(name) = names.iter().find(|name| !is_known(name)) {
         return Err(unknown(name, &known));
     }
     let wanted = |figure: &Figure| {
-        let named = names.iter().any(|name| name == figure.name);
+        let of_row = |name: &str| name.split('/').next() == Some(figure.name);
+        let named = names.iter().any(|name| of_row(name));
         named || (!figure.real_time && names.iter().any(|name| name == "all"))
     };
     Ok(::reproduce::all().into_iter().filter(wanted).collect())
@@ -343,6 +374,16 @@ mod tests {
         assert_eq!(nearest("7d", &known), ["7a", "7b", "7c"]);
         assert_eq!(nearest("kernel7", &known), ["kernel-7a"]);
         assert!(nearest("everything", &known).is_empty());
+    }
+
+    #[test]
+    fn a_row_names_its_figure() {
+        let names = |names: &[&str]| -> Vec<&str> {
+            let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+            chosen(&names).ok().unwrap().iter().map(|figure| figure.name).collect()
+        };
+        assert_eq!(names(&["7a/data-over-wasteless", "7a", "13"]), ["7a", "13"]);
+        assert!(chosen(&["7a/no-such-row".into()]).is_err());
     }
 
     #[test]

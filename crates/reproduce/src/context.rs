@@ -103,17 +103,19 @@ impl Context {
         self.jobs.side_by_side(seeds as usize, turn).into_iter().collect()
     }
 
-    /// Returns sorted names; none without a directory, or if it cannot be read.
-    pub(crate) fn names_of_block_traces(&self) -> Vec<String> {
+    /// Returns the sorted names of the block traces with their checksums; none without a directory,
+    /// or if it cannot be read.
+    pub(crate) fn known_block_traces(&self) -> Vec<String> {
         let entries =
             self.block_traces.iter().filter_map(|directory| std::fs::read_dir(directory).ok());
-        let names = entries
-            .flatten()
-            .flatten()
-            .map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let mut names: Vec<_> = names.collect();
-        names.sort();
-        names
+        let known = |entry: std::fs::DirEntry| {
+            let content = std::fs::read(entry.path()).ok()?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            Some(format!("{name} ({})", crate::identity::checksum(&content)))
+        };
+        let mut all: Vec<_> = entries.flatten().flatten().filter_map(known).collect();
+        all.sort();
+        all
     }
 
     /// Returns this context with something varied, one seed, no traces and no progress.

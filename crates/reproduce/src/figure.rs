@@ -4,6 +4,9 @@ use crate::error::FigureError;
 use crate::{Claim, Context};
 use serde::{Deserialize, Serialize};
 
+/// Name of the figure that plays others with other numbers; its rows are theirs.
+pub(crate) const SENSITIVITY: &str = "sensitivity";
+
 /// One figure or table of a paper, or one of our own.
 pub struct Figure {
     /// Name on the command line: `7a`, `table-1`, `raid-0`, `kernel-7a`.

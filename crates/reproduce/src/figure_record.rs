@@ -4,7 +4,7 @@
 //! a whole figure.
 
 use crate::figure::{Figure, Results, Scale};
-use crate::{Context, Origin, Tally, Verdict, chart, csv};
+use crate::{Claim, Context, Identity, Standing, Tally, Verdict, chart, csv};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,9 +24,11 @@ pub struct FigureRecord {
     /// Number of seeds, from `seed` on.
     #[serde(default)]
     pub seeds: u64,
-    /// Names of the given block traces.
+    /// Names and checksums of the given block traces.
     #[serde(default)]
     pub block_traces: Vec<String>,
+    /// What played it.
+    pub made_by: Identity,
     #[serde(flatten)]
     pub results: Results,
 }
@@ -43,7 +45,8 @@ impl FigureRecord {
             seed: context.seed,
             quick: context.quick,
             seeds,
-            block_traces: context.names_of_block_traces(),
+            block_traces: context.known_block_traces(),
+            made_by: Identity::of(name),
             results: drawable(results),
         }
     }
@@ -76,15 +79,27 @@ impl FigureRecord {
         }
     }
 
+    /// Whether it is what this program would find with the same seeds.
+    pub fn is_current(&self) -> bool {
+        self.made_by.plays_as(&Identity::of(&self.figure))
+    }
+
     /// Summarises in a sentence how far we agree with the paper.
     pub fn verdict(&self) -> String {
         let claims = &self.results.claims;
+        if self.figure == crate::figure::SENSITIVITY {
+            return "Statements of other figures, judged with each choice.".into();
+        }
         let tally = Tally::of(claims);
-        let differing: Vec<String> = claims
-            .iter()
-            .filter(|claim| claim.origin == Origin::Paper && claim.verdict == Verdict::Differs)
-            .map(|claim| format!("{} (paper: {}; ours: {})", claim.says, claim.paper, claim.ours))
-            .collect();
+        let differs = |claim: &&Claim| {
+            claim.standing() == Standing::Counted && claim.verdict() == Verdict::Differs
+        };
+        let in_words = |claim: &Claim| {
+            let statement = claim.announced()?;
+            let paper = statement.paper.as_deref().unwrap_or_default();
+            Some(format!("{} (paper: {paper}; ours: {})", statement.says, claim.ours))
+        };
+        let differing: Vec<String> = claims.iter().filter(differs).filter_map(in_words).collect();
         if claims.is_empty() {
             "Nothing that the paper states can be held against this.".into()
         } else if differing.is_empty() {
@@ -169,6 +184,23 @@ mod tests {
     }
 
     #[test]
+    fn a_result_of_another_program_or_model_is_not_current() {
+        let record = FigureRecord::new(
+            &crate::find("7a").unwrap(),
+            &test_figure::context(7),
+            1,
+            test_figure::results(),
+        );
+        assert!(record.is_current() && !record.made_by.parameters.is_empty());
+        let mut other = record.clone();
+        other.made_by.program = "another".into();
+        assert!(!other.is_current());
+        let mut other = record;
+        other.made_by.models.insert("cheetah-15k5-300".into(), "another".into());
+        assert!(!other.is_current());
+    }
+
+    #[test]
     fn a_figure_half_written_does_not_count() {
         let directory = tempfile::tempdir().unwrap();
         let finished = FigureRecord::new(
@@ -195,10 +227,13 @@ mod tests {
         );
         assert_eq!(
             finished.verdict(),
-            "Of the statements 1 agree, 0 in direction only, 1 differ: ordered is slower (paper: 10x; ours: 0.9x)."
+            "Of the statements 1 agree, 0 direction only, 1 differ, 0 undecided: ordered is slower (paper: 10x; ours: 0.9x)."
         );
         finished.results.claims.truncate(1);
-        assert_eq!(finished.verdict(), "Of the statements 1 agree, 0 in direction only, 0 differ.");
+        assert_eq!(
+            finished.verdict(),
+            "Of the statements 1 agree, 0 direction only, 0 differ, 0 undecided."
+        );
         finished.results.claims.clear();
         assert!(finished.verdict().starts_with("Nothing"));
     }

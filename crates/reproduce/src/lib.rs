@@ -6,15 +6,19 @@
 #![forbid(unsafe_code)]
 
 mod chart;
+mod claim;
 mod context;
 mod csv;
 mod error;
 mod figure;
 mod figure_record;
 mod figures;
+mod identity;
 mod jobs;
 mod number;
 mod page;
+mod provenance;
+mod report;
 mod run;
 mod seeds;
 mod statement;
@@ -22,13 +26,18 @@ mod statement;
 mod test_figure;
 
 pub use chart::{Form, sheet};
+pub use claim::{Claim, Tally};
 pub use context::{Context, Varied};
 pub use error::FigureError;
 pub use figure::{Axis, Figure, Picture, Results, Scale, Series};
 pub use figure_record::FigureRecord;
 pub use figures::{all, find};
+pub use identity::Identity;
 pub use jobs::Jobs;
-pub use page::markdown;
+pub use provenance::{Origin, Parameter, SharedRig, Standing, parameters, rigs, standing};
+pub use report::{KeptFigure, KeptResults, fill, markdown, row};
 pub use run::{Outcome, RunError, RunOptions, finished_in, run, run_all, write_page};
 pub use seeds::SEEDS;
-pub use statement::{Claim, Origin, Tally, Verdict};
+pub use statement::{
+    Bound, Direction, Statement, Verdict, Words, bounds, files, find as find_statement, statements,
+};

@@ -1,11 +1,12 @@
 //! Page of all finished figures in one HTML file that needs no network and no other file.
 
 use crate::chart::{Form, escaped, svg};
+use crate::figure::SENSITIVITY;
 use crate::figure_record::FigureRecord;
-use crate::figures::otherwise;
 use crate::number::short;
-use crate::statement::{WEAK_BASELINE, WORDS};
-use crate::{Claim, Origin, Tally, Verdict};
+use crate::report::{DEPENDS, dependence, paper_of};
+use crate::statement::{WEAK_BASELINE, words};
+use crate::{Claim, Standing, Tally, Verdict};
 
 pub(crate) fn html(figures: &[FigureRecord]) -> String {
     let rows: String = figures.iter().map(row).collect();
@@ -27,25 +28,23 @@ pub(crate) fn html(figures: &[FigureRecord]) -> String {
     )
 }
 
-/// The column that `sensitivity` fills.
-const DEPENDS: &str = "chosen numbers half and double";
-
 /// Returns each paper and the tally of its statements, in the order of the figures.
 fn papers(figures: &[FigureRecord]) -> impl Iterator<Item = (&str, Tally)> {
     let mut papers: Vec<(&str, Vec<&Claim>)> = Vec::new();
-    for figure in figures {
-        let paper = figure.source.split(',').next().unwrap_or(&figure.source);
-        let claims = figure.results.claims.iter();
+    // Sensitivity shows the other figures' statements once more.
+    let others = figures.iter().filter(|figure| figure.figure != SENSITIVITY);
+    for claim in others.flat_map(|figure| &figure.results.claims) {
+        let paper = paper_of(claim);
         match papers.iter_mut().find(|(name, _)| *name == paper) {
-            Some((_, all)) => all.extend(claims),
-            None => papers.push((paper, claims.collect())),
+            Some((_, all)) => all.push(claim),
+            None => papers.push((paper, vec![claim])),
         }
     }
     papers.into_iter().map(|(paper, claims)| (paper, Tally::of(claims)))
 }
 
 fn how_judged() -> String {
-    let words: Vec<String> = WORDS
+    let words: Vec<String> = words()
         .iter()
         .map(|words| {
             format!("\u{201c}{}\u{201d} {} to {}", words.text, short(words.low), short(words.high))
@@ -53,52 +52,11 @@ fn how_judged() -> String {
         .collect();
     format!(
         "A ratio agrees within a factor of two of the paper's number, both as it is and as a logarithm, or within the paper's own \
-         spread. It agrees in direction only if the same one is larger by another factor. Words count as ratios: {}; or their \
-         inverse. A statement from which a parameter of a disk was derived is called fitted, and not counted; nor are our own. Where something of \
-         the rig was chosen after a statement had failed, its row says what, and what the other choice gives.",
+         spread where it gives one. It agrees in direction only if the same one is larger by another factor. Words count as ratios: {}; or their \
+         inverse. What is played with several seeds is judged by the 90 % interval of its mean, and undecided where a bound lies within that. \
+         A statement from whose figure a parameter was derived is fitted; one after whose failure something was chosen is chosen. Neither is counted as agreeing, nor are our own.",
         words.join(", ")
     )
-}
-
-/// Formats the counts by paper and the statements of all figures, as tables in Markdown.
-pub fn markdown(figures: &[FigureRecord]) -> String {
-    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-    let mut text = String::from(
-        "| paper | agree | direction only | differ | fitted | ours |\n|---|---|---|---|---|---|\n",
-    );
-    for (paper, Tally { agree, direction_only, differ, fitted, ours }) in papers(figures) {
-        text +=
-            &format!("| {paper} | {agree} | {direction_only} | {differ} | {fitted} | {ours} |\n");
-    }
-    text += &format!(
-        "\n| figure | statement | paper | ours | judged | chosen after a failure | {DEPENDS} |\n|---|---|---|---|---|---|---|\n"
-    );
-    for figure in figures {
-        for claim in &figure.results.claims {
-            let mut judged = claim.judged();
-            if claim.verdict == Verdict::Differs && claim.origin == Origin::Paper {
-                judged = format!("**{judged}**");
-            }
-            let depends = dependence(figure, claim, figures);
-            let [says, paper, ours, chosen, depends] =
-                [&claim.marked(), &claim.paper, &claim.ours, &claim.chosen, &depends]
-                    .map(|part| cell(part));
-            text += &format!(
-                "| {} | {says} | {paper} | {ours} | {judged} | {chosen} | {depends} |\n",
-                figure.figure
-            );
-        }
-    }
-    let mut notes = String::new();
-    for figure in figures {
-        for note in &figure.results.notes {
-            notes += &format!("- {}: {}\n", figure.figure, note.replace('\n', " "));
-        }
-    }
-    if figures.iter().flat_map(|figure| &figure.results.claims).any(Claim::has_our_ordered) {
-        text += &format!("\n{WEAK_BASELINE}\n");
-    }
-    if notes.is_empty() { text } else { format!("{text}\n{notes}") }
 }
 
 fn row(figure: &FigureRecord) -> String {
@@ -140,43 +98,49 @@ fn section(figure: &FigureRecord, all: &[FigureRecord]) -> String {
     )
 }
 
-/// Returns how a statement depends on the rig's chosen numbers, half and double.
-fn dependence(figure: &FigureRecord, claim: &Claim, all: &[FigureRecord]) -> String {
-    match otherwise(all, &figure.figure, &claim.says) {
-        None => claim.otherwise.join("; "),
-        Some([]) => "alike".into(),
-        Some(otherwise) => otherwise.join("; "),
-    }
-}
-
 fn claims(figure: &FigureRecord, all: &[FigureRecord]) -> String {
     let claims = &figure.results.claims;
     if claims.is_empty() {
         return String::new();
     }
+    let sensitivity = all.iter().find(|figure| figure.figure == SENSITIVITY);
+    let sensitivity = sensitivity.map(|figure| &figure.results.claims[..]);
     let row = |claim: &Claim| {
-        let class = match (&claim.origin, claim.verdict) {
-            (Origin::Paper, Verdict::Agrees) => "yes",
-            (Origin::Paper, Verdict::Differs) => "no",
+        let standing = claim.standing();
+        let class = match (&standing, claim.verdict()) {
+            (Standing::Counted, Verdict::Agrees) => "yes",
+            (Standing::Counted, Verdict::Differs) => "no",
             _ => "part",
         };
-        let [says, paper, ours, chosen] =
-            [&claim.marked(), &claim.paper, &claim.ours, &claim.chosen].map(|text| escaped(text));
-        let judged = escaped(&claim.judged());
-        let depends = escaped(&dependence(figure, claim, all));
-        format!(
-            "<tr><td>{says}</td><td>{paper}</td><td>{ours}</td><td class=\"{class}\">{judged}</td>\
-             <td>{chosen}</td><td>{depends}</td></tr>\n"
-        )
+        let statement = claim.announced();
+        let says = statement.map_or(claim.statement.clone(), |statement| statement.marked());
+        let paper = statement.and_then(|statement| statement.paper.clone()).unwrap_or_default();
+        let agrees = statement.map(|statement| statement.bound.in_words()).unwrap_or_default();
+        let cells = [
+            (says, ""),
+            (paper, ""),
+            (agrees, ""),
+            (claim.ours.clone(), ""),
+            (claim.judged(), class),
+            (standing.reason(&claim.other_choice), ""),
+            (dependence(claim, sensitivity), ""),
+        ];
+        let cell = |(text, class): (String, &str)| match class {
+            "" => format!("<td>{}</td>", escaped(&text)),
+            class => format!("<td class=\"{class}\">{}</td>", escaped(&text)),
+        };
+        format!("<tr>{}</tr>\n", cells.map(cell).concat())
     };
     let rows: String = claims.iter().map(row).collect();
-    let weak = match claims.iter().any(Claim::has_our_ordered) {
+    let is_weak =
+        |claim: &Claim| claim.announced().is_some_and(|statement| statement.has_our_ordered());
+    let weak = match claims.iter().any(is_weak) {
         true => format!("<p class=\"source\">{}</p>\n", escaped(WEAK_BASELINE)),
         false => String::new(),
     };
     format!(
-        "<table>\n<tr><th>statement</th><th>paper</th><th>ours</th><th>judged</th>\
-         <th>chosen after a failure</th><th>{DEPENDS}</th></tr>\n{rows}</table>\n{weak}"
+        "<table>\n<tr><th>statement</th><th>paper</th><th>agrees</th><th>ours</th><th>judged</th>\
+         <th>why it is not counted</th><th>{DEPENDS}</th></tr>\n{rows}</table>\n{weak}"
     )
 }
 
@@ -197,9 +161,14 @@ fn rerun(figure: &FigureRecord) -> String {
         false => "",
     };
     format!(
-        "<p class=\"source\">Again: <code>okeanos-lab reproduce {name} --seed {seed}{quick} --again</code>. {same}{shortened} \
+        "<p class=\"source\">Played by program {program}{commit}. Again: <code>okeanos-lab reproduce {name} --seed {seed}{quick} --again</code>. {same}{shortened} \
          Numbers: {files}.</p>\n",
         seed = figure.seed,
+        program = escaped(&figure.made_by.program),
+        commit = match &*figure.made_by.commit {
+            "" => String::new(),
+            commit => format!(", commit {}", escaped(commit)),
+        },
         files = files.join(", ")
     )
 }
@@ -224,7 +193,7 @@ figure,th,td{border-color:#444}.source{color:#a8a8a8}.yes{color:#2fc795}.no{colo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Figure, test_figure};
+    use crate::test_figure;
 
     fn figures() -> Vec<FigureRecord> {
         let context = crate::Context { quick: true, ..test_figure::context(7) };
@@ -241,50 +210,7 @@ mod tests {
         assert!(page.contains("Made up &amp; &lt;drawn&gt;") && !page.contains("& <drawn>"));
         // Two pictures, for screens and for phones.
         assert_eq!(page.matches("<svg").count(), 4);
-        assert!(page.contains("<li>ours: 1 agree, 0 in direction only, 1 differ.</li>"));
+        assert!(page.contains("<li>ours: 1 agree, 0 direction only, 1 differ, 0 undecided.</li>"));
         assert!(page.contains("okeanos-lab reproduce made-up --seed 7 --quick --again"));
-    }
-
-    #[test]
-    fn the_table_shows_how_each_statement_was_judged() {
-        let expected = "| paper | agree | direction only | differ | fitted | ours |\n\
-                        |---|---|---|---|---|---|\n\
-                        | ours | 1 | 0 | 1 | 0 | 0 |\n\n\
-                        | figure | statement | paper | ours | judged | chosen after a failure | chosen numbers half and double |\n\
-                        |---|---|---|---|---|---|---|\n\
-                        | made-up | wasteless is faster | 4.0x | 4.4x | agrees |  |  |\n\
-                        | made-up | ordered is slower ° | 10x | 0.9x | **differs** | a tenth; otherwise 1.1x |  |\n\n\
-                        WEAK\n\n- made-up: Nothing here was measured.\n";
-        assert_eq!(markdown(&figures()), expected.replace("WEAK", WEAK_BASELINE));
-    }
-
-    #[test]
-    fn a_row_names_the_choices_that_change_its_verdict() {
-        let mut figures = figures();
-        let rows = [
-            ("wasteless is faster", Vec::new()),
-            ("ordered is slower", vec!["tick x 2: 3x (AGREES)".into()]),
-        ];
-        let mut results = test_figure::results();
-        for (claim, (says, otherwise)) in results.claims.iter_mut().zip(rows) {
-            claim.says = crate::figures::row_of("made-up", says);
-            claim.otherwise = otherwise;
-        }
-        let sensitivity = Figure { name: "sensitivity", ..test_figure::FIGURE };
-        figures.push(FigureRecord::new(&sensitivity, &test_figure::context(7), 1, results));
-        let text = markdown(&figures);
-        assert!(text.contains("| agrees |  | alike |\n"), "{text}");
-        assert!(text.contains("| a tenth; otherwise 1.1x | tick x 2: 3x (AGREES) |\n"), "{text}");
-        assert!(html(&figures).contains("<td>tick x 2: 3x (AGREES)</td>"));
-    }
-
-    #[test]
-    fn a_row_shows_what_a_figure_found_with_other_numbers() {
-        let mut figures = figures();
-        let claim = &mut figures[0].results.claims[0];
-        *claim =
-            claim.clone().with_other("times x 0.5: 4x".into()).with_other("times x 2: 5x".into());
-        let text = markdown(&figures);
-        assert!(text.contains("| agrees |  | times x 0.5: 4x; times x 2: 5x |\n"), "{text}");
     }
 }

@@ -20,7 +20,7 @@ pub struct RunOptions {
 #[derive(Debug)]
 pub enum Outcome {
     Ran(Box<FigureRecord>),
-    /// Finished before with the same seed and length.
+    /// Finished before by the same program, with the same seed, models and length.
     WasThere(Box<FigureRecord>),
 }
 
@@ -68,7 +68,8 @@ pub fn run(figure: &Figure, options: &RunOptions, context: &Context) -> Result<O
     let seeds = if figure.by_chance && !context.quick { options.seeds.max(1) } else { 1 };
     let same = |found: &FigureRecord| {
         (found.seed, found.seeds, found.quick) == (context.seed, seeds, context.quick)
-            && found.block_traces == context.names_of_block_traces()
+            && found.is_current()
+            && found.block_traces == context.known_block_traces()
     };
     if let Some(found) =
         FigureRecord::read(out, figure.name).filter(|found| !options.again && same(found))
@@ -129,6 +130,18 @@ mod tests {
             run(&FIGURE, &options, &test_figure::context(5)).unwrap(),
             Outcome::Ran(_)
         ));
+    }
+
+    #[test]
+    fn a_result_of_another_program_is_run_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = options(directory.path());
+        let once = || run(&FIGURE, &options, &test_figure::context(5)).unwrap();
+        let Outcome::Ran(mut record) = once() else { panic!("it was not there") };
+        record.made_by.program = "another".into();
+        record.write(&options.out).unwrap();
+        assert!(matches!(once(), Outcome::Ran(_)));
+        assert!(matches!(once(), Outcome::WasThere(_)));
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! Several seeds as one result: means and confidence intervals.
 
+use crate::statement::mean_and_half;
 use crate::{Claim, Results, Scale, Series};
 
 /// Number of seeds of a figure that depends on chance, unless it is quick.
 pub const SEEDS: u64 = 5;
-
-/// Student's t, one-sided 5 %, for 1 to 9 degrees of freedom: both sides together leave out 10 %.
-const STUDENT: [f64; 9] = [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833];
 
 /// Combines the results of one figure with consecutive seeds, at least one. Pictures of shades are
 /// those of the first.
@@ -31,10 +29,10 @@ pub(crate) fn combined(mut all: Vec<Results>) -> Results {
     for (at, claim) in first.claims.iter_mut().enumerate() {
         let same: Vec<&Claim> =
             others.iter().filter_map(|results| results.claims.get(at)).collect();
-        judge(claim, &same);
+        add(claim, &same);
     }
     first.notes.push(format!(
-        "Means of {} seeds; a bar at a point is where its mean lies with 90 %. A statement has the verdict of the middle seed, and its \
+        "Means of {} seeds; a bar at a point is where its mean lies with 90 %. A statement is judged by that interval of its value, and its \
          numbers are those of all, or the least and the largest.",
         others.len() + 1
     ));
@@ -56,23 +54,13 @@ fn average(series: &mut Series, others: &[Series]) {
     series.spread = spread;
 }
 
-/// Returns the mean, and half of its 90 % confidence interval.
-fn mean_and_half(values: &[f64]) -> (f64, f64) {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count;
-    if values.len() < 2 {
-        return (mean, 0.0);
+/// Adds the values of the other seeds; one without a value leaves none.
+fn add(claim: &mut Claim, others: &[&Claim]) {
+    if std::iter::once(&*claim).chain(others.iter().copied()).any(|one| one.values.is_empty()) {
+        claim.values.clear();
+    } else {
+        claim.values.extend(others.iter().flat_map(|other| other.values.iter().copied()));
     }
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    let student = STUDENT[(values.len() - 2).min(STUDENT.len() - 1)];
-    (mean, student * (squares / (count - 1.0)).sqrt() / count.sqrt())
-}
-
-fn judge(claim: &mut Claim, others: &[&Claim]) {
-    let mut verdicts: Vec<_> =
-        std::iter::once(claim.verdict).chain(others.iter().map(|other| other.verdict)).collect();
-    verdicts.sort();
-    claim.verdict = verdicts[verdicts.len() / 2];
     if others.iter().any(|other| other.ours != claim.ours) {
         let found: Vec<&str> =
             std::iter::once(&*claim.ours).chain(others.iter().map(|other| &*other.ours)).collect();
@@ -139,23 +127,19 @@ fn range(mut found: Vec<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Verdict;
-    use crate::test_figure;
+    use crate::{Verdict, test_figure};
 
     #[test]
     fn several_seeds_give_means_with_their_interval() {
-        let with = |y: f64, ours: &str, verdict| {
+        let with = |y: f64, ours: &str, value: f64| {
             let mut results = test_figure::results();
             results.pictures[0].series[0].points[0].1 = y;
             results.claims[0].ours = ours.into();
-            results.claims[0].verdict = verdict;
+            results.claims[0].values = vec![value];
             results
         };
-        let results = combined(vec![
-            with(1.0, "4.4x", Verdict::Agrees),
-            with(2.0, "3x", Verdict::DirectionOnly),
-            with(3.0, "9x", Verdict::DirectionOnly),
-        ]);
+        let results =
+            combined(vec![with(1.0, "4.4x", 4.4), with(2.0, "3x", 3.0), with(3.0, "9x", 9.0)]);
         let series = &results.pictures[0].series[0];
         assert_eq!(series.points[0], (1.0, 2.0));
         // Standard deviation 1, of three: 2.92 / sqrt(3).
@@ -166,9 +150,10 @@ mod tests {
             "the paper's points have one value"
         );
         let claim = &results.claims[0];
-        assert_eq!((claim.verdict, &*claim.ours), (Verdict::DirectionOnly, "4.4x; 3x; 9x"));
+        assert_eq!((claim.verdict(), &*claim.ours), (Verdict::Undecided, "4.4x; 3x; 9x"));
+        assert_eq!(claim.values, [4.4, 3.0, 9.0]);
         assert_eq!(results.claims[1].ours, "0.9x");
-        let numbers = ["9.5", "1,001", "12"].map(|ours| with(1.0, ours, Verdict::Agrees));
+        let numbers = ["9.5", "1,001", "12"].map(|ours| with(1.0, ours, 4.0));
         assert_eq!(combined(numbers.into()).claims[0].ours, "9.5 to 1,001");
     }
 

@@ -1,8 +1,6 @@
 //! A synthetic figure for tests.
 
-use crate::{
-    Axis, Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Series, Verdict,
-};
+use crate::{Axis, Claim, Context, Figure, FigureError, Picture, Results, Scale, Series};
 use std::sync::atomic::AtomicBool;
 
 pub const FIGURE: Figure = Figure {
@@ -48,15 +46,6 @@ pub fn results() -> Results {
         spread: Vec::new(),
     };
     let axis = |label: &str, scale| Axis { label: label.into(), scale };
-    let claim = |says: &str, paper: &str, ours: &str, verdict| Claim {
-        says: says.into(),
-        paper: paper.into(),
-        ours: ours.into(),
-        verdict,
-        origin: Origin::Paper,
-        chosen: String::new(),
-        otherwise: Vec::new(),
-    };
     Results {
         pictures: vec![
             Picture {
@@ -79,8 +68,8 @@ pub fn results() -> Results {
             },
         ],
         claims: vec![
-            claim("wasteless is faster", "4.0x", "4.4x", Verdict::Agrees),
-            claim("ordered is slower", "10x", "0.9x", Verdict::Differs).chosen("a tenth", "1.1x"),
+            Claim::of("made-up/faster", 4.4).shown("4.4x".into()),
+            Claim::of("made-up/slower", 0.9).shown("0.9x".into()),
         ],
         notes: vec!["Nothing here was measured.".into()],
     }

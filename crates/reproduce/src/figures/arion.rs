@@ -1,10 +1,9 @@
 //! Arion: a journal on the host in front of a shared file system, on a simulated cluster of three
 //! data servers that keep each byte.
 
-use super::shared::{axis, of_paper, ours, picture, ratio};
+use super::shared::{axis, of_paper, ours, picture};
 use crate::number::short;
-use crate::statement::{Claim, Expected, SAME};
-use crate::{Context, Figure, FigureError, Results, Scale, Series};
+use crate::{Claim, Context, Figure, FigureError, Results, Scale, Series};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -137,7 +136,6 @@ fn metadata_source() -> String {
 }
 const CLIENT: &str = "Ceph's client is Linux's, as the paper's: fsync waits for content, and attributes follow. A new file comes open and with its \
 capabilities. The host's journal stands before a client that waits for both, and that asks a question after each sync.";
-const CHOSEN: &str = "the metadata server's times, which are measured now";
 /// Values used before the times were measured. Reports to the server took no time. The question how
 /// many names are left was no message.
 const CHOSEN_TIMES: MetadataTimes = MetadataTimes {
@@ -224,21 +222,8 @@ fn figure_1(context: &Context) -> Result<Results, FigureError> {
         settings.iter().zip(&samples).map(|(setting, samples)| ours(setting.name(), mib(samples)));
     let mean = |samples: &[f64]| samples.iter().sum::<f64>() / samples.len().max(1) as f64 / 1e6;
     let (ceph, okeanos) = (mean(&samples[0]), mean(&samples[1]));
-    let claims = vec![
-        ratio(
-            "Ceph's dirty data in memory alone, in MB",
-            "24.3",
-            Expected::Number(24.3),
-            (ceph, 1.0),
-        )
-        .fitted("the time of a loop"),
-        ratio(
-            "Arion's dirty data in memory alone over Ceph's, on average",
-            "0.22 (5.4 / 24.3 MB)",
-            Expected::Number(5.4 / 24.3),
-            (okeanos, ceph),
-        ),
-    ];
+    let claims =
+        vec![Claim::of("arion-1/ceph", ceph), Claim::of("arion-1/over-ceph", okeanos / ceph)];
     let (x, y) =
         (axis("time (s)", Scale::Linear), axis("dirty data in memory alone (MB)", Scale::Linear));
     let pictures = vec![picture("What a crash of the client would lose", x, y, series.collect())];
@@ -363,22 +348,18 @@ fn figure_4(context: &Context) -> Result<Results, FigureError> {
             axis("KB for each operation", Scale::Linear),
             bars(&|loaded| loaded.received / 1e3),
         ));
-        // Judges `a` over `b`, by their indices among the settings, and adds the ratio with other
+        // Compares `a` with `b`, by their indices among the settings, and adds the ratio with other
         // times.
-        let judged = |says: &str, paper: &str, expected, value: &dyn Fn(&Loaded) -> f64, (a, b)| {
-            let over = |loaded: &[Loaded]| short(value(&loaded[a]) / value(&loaded[b]));
+        let compared = |id: &str, value: &dyn Fn(&Loaded) -> f64, (a, b)| {
+            let over = |loaded: &[Loaded]| value(&loaded[a]) / value(&loaded[b]);
             let others = Served::ALL[1..].iter().zip(others.chunks(settings.len()));
-            let claim = ratio(says, paper, expected, (value(&loaded[a]), value(&loaded[b])));
+            let claim = Claim::of(&format!("arion-4/{title}-{id}"), over(loaded));
             others.fold(claim, |claim, (served, loaded)| match served {
-                Served::AsChosen => claim.chosen(
-                    CHOSEN,
-                    &format!(
-                        "{} with 0.5 ms for a request and none for what the server is notified of",
-                        over(loaded)
-                    ),
-                ),
+                Served::AsChosen => {
+                    claim.with_other_choice(format!("{} with 0.5 ms for each", short(over(loaded))))
+                }
                 Served::By(factor) => {
-                    claim.with_other(format!("times x {factor}: {}", over(loaded)))
+                    claim.with_other(format!("times x {factor}: {}", short(over(loaded))))
                 }
                 Served::AsMeasured => unreachable!("it is the first"),
             })
@@ -387,43 +368,15 @@ fn figure_4(context: &Context) -> Result<Results, FigureError> {
         let received = |loaded: &Loaded| loaded.received;
         match *title {
             "varmail" => claims.extend([
-                judged(
-                    "varmail: Arion's operations per second over Ceph's",
-                    "1.58 (837.8 / 531.3)",
-                    Expected::Number(1.58),
-                    &rate,
-                    (OKEANOS, CEPH),
-                ),
-                judged(
-                    "varmail: Arion's mean latency over Ceph's",
-                    "0.61",
-                    Expected::Number(0.61),
-                    &latency,
-                    (OKEANOS, CEPH),
-                ),
-                judged(
-                    "varmail: received by a data server for each operation, Arion over Ceph",
-                    "0.70",
-                    Expected::Number(0.70),
-                    &received,
-                    (OKEANOS, CEPH),
-                ),
+                compared("rate", &rate, (OKEANOS, CEPH)),
+                compared("latency", &latency, (OKEANOS, CEPH)),
+                compared("received", &received, (OKEANOS, CEPH)),
             ]),
             _ => claims.extend([
-                judged(
-                    "createfiles: Arion's operations per second over Ceph's",
-                    "comparable",
-                    Expected::Words(&SAME),
-                    &rate,
-                    (OKEANOS, CEPH),
-                ),
-                judged(
-                    "createfiles: operations per second of Ceph mounted sync over Arion's",
-                    "1.10",
-                    Expected::Number(1.1),
-                    &rate,
-                    (CEPH_SYNC, OKEANOS),
-                ),
+                compared("rate", &rate, (OKEANOS, CEPH)),
+                compared("received", &received, (OKEANOS, CEPH)),
+                compared("sync-rate", &rate, (CEPH_SYNC, OKEANOS)),
+                compared("sync-received", &received, (CEPH_SYNC, OKEANOS)),
             ]),
         }
     }
@@ -453,7 +406,6 @@ const UNIT: u64 = 2048;
 /// Range of the first write's time: no program starts when the flusher wakes, so the first write
 /// comes at any time between two of its looks.
 const LONGEST_PERIOD: Duration = Duration::from_secs(60);
-const LOOKS: &str = "the host looks for old files every 60 s, as the paper says";
 
 struct Written {
     mean_ms: f64,
@@ -462,8 +414,11 @@ struct Written {
     home_use: f64,
 }
 
-fn write_by_zipf(context: &Context, setting: PaperSetting) -> Result<Written, FigureError> {
-    let stage = Rc::new(SharedStage::build(&rig(context, setting, ZIPF_SCALE, ZIPF_PROCESSOR))?);
+fn write_by_zipf(
+    context: &Context,
+    (setting, processor): (PaperSetting, Duration),
+) -> Result<Written, FigureError> {
+    let stage = Rc::new(SharedStage::build(&rig(context, setting, ZIPF_SCALE, processor))?);
     let size = if context.quick { 4 << 20 } else { (2 << 30) / u64::from(ZIPF_SCALE) };
     let (seed, inner) = (context.seed, stage.clone());
     let (count, seconds) = stage.run(move |files: SharedFiles| async move {
@@ -504,11 +459,15 @@ fn write_by_zipf(context: &Context, setting: PaperSetting) -> Result<Written, Fi
 
 fn figure_5(context: &Context) -> Result<Results, FigureError> {
     let settings = [PaperSetting::Ceph, PaperSetting::Ceph1, PaperSetting::Okeanos60];
-    // The other choice is shown with the first seed alone.
-    let other = if context.turn == 0 { &[PaperSetting::Okeanos60Often][..] } else { &[] };
-    let mut written = context
-        .play(&[&settings[..], other].concat(), |setting| write_by_zipf(context, *setting))?;
-    let often = written.split_off(settings.len()).pop();
+    let mut cells: Vec<_> = settings.map(|setting| (setting, ZIPF_PROCESSOR)).into();
+    // Other choices are shown with the first seed alone.
+    if context.turn == 0 {
+        cells.extend(settings.map(|setting| (setting, Duration::ZERO)));
+        cells.push((PaperSetting::Okeanos60Often, ZIPF_PROCESSOR));
+    }
+    let mut written = context.play(&cells, |cell| write_by_zipf(context, *cell))?;
+    let mut others = written.split_off(settings.len());
+    let often = others.pop();
     let names = || {
         axis("setting", Scale::Names(settings.map(|setting| setting.name().to_string()).to_vec()))
     };
@@ -542,43 +501,31 @@ fn figure_5(context: &Context) -> Result<Results, FigureError> {
         bars("until the end", "s", &|one| one.seconds, vec![(0.0, 233.0), (2.0, 172.0)]),
     ];
     let [ceph, ceph_1, okeanos] = &written[..] else { unreachable!("one for each setting") };
-    let chosen = |claim: Claim, over: &dyn Fn(&Written) -> f64| match &often {
-        Some(often) => {
-            claim.chosen(LOOKS, &format!("{} where it looks every 5 s", short(over(often))))
-        }
-        None => claim,
+    let claim = |id: &str, other: &Written, value: fn(&Written) -> f64, has_choice: bool| {
+        let over = |one: &Written| value(one) / value(other);
+        let claim = Claim::of(&format!("arion-5/{id}"), over(okeanos));
+        let claim = match &often {
+            Some(often) if has_choice => {
+                claim.with_other_choice(format!("{} where it looks every 5 s", short(over(often))))
+            }
+            _ => claim,
+        };
+        // Without a processor's time it is the disks' and the network's alone.
+        let idle = match &others[..] {
+            [ceph, _, okeanos] if std::ptr::eq(other, &written[0]) => Some((okeanos, ceph)),
+            [_, ceph_1, okeanos] => Some((okeanos, ceph_1)),
+            _ => None,
+        };
+        idle.into_iter().fold(claim, |claim, (one, base)| {
+            claim.with_other(format!("no processor time: {}", short(value(one) / value(base))))
+        })
     };
     let claims = vec![
-        ratio(
-            "Arion's latency over Ceph's",
-            "0.78 (0.7 / 0.9 ms)",
-            Expected::Number(0.78),
-            (okeanos.mean_ms, ceph.mean_ms),
-        ),
-        ratio(
-            "Arion's latency over Ceph's with 1 s",
-            "0.47 (0.7 / 1.5 ms)",
-            Expected::Number(0.47),
-            (okeanos.mean_ms, ceph_1.mean_ms),
-        ),
-        chosen(
-            ratio(
-                "received by a data server, Arion over Ceph",
-                "0.58 (1.2 / 2.1 GB)",
-                Expected::Number(0.58),
-                (okeanos.received, ceph.received),
-            ),
-            &|one| one.received / ceph.received,
-        ),
-        chosen(
-            ratio(
-                "use of a file system's disk, Arion over Ceph with 1 s",
-                "0.18 (16.4 / 88.4 %)",
-                Expected::Number(0.18),
-                (okeanos.home_use, ceph_1.home_use),
-            ),
-            &|one| one.home_use / ceph_1.home_use,
-        ),
+        claim("latency-over-ceph", ceph, |one| one.mean_ms, false),
+        claim("latency-over-ceph-1", ceph_1, |one| one.mean_ms, false),
+        claim("time-over-ceph", ceph, |one| one.seconds, false),
+        claim("received", ceph, |one| one.received, true),
+        claim("home-use", ceph_1, |one| one.home_use, true),
     ];
     let notes = vec![
         SERVERS.into(),

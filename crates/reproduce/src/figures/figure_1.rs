@@ -1,11 +1,10 @@
 //! Figure 1: journal traffic of 100 synchronous writers, by the size of their requests.
 
-use super::shared::{at_least, axis, of_paper, ours, picture, ratio};
+use super::shared::{axis, of_paper, ours, picture};
 use super::streams::{Cell, Played, play};
-use crate::Context;
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale};
-use crate::statement::{Expected, ORDERS};
+use crate::{Claim, Context};
 use engine::DataMode;
 use testbeds::VolumeLayout;
 
@@ -57,24 +56,14 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     series.push(of_paper(DataMode::Journal.name(), vec![(128.0, 138.0), (4096.0, 267.0)]));
     let at = |data, index: usize| line(data, VolumeLayout::Ext3Paper)[index].1;
     let last = sizes.len() - 1;
+    let over = |(data, index): (DataMode, usize), (other, of_other): (DataMode, usize)| {
+        at(data, index) / at(other, of_other)
+    };
+    let journal = (DataMode::Journal, 0);
     let claims = vec![
-        ratio(
-            "data journaling's traffic at 128 B over that at 4 KiB, 32 times as much payload",
-            "0.52 (138 / 267 MiB)",
-            Expected::Number(0.52),
-            (at(DataMode::Journal, 0), at(DataMode::Journal, last)),
-        ),
-        ratio(
-            "data journaling's traffic over ordered's, at 128 B",
-            "far lower",
-            Expected::Words(&ORDERS),
-            (at(DataMode::Journal, 0), at(DataMode::Ordered, 0)),
-        ),
-        at_least(
-            "at 128 B data journaling writes at least 3 times what wasteless writes",
-            (at(DataMode::Journal, 0), at(DataMode::Wasteless, 0)),
-            3.0,
-        ),
+        Claim::of("1/128-over-4096", over(journal, (DataMode::Journal, last))),
+        Claim::of("1/data-over-ordered", over(journal, (DataMode::Ordered, 0))),
+        Claim::of("1/wasteless-saves", over(journal, (DataMode::Wasteless, 0))),
     ];
     let title = format!("{streams} threads, {seconds} s");
     let x = axis("bytes of a request", Scale::Logarithmic);

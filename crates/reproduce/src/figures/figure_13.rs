@@ -1,10 +1,9 @@
 //! Figure 13: recovery after a power cut, by pass.
 
-use super::shared::{FIVE_MODES, axis, ours, picture, ratio, rig};
-use crate::Context;
+use super::shared::{FIVE_MODES, axis, ours, picture, rig};
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale, Series};
-use crate::statement::{Expected, ORDER};
+use crate::{Claim, Context};
 use engine::{DataMode, RecoveryReport};
 use std::time::Duration;
 use testbeds::Stage;
@@ -58,48 +57,13 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         (DataMode::Journal, DataMode::Wasteless, DataMode::Selective);
     let ordered = DataMode::Ordered;
     let claims = vec![
-        ratio(
-            "data journaling's scan over wasteless's",
-            "10",
-            Expected::Number(10.0),
-            (scan(data), scan(wasteless)),
-        ),
-        ratio(
-            "data journaling's scan over selective's",
-            "10",
-            Expected::Number(10.0),
-            (scan(data), scan(selective)),
-        ),
-        ratio(
-            "wasteless's recovery over data journaling's",
-            "0.78 to 0.80",
-            Expected::Between(0.78, 0.80),
-            (total(wasteless), total(data)),
-        ),
-        ratio(
-            "selective's recovery over data journaling's",
-            "0.78 to 0.80",
-            Expected::Between(0.78, 0.80),
-            (total(selective), total(data)),
-        ),
-        ratio(
-            "data journaling's recovery over ordered's",
-            "an order of magnitude",
-            Expected::Words(&ORDER),
-            (total(data), total(ordered)),
-        ),
-        ratio(
-            "wasteless's replay over ordered's: it must read blocks first",
-            "1.4 (section 5.5)",
-            Expected::Number(1.4),
-            (replay(wasteless), replay(ordered)),
-        ),
-        ratio(
-            "wasteless's replay over data journaling's",
-            "1.4 (the caption)",
-            Expected::Number(1.4),
-            (replay(wasteless), replay(data)),
-        ),
+        Claim::of("13/scan-wasteless", scan(data) / scan(wasteless)),
+        Claim::of("13/scan-selective", scan(data) / scan(selective)),
+        Claim::of("13/all-wasteless", total(wasteless) / total(data)),
+        Claim::of("13/all-selective", total(selective) / total(data)),
+        Claim::of("13/data-over-ordered", total(data) / total(ordered)),
+        Claim::of("13/replay-over-ordered", replay(wasteless) / replay(ordered)),
+        Claim::of("13/replay-over-data", replay(wasteless) / replay(data)),
     ];
     let x = axis("mode", Scale::Names(FIVE_MODES.map(|data| data.name().to_string()).into()));
     let title = format!("{threads} threads, {writes} writes each");

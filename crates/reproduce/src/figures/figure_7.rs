@@ -1,12 +1,11 @@
 //! Figures 7a to 7c: write traffic of streams at the two devices.
 
-use super::shared::{FIVE_MODES, axis, claim, of_paper, ours, picture, ratio};
+use super::shared::{FIVE_MODES, axis, most as most_of, of_paper, ours, picture};
 use super::streams::{Cell, FAST, Played, Runs, SLOW, play};
-use crate::Context;
 use crate::error::FigureError;
 use crate::figure::{Figure, Picture, Results, Scale, Series};
 use crate::number::short;
-use crate::statement::{Expected, FACTORS, NEAR, ORDER_OR_TWO, SAME};
+use crate::{Claim, Context};
 use engine::DataMode;
 use testbeds::VolumeLayout;
 
@@ -167,25 +166,13 @@ fn run_7a(context: &Context) -> Result<Results, FigureError> {
         series.push(of_paper(data.name(), vec![(most, mib)]));
     }
     let of = |data| last(&runs, data, rate);
+    let (journal, wasteless) = (of(DataMode::Journal), of(DataMode::Wasteless));
+    let (selective, ordered) = (of(DataMode::Selective), of(DataMode::Ordered));
     let claims = vec![
-        ratio(
-            "data journaling's journal traffic over wasteless's, at the most streams",
-            "6.4 (27 / 4.2 MiB/s)",
-            Expected::Number(27.0 / 4.2),
-            (of(DataMode::Journal), of(DataMode::Wasteless)),
-        ),
-        ratio(
-            "selective's journal traffic over wasteless's, at the most streams",
-            "0.69 (2.9 / 4.2 MiB/s)",
-            Expected::Number(2.9 / 4.2),
-            (of(DataMode::Selective), of(DataMode::Wasteless)),
-        ),
-        ratio(
-            "ordered's journal traffic over selective's, at the most streams",
-            "near selective",
-            Expected::Words(&NEAR),
-            (of(DataMode::Ordered), of(DataMode::Selective)),
-        ),
+        Claim::of("7a/data-over-wasteless", journal / wasteless),
+        Claim::of("7a/data-over-others", journal / most_of([wasteless, selective, ordered])),
+        Claim::of("7a/selective-over-wasteless", selective / wasteless),
+        Claim::of("7a/ordered-over-selective", ordered / selective),
     ];
     let notes = vec![
         "The paper's text names no number of streams but \"several thousand\": its points stand at our largest number.".into(),
@@ -202,32 +189,13 @@ fn run_7a(context: &Context) -> Result<Results, FigureError> {
 fn run_7b(context: &Context) -> Result<Results, FigureError> {
     let runs = fast_streams(context)?;
     let of = |data| last(&runs, data, Played::journal_rate);
-    let over_ordered = of(DataMode::Selective) / of(DataMode::Ordered);
+    let (journal, wasteless) = (of(DataMode::Journal), of(DataMode::Wasteless));
+    let (selective, ordered) = (of(DataMode::Selective), of(DataMode::Ordered));
     let claims = vec![
-        ratio(
-            "wasteless's journal traffic over data journaling's, at the most streams",
-            "comparable",
-            Expected::Words(&SAME),
-            (of(DataMode::Wasteless), of(DataMode::Journal)),
-        ),
-        ratio(
-            "wasteless's journal traffic over selective's, at the most streams",
-            "an order of magnitude or more",
-            Expected::Words(&ORDER_OR_TWO),
-            (of(DataMode::Wasteless), of(DataMode::Selective)),
-        ),
-        ratio(
-            "wasteless's journal traffic over ordered's, at the most streams",
-            "an order of magnitude or more",
-            Expected::Words(&ORDER_OR_TWO),
-            (of(DataMode::Wasteless), of(DataMode::Ordered)),
-        ),
-        claim(
-            "selective's journal traffic is not below ordered's, at the most streams",
-            "selective lies between writeback and ordered",
-            format!("{over_ordered:.2}"),
-            over_ordered >= 1.0,
-        ),
+        Claim::of("7b/wasteless-over-data", wasteless / journal),
+        Claim::of("7b/wasteless-over-selective", wasteless / selective),
+        Claim::of("7b/wasteless-over-ordered", wasteless / ordered),
+        Claim::of("7b/selective-not-below-ordered", selective / ordered),
     ];
     let series = lines(&runs, Played::journal_rate);
     let picture =
@@ -244,14 +212,13 @@ fn run_7b(context: &Context) -> Result<Results, FigureError> {
 fn run_7c(context: &Context) -> Result<Results, FigureError> {
     let runs = slow_streams(context)?;
     let of = |data| last(&runs, data, Played::home_rate);
-    let claims = [DataMode::Wasteless, DataMode::Selective, DataMode::Journal].map(|data| {
-        ratio(
-            &format!("ordered's home traffic over that of {}, at the most streams", data.name()),
-            "several factors",
-            Expected::Words(&FACTORS),
-            (of(DataMode::Ordered), of(data)),
-        )
-    });
+    let others = [DataMode::Wasteless, DataMode::Selective, DataMode::Journal];
+    let over = |other: f64| of(DataMode::Ordered) / other;
+    let mut claims: Vec<Claim> = others
+        .iter()
+        .map(|&data| Claim::of(&format!("7c/ordered-over-{}", data.name()), over(of(data))))
+        .collect();
+    claims.push(Claim::of("7c/atc-several-factors", over(most_of(others.map(of)))));
     let series = lines(&runs, Played::home_rate);
     let picture = by_streams(
         "File-system device, 1 Kbps",
@@ -259,5 +226,5 @@ fn run_7c(context: &Context) -> Result<Results, FigureError> {
         Scale::Logarithmic,
         series,
     );
-    Ok(Results { pictures: vec![picture], claims: claims.into(), notes: Vec::new() })
+    Ok(Results { pictures: vec![picture], claims, notes: Vec::new() })
 }

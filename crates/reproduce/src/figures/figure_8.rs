@@ -4,12 +4,11 @@ use super::figure_7::{
     fast_counts, fast_streams, last, paper_line, per_block_line, per_block_note, slow_counts,
     slow_streams,
 };
-use super::shared::{FIVE_MODES, axis, drive_alone, ours, picture, ratio};
+use super::shared::{FIVE_MODES, axis, drive_alone, least, most, ours, picture};
 use super::streams::{FAST, Played, Runs, SLOW};
-use crate::Context;
 use crate::error::FigureError;
 use crate::figure::{Figure, Picture, Results, Scale};
-use crate::statement::{Expected, FACTORS, NEAR, ORDERS, SAME};
+use crate::{Claim, Context};
 use engine::DataMode;
 use runtime::VirtualWorld;
 use std::time::Duration;
@@ -62,37 +61,13 @@ fn run_8a(context: &Context) -> Result<Results, FigureError> {
     let log_structured = log_structured(context, counts, SLOW, seconds)?;
     let nilfs = log_structured.last().map_or(f64::NAN, |point| point.1);
     let of = |data| last(&runs, data, mean);
+    let (ordered, wasteless) = (of(DataMode::Ordered), of(DataMode::Wasteless));
     let claims = vec![
-        ratio(
-            "ordered's latency over wasteless's, at the most streams",
-            "orders of magnitude",
-            Expected::Words(&ORDERS),
-            (of(DataMode::Ordered), of(DataMode::Wasteless)),
-        ),
-        ratio(
-            "writeback's latency over wasteless's, at the most streams",
-            "orders of magnitude",
-            Expected::Words(&ORDERS),
-            (of(DataMode::Writeback), of(DataMode::Wasteless)),
-        ),
-        ratio(
-            "ordered's latency over data journaling's, at the most streams",
-            "several seconds against tens of milliseconds",
-            Expected::Words(&ORDERS),
-            (of(DataMode::Ordered), of(DataMode::Journal)),
-        ),
-        ratio(
-            "selective's latency over wasteless's, at the most streams",
-            "follows",
-            Expected::Words(&SAME),
-            (of(DataMode::Selective), of(DataMode::Wasteless)),
-        ),
-        ratio(
-            "wasteless's latency over that of log-structured placement, at the most streams",
-            "comparable to NILFS",
-            Expected::Words(&SAME),
-            (of(DataMode::Wasteless), nilfs),
-        ),
+        Claim::of("8a/ordered-over-wasteless", ordered / wasteless),
+        Claim::of("8a/writeback-over-wasteless", of(DataMode::Writeback) / wasteless),
+        Claim::of("8a/ordered-over-data", ordered / of(DataMode::Journal)),
+        Claim::of("8a/selective-over-wasteless", of(DataMode::Selective) / wasteless),
+        Claim::of("8a/wasteless-over-nilfs", wasteless / nilfs),
     ];
     let mut picture = latencies("1 Kbps", &runs);
     picture.series.push(ours("log-structured", log_structured));
@@ -105,31 +80,15 @@ fn run_8b(context: &Context) -> Result<Results, FigureError> {
     let log_structured = log_structured(context, counts, FAST, seconds)?;
     let of = |data| last(&runs, data, mean);
     let nilfs = log_structured.last().map_or(f64::NAN, |point| point.1);
+    let (ordered, wasteless) = (of(DataMode::Ordered), of(DataMode::Wasteless));
+    let (selective, journal) = (of(DataMode::Selective), of(DataMode::Journal));
+    let orders = least([ordered, selective]) / most([wasteless, journal, nilfs]);
     let claims = vec![
-        ratio(
-            "selective's latency over ordered's, at the most streams",
-            "approaches",
-            Expected::Words(&NEAR),
-            (of(DataMode::Selective), of(DataMode::Ordered)),
-        ),
-        ratio(
-            "wasteless's latency over data journaling's, at the most streams",
-            "comparable",
-            Expected::Words(&SAME),
-            (of(DataMode::Wasteless), of(DataMode::Journal)),
-        ),
-        ratio(
-            "wasteless's latency over that of log-structured placement, at the most streams",
-            "comparable to NILFS",
-            Expected::Words(&SAME),
-            (of(DataMode::Wasteless), nilfs),
-        ),
-        ratio(
-            "ordered's latency over wasteless's, at the most streams",
-            "much higher",
-            Expected::Words(&FACTORS),
-            (of(DataMode::Ordered), of(DataMode::Wasteless)),
-        ),
+        Claim::of("8b/selective-over-ordered", selective / ordered),
+        Claim::of("8b/wasteless-over-data", wasteless / journal),
+        Claim::of("8b/wasteless-over-nilfs", wasteless / nilfs),
+        Claim::of("8b/ordered-over-wasteless", ordered / wasteless),
+        Claim::of("8b/atc-orders", orders),
     ];
     let mut picture = latencies("1 Mbps", &runs);
     picture.series.push(ours("log-structured", log_structured));

@@ -1,9 +1,8 @@
 //! Filebench's fileserver and oltp: Table I.
 
-use super::shared::{FOUR_MODES, NO_KERNEL, axis, claim, of_paper, ours, ratio, rig};
+use super::shared::{FOUR_MODES, NO_KERNEL, axis, least_step, of_paper, ours, rig};
 use crate::number::short;
-use crate::statement::Expected;
-use crate::{Context, Figure, FigureError, Picture, Results, Scale};
+use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;
 use std::time::Duration;
 use testbeds::Stage;
@@ -35,6 +34,8 @@ pub const TABLE_1_SCALE: Figure = Figure {
 
 /// A part of the paper's table; its numbers are in the order of [`FOUR_MODES`].
 struct Workload {
+    /// Name in identifiers of statements.
+    id: &'static str,
     title: &'static str,
     personality: Personality,
     largest_append: u64,
@@ -44,6 +45,7 @@ struct Workload {
 
 const WORKLOADS: [Workload; 3] = [
     Workload {
+        id: "fileserver-16",
         title: "fileserver (16 KiB)",
         personality: Personality::Fileserver,
         largest_append: 16 << 10,
@@ -51,6 +53,7 @@ const WORKLOADS: [Workload; 3] = [
         milliseconds: [314.6, 368.9, 278.2, 266.9],
     },
     Workload {
+        id: "fileserver-4",
         title: "fileserver (4 KiB)",
         personality: Personality::Fileserver,
         largest_append: 4 << 10,
@@ -58,6 +61,7 @@ const WORKLOADS: [Workload; 3] = [
         milliseconds: [315.5, 326.1, 260.1, 255.5],
     },
     Workload {
+        id: "oltp",
         title: "oltp",
         personality: Personality::Oltp,
         largest_append: 16 << 10,
@@ -153,7 +157,7 @@ fn table_1(context: &Context) -> Result<Results, FigureError> {
     let names = Scale::Names(FOUR_MODES.map(|mode| mode.name().to_string()).to_vec());
     let (mut pictures, mut claims) = (Vec::new(), Vec::new());
     for (workload, reports) in WORKLOADS.iter().zip(reports.chunks(FOUR_MODES.len())) {
-        let Workload { title, personality, per_second: paper, milliseconds, .. } = workload;
+        let Workload { id, title, personality, per_second: paper, milliseconds, .. } = workload;
         let numbered =
             |values: [f64; 4]| (0..4).map(|at| (at as f64, values[at])).collect::<Vec<_>>();
         let rates = [0, 1, 2, 3].map(|at| reports[at].operations_per_second);
@@ -174,37 +178,25 @@ fn table_1(context: &Context) -> Result<Results, FigureError> {
             ],
         });
         let [ordered, selective, data, wasteless] = rates;
-        let over = |mode: &str, (rate, of_paper): (f64, f64)| {
-            let expected = of_paper / paper[0];
-            let says = format!("{title}: {mode}'s operations per second over ordered's");
-            ratio(&says, &format!("{expected:.2}"), Expected::Number(expected), (rate, ordered))
-        };
-        match personality {
-            Personality::Oltp => {
-                let of_oltp = [
-                    over("journal", (data, paper[2])),
-                    over("wasteless", (wasteless, paper[3])),
-                    claim(
-                        &format!("{title}: selective lies between ordered and wasteless"),
-                        "780, 810, 825",
-                        format!("{ordered:.0}, {selective:.0}, {wasteless:.0}"),
-                        ordered < selective && selective < wasteless,
-                    ),
-                ];
-                let [ordered, selective, data, wasteless] = hundredth;
-                let over = |rate: f64| short(rate / ordered);
-                let both = format!("{} and {} of ordered's", over(selective), over(wasteless));
-                let others = [over(data), over(wasteless), both];
-                claims.extend(of_oltp.into_iter().zip(others).map(|(claim, other)| {
-                    let other = format!("{other} with a hundredth; other sizes: table-1-scale");
-                    claim.chosen("a tenth of the paper's files and memory", &other)
-                }));
-            }
-            _ => {
-                claims.push(over("wasteless", (wasteless, paper[3])));
-                claims.push(over("journal", (data, paper[2])));
-                claims.push(over("selective", (selective, paper[1])));
-            }
+        let over =
+            |mode: &str, rate: f64| Claim::of(&format!("table-1/{id}-{mode}"), rate / ordered);
+        claims.push(over("wasteless", wasteless));
+        claims.push(over("journal", data));
+        if *personality != Personality::Oltp {
+            claims.push(over("selective", selective));
+            continue;
+        }
+        let in_order = [ordered, selective, wasteless].map(|rate| format!("{rate:.0}")).join(", ");
+        let step = least_step(&[wasteless, selective, ordered]);
+        claims.push(Claim::of("table-1/oltp-selective-between", step).shown(in_order));
+        let [ordered, selective, data, wasteless] = hundredth;
+        let over = |rate: f64| short(rate / ordered);
+        let both = format!("{} and {}", over(selective), over(wasteless));
+        let from = claims.len() - 3;
+        let others = [over(wasteless), over(data), both];
+        for (claim, other) in claims[from..].iter_mut().zip(others) {
+            *claim =
+                claim.clone().with_other_choice(format!("{other} of ordered's with a hundredth"));
         }
     }
     let notes = vec![
@@ -246,7 +238,7 @@ fn table_1_scale(context: &Context) -> Result<Results, FigureError> {
     let reports = play_all(context, &cells)?;
     let rates: Vec<f64> = reports.iter().map(|report| report.operations_per_second).collect();
     let (mut pictures, mut claims) = (Vec::new(), Vec::new());
-    for (at, Workload { title, per_second, personality, .. }) in WORKLOADS.iter().enumerate() {
+    for (at, Workload { id, title, per_second, personality, .. }) in WORKLOADS.iter().enumerate() {
         let from = at * shares.len() * FOUR_MODES.len();
         let mut rows: Vec<(u64, &[f64])> =
             shares.iter().copied().zip(rates[from..].chunks(FOUR_MODES.len())).collect();
@@ -260,12 +252,8 @@ fn table_1_scale(context: &Context) -> Result<Results, FigureError> {
             series.push(ours(data.name(), rows.iter().map(over).collect()));
             series.push(of_paper(data.name(), vec![(100.0, per_second[mode] / per_second[0])]));
         }
-        let says = format!(
-            "{title}: from which share of the paper's files on no two modes change places (%)"
-        );
-        let from = stable_from(&rows);
-        let percent = short(100.0 / rows[from].0 as f64);
-        claims.push(claim(&says, "not asked", percent, from + 1 < rows.len()).of_ours());
+        let percent = 100.0 / rows[stable_from(&rows)].0 as f64;
+        claims.push(Claim::of(&format!("table-1-scale/{id}"), percent));
         pictures.push(Picture {
             title: format!("{title}: over ordered"),
             x: axis("of the paper's files and memory (%)", Scale::Logarithmic),

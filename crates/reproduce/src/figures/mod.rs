@@ -21,10 +21,6 @@ mod shared;
 mod streams;
 mod threshold;
 
-pub(crate) use sensitivity::otherwise;
-#[cfg(test)]
-pub(crate) use sensitivity::row_of;
-
 use crate::Figure;
 
 /// Figures in the order of the papers.

@@ -1,8 +1,7 @@
 //! Postmark: figures 10a and 14.
 
-use super::shared::{FOUR_MODES, NO_KERNEL, WITH_TICKS, axis, claim, of_paper, ours, ratio, rig};
-use crate::statement::Expected;
-use crate::{Context, Figure, FigureError, Picture, Results, Scale};
+use super::shared::{FOUR_MODES, NO_KERNEL, axis, least, least_step, most, of_paper, ours, rig};
+use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use emulated::CacheMode;
 use engine::{BarrierKind, DataMode};
 use testbeds::Stage;
@@ -155,36 +154,27 @@ fn figure_10a(context: &Context) -> Result<Results, FigureError> {
             series,
         });
         let [ordered, selective, data, wasteless] = FOUR_MODES.map(|mode| best(size_max, mode));
-        claims.push(claim(
-            &format!("files of {range}, best rates: wasteless above journal above selective above ordered"),
-            "738, 663, 473, 399",
-            format!("{wasteless:.0}, {data:.0}, {selective:.0}, {ordered:.0}"),
-            wasteless > data && data > selective && selective > ordered,
-        ));
-        claims.push(ratio(
-            &format!("files of {range}: wasteless over ordered at their best"),
-            "1.85 (738 / 399)",
-            Expected::Number(738.0 / 399.0),
-            (wasteless, ordered),
-        ));
+        let id = |row: &str| {
+            format!("10a/{}-{row}", if size_max == AS_PAPER { "larger" } else { "smaller" })
+        };
+        let in_order = [wasteless, data, selective, ordered];
+        claims.push(
+            Claim::of(&id("order"), least_step(&in_order))
+                .shown(in_order.map(|rate| format!("{rate:.0}")).join(", ")),
+        );
+        claims.push(Claim::of(&id("wasteless-over-ordered"), wasteless / ordered));
         // Selective journaling is wasteless journaling as long as every request is below its
         // threshold.
-        let first = |request: &&u64| {
-            let others = FOUR_MODES
-                .map(|mode| rate(size_max, mode, **request))
-                .into_iter()
-                .fold(0.0, f64::max);
-            rate(size_max, DataMode::Wasteless, **request) >= others
+        let others = [DataMode::Ordered, DataMode::Selective, DataMode::Journal];
+        let lead = |&request: &u64| {
+            let fastest = most(others.map(|mode| rate(size_max, mode, request)));
+            rate(size_max, DataMode::Wasteless, request) / fastest
         };
-        let count = requests.iter().filter(first).count();
-        claims.push(claim(
-            &format!(
-                "files of {range}: at every size of requests, no mode is faster than wasteless"
-            ),
-            "all",
-            format!("{count} of {}", requests.len()),
-            count == requests.len(),
-        ));
+        let lead = least(requests.iter().map(lead));
+        claims.push(Claim::of(&id("wasteless-first"), lead));
+        if size_max == AS_PAPER {
+            claims.push(Claim::of("10a/atc-wasteless-first", lead));
+        }
     }
     Ok(Results {
         pictures,
@@ -196,9 +186,9 @@ fn figure_10a(context: &Context) -> Result<Results, FigureError> {
 fn figure_14(context: &Context) -> Result<Results, FigureError> {
     const MODES: [DataMode; 2] = [DataMode::Ordered, DataMode::Wasteless];
     let settings = [
-        ("cache off", CacheMode::Off, BarrierKind::None, 4.0),
-        ("cache on, barrier", CacheMode::On, BarrierKind::Flush, 4.25),
-        ("cache on, no barrier", CacheMode::On, BarrierKind::None, 3.52),
+        ("cache off", CacheMode::Off, BarrierKind::None, "off"),
+        ("cache on, barrier", CacheMode::On, BarrierKind::Flush, "barrier"),
+        ("cache on, no barrier", CacheMode::On, BarrierKind::None, "no-barrier"),
     ];
     let requests: &[u64] = if context.quick { &[KIB] } else { &[KIB, 4 * KIB, 128 * KIB] };
     let mut cells = Vec::new();
@@ -219,7 +209,7 @@ fn figure_14(context: &Context) -> Result<Results, FigureError> {
     };
 
     let (mut pictures, mut claims) = (Vec::new(), Vec::new());
-    for (setting, (title, _, _, paper)) in settings.iter().enumerate() {
+    for (setting, (title, _, _, id)) in settings.iter().enumerate() {
         let mut series = Vec::new();
         for (mode, data) in MODES.iter().enumerate() {
             let points =
@@ -237,49 +227,20 @@ fn figure_14(context: &Context) -> Result<Results, FigureError> {
             y: axis(TRANSACTIONS, Scale::Logarithmic),
             series,
         });
-        let paper: f64 = *paper;
-        claims.push(ratio(
-            &format!("{title}: wasteless over ordered at 1 KiB"),
-            &paper.to_string(),
-            Expected::Number(paper),
-            (rate(setting, 1, 0), rate(setting, 0, 0)),
-        ));
+        claims.push(Claim::of(&format!("14/{id}-1k"), rate(setting, 1, 0) / rate(setting, 0, 0)));
     }
     let gains = (0..MODES.len()).flat_map(|mode| (0..requests.len()).map(move |at| (mode, at)));
     let gains = gains.map(|(mode, at)| rate(1, mode, at) / rate(0, mode, at));
-    let (least, most) =
-        gains.fold((f64::INFINITY, 0.0f64), |(low, high), it| (low.min(it), high.max(it)));
-    claims.push(claim(
-        "the cache with barriers gains every mode at every size of requests a fifth to a half",
-        "1.21 to 1.53",
-        format!("{least:.2} to {most:.2}"),
-        least > 1.1 && most < 2.06,
-    ));
-    for (at, paper) in [(1, 1.5), (2, 1.73)] {
-        if let Some(request) = requests.get(at) {
-            claims.push(ratio(
-                &format!("cache off: wasteless over ordered at {} KiB", request / KIB),
-                &paper.to_string(),
-                Expected::Number(paper),
-                (rate(0, 1, at), rate(0, 0, at)),
-            ));
-        }
+    claims.push(Claim::of_each("14/cache-gains", &gains.collect::<Vec<_>>()));
+    for (at, name) in [(1, "4k"), (2, "128k")].into_iter().filter(|(at, _)| *at < requests.len()) {
+        let over = rate(0, 1, at) / rate(0, 0, at);
+        claims.push(Claim::of(&format!("14/off-{name}"), over));
     }
-    let costs = (0..requests.len()).map(|at| rate(2, 1, at) / rate(1, 1, at));
-    claims.push(
-        ratio(
-            "wasteless without barriers over with them, at the size of requests where it is most",
-            "1.036 (3.5 %)",
-            Expected::Number(1.0 / (1.0 - 0.035)),
-            (costs.fold(f64::NEG_INFINITY, f64::max), 1.0),
-        )
-        .chosen(WITH_TICKS, "when it was chosen 1.43"),
-    );
-    claims.push(ratio(
-        "ordered without barriers over with them, at 1 KiB",
-        "1.18 (73 / 62)",
-        Expected::Number(73.0 / 62.0),
-        (rate(2, 0, 0), rate(1, 0, 0)),
-    ));
+    let costs = |mode: usize, from: usize| {
+        most((from..requests.len()).map(move |at| rate(2, mode, at) / rate(1, mode, at)))
+    };
+    claims.push(Claim::of("14/barrier-costs-wasteless", costs(1, 0)));
+    claims.push(Claim::of("14/barrier-costs-ordered", rate(2, 0, 0) / rate(1, 0, 0)));
+    claims.push(Claim::of("14/barrier-costs-ordered-larger", costs(0, 1)));
     Ok(Results { pictures, claims, notes: vec![NO_KERNEL.into(), TICK.into(), SIZES.into()] })
 }

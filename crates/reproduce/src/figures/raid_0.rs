@@ -1,11 +1,10 @@
 //! The paragraph of section 5.6 on two disks in RAID-0 with the journal as a hidden file.
 
-use super::shared::{axis, ours, picture, ratio};
+use super::shared::{axis, most, ours, picture};
 use super::streams::{Cell, FAST, Played, Rig, Runs, SLOW, play};
-use crate::Context;
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale};
-use crate::statement::{Expected, ORDER, ORDER_OR_TWO, SAME};
+use crate::{Claim, Context};
 use engine::DataMode;
 
 pub fn figure() -> Figure {
@@ -47,34 +46,12 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let slow_gains = gains(&runs, SLOW);
     let fast_gains = gains(&runs, FAST);
     let at_most_streams = |rig, data| line(&runs, SLOW, rig, data).last().expect("it is played").1;
-    let change = |data| (at_most_streams(Rig::Raid0, data), at_most_streams(Rig::TwoDrives, data));
-    let best = |gains: &[f64]| gains.iter().copied().fold(0.0, f64::max);
-    let least = slow_gains.iter().copied().fold(f64::INFINITY, f64::min);
+    let change = |data| at_most_streams(Rig::Raid0, data) / at_most_streams(Rig::TwoDrives, data);
     let claims = vec![
-        ratio(
-            "ordered's latency over wasteless's at 1 Kbps, with the number of streams where it is least",
-            "one to two orders of magnitude",
-            Expected::Words(&ORDER_OR_TWO),
-            (least, 1.0),
-        ),
-        ratio(
-            "ordered's latency over wasteless's at 1 Mbps, with the number of streams where it is most",
-            "up to an order of magnitude",
-            Expected::Words(&ORDER),
-            (best(&fast_gains), 1.0),
-        ),
-        ratio(
-            "ordered's latency at 1 Kbps over that on two separate drives, at the most streams",
-            "a half",
-            Expected::Number(0.5),
-            change(DataMode::Ordered),
-        ),
-        ratio(
-            "wasteless's latency at 1 Kbps over that on two separate drives, at the most streams",
-            "does not change",
-            Expected::Words(&SAME),
-            change(DataMode::Wasteless),
-        ),
+        Claim::of_each("raid-0/slow", &slow_gains),
+        Claim::of("raid-0/fast", most(fast_gains)),
+        Claim::of("raid-0/ordered-halves", change(DataMode::Ordered)),
+        Claim::of("raid-0/wasteless-stays", change(DataMode::Wasteless)),
     ];
     let pictures = [("1 Kbps", SLOW), ("1 Mbps", FAST)].map(|(title, size)| {
         let named = [(Rig::Raid0, "RAID-0"), (Rig::TwoDrives, "two drives")];

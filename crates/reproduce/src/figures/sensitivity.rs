@@ -2,18 +2,14 @@
 //! choice half and double.
 
 use super::shared::{axis, ours};
-use crate::figure_record::FigureRecord;
-use crate::{
-    Claim, Context, Figure, FigureError, Origin, Picture, Results, Scale, Varied, Verdict,
-};
+use crate::figure::SENSITIVITY;
+use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale, Varied, Verdict};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use testbeds::Scaled;
 
-const NAME: &str = "sensitivity";
-
 pub fn figure() -> Figure {
     Figure {
-        name: NAME,
+        name: SENSITIVITY,
         title: "How far statements depend on what was chosen for the rig",
         source: "ours",
         about: "Figures of Okeanos once more, with each number of the Cheetah's model that is chosen, and the ticks of the host's \
@@ -64,22 +60,22 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         let mut claims = Vec::new();
         for figure in figures {
             let results = (figure.run)(&context_of_choice)?;
-            claims.extend(results.claims.into_iter().map(|claim| (figure.name, claim)));
+            claims.extend(results.claims);
             (context.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, turns);
         }
         Ok(claims)
     };
     // The claims of all figures, by choice.
-    let all: Result<Vec<Vec<(&str, Claim)>>, FigureError> =
+    let all: Result<Vec<Vec<Claim>>, FigureError> =
         context.jobs.side_by_side(choices.len(), of_choice).into_iter().collect();
     let all = all?;
     let claims: Vec<Claim> =
         (0..all[0].len()).filter_map(|at| statement(&choices, &all, at)).collect();
     let names = Scale::Names(choices.iter().map(|choice| choice.name.clone()).collect());
     let count = |verdict: Verdict| {
-        let held = |claims: &Vec<(&str, Claim)>| {
-            let of_paper = claims.iter().filter(|(_, claim)| claim.origin == Origin::Paper);
-            of_paper.filter(|(_, claim)| claim.verdict == verdict).count() as f64
+        let held = |claims: &Vec<Claim>| {
+            let of_paper = claims.iter().filter(|claim| is_of_paper(claim));
+            of_paper.filter(|claim| claim.verdict() == verdict).count() as f64
         };
         let points = all.iter().map(held).enumerate().map(|(at, count)| (at as f64, count));
         ours(verdict.name(), points.collect())
@@ -104,53 +100,29 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures: vec![picture], claims, notes })
 }
 
-/// Returns the name of the row of a figure's statement.
-pub fn row_of(figure: &str, says: &str) -> String {
-    format!("judged alike whatever was chosen: {figure}: {says}")
+/// Whether a paper asks, and the row is no repetition.
+fn is_of_paper(claim: &Claim) -> bool {
+    claim.announced().is_some_and(|it| !it.is_ours && it.shown_only.is_none())
 }
 
-/// Returns the choices with which a figure's statement is judged otherwise, if it was played with
-/// all.
-pub fn otherwise<'a>(
-    finished: &'a [FigureRecord],
-    figure: &str,
-    says: &str,
-) -> Option<&'a [String]> {
-    let sensitivity = finished.iter().find(|finished| finished.figure == NAME)?;
-    let row = row_of(figure, says);
-    let claim = sensitivity.results.claims.iter().find(|claim| claim.says == row)?;
-    Some(&claim.otherwise)
-}
-
-/// Summarises a statement over all choices.
-fn statement(choices: &[Choice], all: &[Vec<(&str, Claim)>], at: usize) -> Option<Claim> {
-    let (figure, own) = all[0].get(at)?;
-    if own.origin != Origin::Paper {
-        return None;
-    }
+/// Summarises a statement over all choices, under its own identifier.
+fn statement(choices: &[Choice], all: &[Vec<Claim>], at: usize) -> Option<Claim> {
+    let own = all[0].get(at).filter(|claim| is_of_paper(claim))?;
     let others = choices.iter().zip(all).skip(1).filter_map(|(choice, claims)| {
-        let (_, claim) = claims.get(at)?;
-        (claim.ours != own.ours || claim.verdict != own.verdict).then_some((choice, claim))
+        let claim = claims.get(at)?;
+        (claim.ours != own.ours || claim.verdict() != own.verdict()).then_some((choice, claim))
     });
-    let in_words = |(choice, claim): (&Choice, &Claim)| match claim.verdict == own.verdict {
+    let in_words = |(choice, claim): (&Choice, &Claim)| match claim.verdict() == own.verdict() {
         true => format!("{}: {}", choice.name, claim.ours),
         false => {
-            format!("{}: {} ({})", choice.name, claim.ours, claim.verdict.name().to_uppercase())
+            format!("{}: {} ({})", choice.name, claim.ours, claim.verdict().name().to_uppercase())
         }
     };
     let found: Vec<(&Choice, &Claim)> = others.collect();
-    let otherwise =
-        found.iter().copied().filter(|(_, claim)| claim.verdict != own.verdict).map(in_words);
-    let otherwise: Vec<String> = otherwise.collect();
+    let is_other = |(_, claim): &(&Choice, &Claim)| claim.verdict() != own.verdict();
+    let otherwise = found.iter().copied().filter(is_other).map(in_words).collect();
     let all: Vec<String> = found.into_iter().map(in_words).collect();
     let rest = if all.is_empty() { "the same with all".into() } else { all.join("; ") };
-    let claim = Claim {
-        says: row_of(figure, &own.says),
-        ours: format!("{} ({}); {rest}", own.ours, own.verdict.name()),
-        chosen: String::new(),
-        verdict: if otherwise.is_empty() { Verdict::Agrees } else { Verdict::Differs },
-        otherwise,
-        ..own.clone()
-    };
-    Some(claim.of_ours())
+    let ours = format!("{} ({}); {rest}", own.ours, own.verdict().name());
+    Some(Claim { ours, otherwise, ..own.clone() })
 }

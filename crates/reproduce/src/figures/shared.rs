@@ -1,8 +1,6 @@
 //! Common parts of figures.
 
-use crate::number::short;
-use crate::statement::Expected;
-use crate::{Axis, Claim, Context, FigureError, Origin, Picture, Scale, Series, Verdict};
+use crate::{Axis, Context, FigureError, Picture, Scale, Series};
 use emulated::EmulatedDisk;
 use engine::DataMode;
 use runtime::VirtualWorld;
@@ -57,25 +55,16 @@ pub fn of_paper(name: &str, points: Vec<(f64, f64)>) -> Series {
 pub fn picture(title: &str, x: Axis, y: Axis, series: Vec<Series>) -> Picture {
     Picture { title: title.to_string(), x, y, series }
 }
-/// Builds a claim that is either true or false.
-pub fn claim(says: &str, paper: &str, ours: String, holds: bool) -> Claim {
-    let verdict = if holds { Verdict::Agrees } else { Verdict::Differs };
-    let (says, paper, chosen) = (says.to_string(), paper.to_string(), String::new());
-    Claim { says, paper, ours, verdict, origin: Origin::Paper, chosen, otherwise: Vec::new() }
+/// Returns the least step of an order from the largest to the smallest: at least 1 if it holds.
+pub fn least_step(descending: &[f64]) -> f64 {
+    descending.windows(2).map(|pair| pair[0] / pair[1]).fold(f64::INFINITY, f64::min)
 }
-/// Returns a claim on the ratio of `a` to `b`: `paper` in its words, `expected` as a number.
-pub fn ratio(says: &str, paper: &str, expected: Expected, (a, b): (f64, f64)) -> Claim {
-    let ratio = a / b;
-    let verdict = expected.judge(ratio);
-    Claim { verdict, ..claim(says, paper, short(ratio), true) }
+pub fn least(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(f64::INFINITY, f64::min)
 }
-/// Returns a claim of our own: whether `a` is at least `bound` times `b`.
-pub fn at_least(says: &str, (a, b): (f64, f64), bound: f64) -> Claim {
-    claim(says, "not asked", short(a / b), a / b >= bound).of_ours()
+pub fn most(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().fold(f64::NEG_INFINITY, f64::max)
 }
-
-/// The host's clock, for statements that failed without its ticks.
-pub const WITH_TICKS: &str = "the paper's host commits at ticks of 4 ms";
 
 /// Costs of the paper's machines that none of our figures has.
 pub const NO_KERNEL: &str = "Virtual time passes on the disks alone: system calls, copies and the kernel's own waits cost \

@@ -1,9 +1,9 @@
 //! `threshold=auto` on the loads of other figures, beside fixed thresholds.
 
-use super::shared::{NO_KERNEL, at_least, axis, ours};
+use super::shared::{NO_KERNEL, axis, ours};
 use super::streams::{Cell, FAST, SLOW};
 use super::{filebench, log_replay, mpi_io, postmark, streams};
-use crate::{Context, Figure, FigureError, Picture, Results, Scale, Varied};
+use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale, Varied};
 use engine::{DataMode, WriteThreshold};
 
 pub const FIGURE: Figure = Figure {
@@ -47,6 +47,20 @@ impl SelectiveLoad {
                 log_replay::selective(context, made_records, instances)
             }
             SelectiveLoad::MpiIo { size } => mpi_io::selective(context, size),
+        }
+    }
+    /// Returns the name in identifiers of statements.
+    fn id(self) -> String {
+        match self {
+            SelectiveLoad::Streams { size, .. } if size == SLOW => "8a".into(),
+            SelectiveLoad::Streams { count, .. } => format!("8b-{count}"),
+            SelectiveLoad::Postmark { request } => format!("10a-{request}"),
+            SelectiveLoad::Filebench { part } => format!("table-1-{part}"),
+            SelectiveLoad::MailLog { made_records: true, instances } => {
+                format!("10b-made-{instances}")
+            }
+            SelectiveLoad::MailLog { instances, .. } => format!("10b-{instances}"),
+            SelectiveLoad::MpiIo { size } => format!("11-{size}"),
         }
     }
     fn name(self) -> String {
@@ -106,11 +120,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let best = |speeds: &[f64]| speeds[..FIXED.len()].iter().copied().fold(0.0, f64::max);
     let of_loads: Vec<&[f64]> = speeds.chunks(thresholds.len()).collect();
     let claims = loads.iter().zip(&of_loads).map(|(load, speeds)| {
-        at_least(
-            &format!("{}: auto over the best fixed threshold", load.name()),
-            (speeds[FIXED.len()], best(speeds)),
-            0.9,
-        )
+        Claim::of(&format!("threshold/{}", load.id()), speeds[FIXED.len()] / best(speeds))
     });
     let series = thresholds.iter().enumerate().map(|(at, threshold)| {
         let name = match threshold {

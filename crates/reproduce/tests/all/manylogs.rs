@@ -1,7 +1,7 @@
 //! Tests that every figure of the Manylogs paper runs, and that the same seed gives the same
 //! numbers.
 
-use crate::workloads::quick;
+use crate::workloads::{announced, quick};
 use reproduce::find;
 
 fn play(name: &str) -> String {
@@ -10,6 +10,7 @@ fn play(name: &str) -> String {
     for series in results.pictures.iter().flat_map(|picture| &picture.series) {
         assert!(!series.points.is_empty(), "{name}: {}", series.name);
     }
+    announced(&results);
     let text = serde_json::to_string(&results).expect("plain data");
     assert!(!text.contains("null"), "{name}: a number is missing: {text}");
     text

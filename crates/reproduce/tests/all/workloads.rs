@@ -1,6 +1,6 @@
 //! Tests that every figure of a workload runs, and that the same seed gives the same numbers.
 
-use reproduce::{Context, find};
+use reproduce::{Context, Results, find, find_statement};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -19,9 +19,20 @@ pub fn quick() -> Context {
     }
 }
 
+/// Asserts that every row that a figure computes is announced.
+pub fn announced(results: &Results) {
+    for claim in &results.claims {
+        assert!(find_statement(&claim.statement).is_some(), "announce {}", claim.statement);
+    }
+}
+
 fn same_twice(figure: &str) {
     let figure = find(figure).expect("the figure is in the list");
-    let play = || serde_json::to_string(&(figure.run)(&quick()).expect(figure.name)).unwrap();
+    let play = || {
+        let results = (figure.run)(&quick()).expect(figure.name);
+        announced(&results);
+        serde_json::to_string(&results).unwrap()
+    };
     let (first, second) = (play(), play());
     assert!(first == second, "{}: {first}\n{second}", figure.name);
     assert!(!first.contains("null"), "{}: a number is missing: {first}", figure.name);

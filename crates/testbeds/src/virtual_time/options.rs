@@ -89,6 +89,9 @@ pub struct StageOptions {
     pub tick: Duration,
     /// See [`engine::CommitPacing::separates_barriers`].
     pub separate_barriers: bool,
+    /// Least number of evictions for a sync of a file, those of its commit among them: what is
+    /// missing is made before the sync returns. Only with `eviction`, and with one writer.
+    pub evictions_a_sync: u64,
     /// Whether a writer whose file is in a transaction that is being committed waits until that is
     /// durable. So did, in ext3, a writer of a block under commit. (All of the commit is waited
     /// for, and not one block alone.)
@@ -164,6 +167,7 @@ impl StageOptions {
             },
             tick: TICK,
             separate_barriers: false,
+            evictions_a_sync: 0,
             writers_wait: false,
             read_ahead: 0,
             eviction: None,

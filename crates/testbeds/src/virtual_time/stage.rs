@@ -121,7 +121,9 @@ impl Stage {
     }
     pub fn files(&self) -> VirtualFiles {
         let (world, volume) = (self.world.clone(), self.volume().clone());
-        VirtualFiles::new(world, volume, self.directory).played_with(&self.options)
+        VirtualFiles::new(world, volume, self.directory)
+            .played_with(&self.options)
+            .evicting(self.coerced.clone())
     }
 
     /// Returns traffic since the stage was built or [`Stage::restart_counting`] was called. Empty

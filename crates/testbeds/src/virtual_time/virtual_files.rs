@@ -5,6 +5,7 @@ use crate::virtual_time::read_ahead::ReadAhead;
 use crate::virtual_time::start_line::StartLine;
 use device::World;
 use engine::EngineError;
+use eviction::CoercedDisk;
 use ext4::{
     Caller, Error, Inode, Piece, RenameMode, SetAttributes, SetTime, SyncWhat, Volume, WriteFlags,
 };
@@ -29,6 +30,9 @@ pub struct VirtualFiles {
     writers_wait: bool,
     /// See [`StageOptions::read_ahead`].
     read_ahead: u64,
+    /// The disk, and [`StageOptions::evictions_a_sync`].
+    coerced: Option<CoercedDisk>,
+    evictions_a_sync: u64,
     /// Barrier at which actors wait before they begin.
     start: Option<Rc<StartLine>>,
 }
@@ -56,11 +60,24 @@ impl VirtualFiles {
         volume: Rc<Volume>,
         directory: InodeNumber,
     ) -> VirtualFiles {
-        VirtualFiles { world, volume, directory, writers_wait: false, read_ahead: 0, start: None }
+        VirtualFiles {
+            world,
+            volume,
+            directory,
+            writers_wait: false,
+            read_ahead: 0,
+            coerced: None,
+            evictions_a_sync: 0,
+            start: None,
+        }
     }
     pub(crate) fn played_with(self, options: &StageOptions) -> VirtualFiles {
-        let StageOptions { writers_wait, read_ahead, .. } = *options;
-        VirtualFiles { writers_wait, read_ahead, ..self }
+        let StageOptions { writers_wait, read_ahead, evictions_a_sync, .. } = *options;
+        VirtualFiles { writers_wait, read_ahead, evictions_a_sync, ..self }
+    }
+    /// Makes the evictions of [`StageOptions::evictions_a_sync`] on this disk.
+    pub(crate) fn evicting(self, coerced: Option<CoercedDisk>) -> VirtualFiles {
+        VirtualFiles { coerced, ..self }
     }
     /// Makes its actors, when they are prepared, wait at `line`.
     pub(crate) fn starting_at(self, line: &Rc<StartLine>) -> VirtualFiles {
@@ -237,7 +254,15 @@ impl Files for VirtualFiles {
         Ok(content.len())
     }
     async fn sync(&self, file: &VirtualFile) -> io::Result<()> {
-        self.volume.sync_file(&file.inode, SyncWhat::All).await.map_err(system)
+        let made = |disk: &CoercedDisk| disk.statistics().evictions;
+        let before = self.coerced.as_ref().map(made);
+        self.volume.sync_file(&file.inode, SyncWhat::All).await.map_err(system)?;
+        if let (Some(disk), Some(before)) = (&self.coerced, before) {
+            while made(disk) < before + self.evictions_a_sync {
+                disk.evict_once_more().await.map_err(io::Error::other)?;
+            }
+        }
+        Ok(())
     }
     async fn length(&self, path: &str) -> io::Result<u64> {
         let inode = self.find(path).await.map_err(system)?;

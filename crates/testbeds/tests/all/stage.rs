@@ -197,6 +197,33 @@ fn evictions_keep_what_a_lying_drive_would_lose() {
 }
 
 #[test]
+fn each_sync_ends_with_as_many_evictions_as_asked() {
+    let workload = EvictionWorkload { pattern: Pattern::Sequential, writes: 1, bytes: 2_380_000 };
+    let evictions = |evictions_a_sync| {
+        let caching = Caching::Discreet(workload);
+        let mut options = StageOptions {
+            evictions_a_sync,
+            journal_size: 16 << 20,
+            ..StageOptions::of_discreet(DataMode::Journal, caching)
+        };
+        options.home.options.size = Some(1 << 30);
+        let stage = Stage::build(&options).unwrap();
+        let made = || stage.coercion().evictions;
+        let before = made();
+        let done = stage.run(|files| async move {
+            let mut file = files.create("a", SyncKind::None).await?;
+            files.append(&mut file, b"content").await?;
+            files.sync(&file).await
+        });
+        done.unwrap();
+        made() - before
+    };
+    let own = evictions(0);
+    assert!((1..3).contains(&own), "{own}");
+    assert_eq!(evictions(3), 3);
+}
+
+#[test]
 fn a_trace_lists_every_request_and_changes_none() {
     let directory = tempfile::tempdir().unwrap();
     let play = |prefix: Option<&str>| {

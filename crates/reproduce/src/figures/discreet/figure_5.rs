@@ -1,12 +1,11 @@
 //! Figure 5: Filebench's webserver.
 
-use super::super::shared::{NO_KERNEL, axis, ours, picture, ratio};
+use super::super::shared::{NO_KERNEL, axis, ours, picture};
 use super::variants::{
-    CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, bars, caching_name,
-    costs, paper_plan_bars, with_paper_plan,
+    CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, bars, costs,
+    paper_plan_bars, with_paper_plan,
 };
-use crate::statement::{Expected, HIGHER};
-use crate::{Context, Figure, FigureError, Picture, Results, Scale};
+use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use disks::HostScheduler;
 use eviction::CoercionStatistics;
 use std::time::Duration;
@@ -47,27 +46,14 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let rate = |mode: usize, caching: usize| rates[mode * CACHINGS.len() + caching];
     let mut claims = Vec::new();
     for (mode, data) in MODES.iter().enumerate() {
-        let data = data.name();
-        claims.push(ratio(
-            &format!("{data}: discreet (128 writes) over unsafe caching"),
-            "0.93 to 0.96",
-            Expected::Between(0.93, 0.96),
-            (rate(mode, WITH_COSTLY), rate(mode, UNSAFE)),
-        ));
-        claims.push(ratio(
-            &format!("{data}: discreet (128 writes) over the cache switched off"),
-            "1.10 to 1.20 (4 to 7 % less than unsafe, against 15 to 20 %)",
-            Expected::Between(0.93 / 0.85, 0.96 / 0.80),
-            (rate(mode, WITH_COSTLY), rate(mode, OFF)),
-        ));
+        for (caching, name) in [(UNSAFE, "unsafe"), (OFF, "off")] {
+            let id = format!("discreet-figure-5/{}-over-{name}", data.name());
+            claims.push(Claim::of(&id, rate(mode, WITH_COSTLY) / rate(mode, caching)));
+        }
     }
-    for (caching, choice) in CACHINGS.into_iter().enumerate() {
-        claims.push(ratio(
-            &format!("{}: ordered over data journaling", caching_name(choice)),
-            "significantly higher",
-            Expected::Words(&HIGHER),
-            (rate(0, caching), rate(1, caching)),
-        ));
+    for (caching, name) in [(OFF, "off"), (WITH_COSTLY, "costly"), (UNSAFE, "unsafe")] {
+        let id = format!("discreet-figure-5/ordered-over-data-{name}");
+        claims.push(Claim::of(&id, rate(0, caching) / rate(1, caching)));
     }
     let shares =
         of_paper_plan.chunks(2).enumerate().map(|(mode, rates)| rates[0] / rate(mode, UNSAFE));

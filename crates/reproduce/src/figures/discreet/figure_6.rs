@@ -1,11 +1,10 @@
 //! Figure 6: Postmark.
 
-use super::super::shared::{NO_KERNEL, axis, claim, ours, picture, ratio};
+use super::super::shared::{NO_KERNEL, axis, least, ours, picture};
 use super::variants::{
     CACHINGS, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, costs, with_paper_plan,
 };
-use crate::statement::{Expected, SAME};
-use crate::{Claim, Context, Figure, FigureError, Results, Scale, Verdict};
+use crate::{Claim, Context, Figure, FigureError, Results, Scale};
 use eviction::CoercionStatistics;
 use workloads::{PostmarkOptions, SyncKind, postmark};
 
@@ -50,45 +49,17 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         let line = counts.iter().zip(played).map(|(&it, (seconds, _))| (it as f64, *seconds));
         series.push(ours(&variant.name(), line.collect()));
     }
-    // The least and the largest ratio over all numbers of transactions.
-    let ratios = |a: (usize, usize), b: (usize, usize)| {
-        let all =
-            (0..counts.len()).map(|count| seconds(a.0, a.1, count) / seconds(b.0, b.1, count));
-        all.fold((f64::INFINITY, 0.0f64), |range, it| (range.0.min(it), range.1.max(it)))
+    // The ratios at each number of transactions.
+    let ratios = |a: (usize, usize), b: (usize, usize)| -> Vec<f64> {
+        (0..counts.len()).map(|count| seconds(a.0, a.1, count) / seconds(b.0, b.1, count)).collect()
     };
-    let judged =
-        |says: &str, paper: &str, expected: fn() -> Expected, (least, most): (f64, f64)| {
-            let verdict = |at| expected().judge(at);
-            let worst = if verdict(least) == Verdict::Agrees { most } else { least };
-            let claim = ratio(says, paper, expected(), (worst, 1.0));
-            Claim { ours: format!("{least:.2} to {most:.2}"), ..claim }
-        };
+    let each = |id: &str, a, b| Claim::of_each(&format!("discreet-figure-6/{id}"), &ratios(a, b));
+    let slower = (0..CACHINGS.len()).flat_map(|caching| ratios((1, caching), (0, caching)));
     let claims = vec![
-        judged(
-            "ordered: discreet (128 writes) over the cache switched off, in seconds",
-            "similar",
-            || Expected::Words(&SAME),
-            ratios((0, WITH_COSTLY), (0, OFF)),
-        ),
-        judged(
-            "ordered: discreet (128 writes) over unsafe, in seconds",
-            "1.25",
-            || Expected::Number(1.25),
-            ratios((0, WITH_COSTLY), (0, UNSAFE)),
-        ),
-        judged(
-            "journal: with the cache off over discreet (128 writes), in seconds",
-            "1.1",
-            || Expected::Number(1.1),
-            ratios((1, OFF), (1, WITH_COSTLY)),
-        ),
-        {
-            let (least, _) = (0..CACHINGS.len())
-                .map(|caching| ratios((1, caching), (0, caching)))
-                .fold((f64::INFINITY, 0.0f64), |range, it| (range.0.min(it.0), range.1.max(it.1)));
-            let says = "in every variant data journaling takes longer than ordered";
-            claim(says, "across all variants", format!("at least {least:.2} times"), least > 1.0)
-        },
+        each("ordered-over-off", (0, WITH_COSTLY), (0, OFF)),
+        each("ordered-over-unsafe", (0, WITH_COSTLY), (0, UNSAFE)),
+        each("journal-off-over-discreet", (1, OFF), (1, WITH_COSTLY)),
+        Claim::of("discreet-figure-6/data-over-ordered", least(slower)),
     ];
     let evictions =
         cells.iter().zip(&played).map(|(cell, (_, coercion))| (&cell.variant, *coercion));

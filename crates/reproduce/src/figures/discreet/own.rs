@@ -1,9 +1,9 @@
 //! Small synchronous writes on a drive that ignores flushes: the effect of group commit and
 //! wasteless journaling on evictions.
 
-use super::super::shared::{at_least, axis, ours, picture};
+use super::super::shared::{axis, ours, picture};
 use super::variants::{COSTLY, EFFICIENT, PLACE, PLANS, Variant, caching_name, costs};
-use crate::{Context, Figure, FigureError, Results, Scale};
+use crate::{Claim, Context, Figure, FigureError, Results, Scale};
 use engine::DataMode;
 use eviction::CoercionStatistics;
 use std::time::Duration;
@@ -65,26 +65,15 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let wasteless = |caching| rate(DataMode::Wasteless, caching, most);
     let ordered = |caching| rate(DataMode::Ordered, caching, most);
     let mut claims = Vec::new();
-    for workload in [EFFICIENT, COSTLY] {
+    for (workload, name) in [(EFFICIENT, "efficient"), (COSTLY, "costly")] {
         let discreet = Caching::Discreet(workload);
-        let title = caching_name(discreet);
-        claims.push(at_least(
-            &format!("{title}: at {most} streams wasteless does at least twice as many as ordered"),
-            (wasteless(discreet), ordered(discreet)),
-            2.0,
-        ));
-        claims.push(at_least(
-            &format!(
-                "{title}: at {most} streams wasteless does more than ordered with the cache off"
-            ),
-            (wasteless(discreet), ordered(Caching::Off)),
-            1.0,
-        ));
-        claims.push(at_least(
-            &format!("{title}: at {most} streams wasteless does at least half as many as wasteless with the cache off"),
-            (wasteless(discreet), wasteless(Caching::Off)),
-            0.5,
-        ));
+        let mut claim = |id: &str, other: f64| {
+            let id = format!("discreet-streams/{name}-{id}");
+            claims.push(Claim::of(&id, wasteless(discreet) / other));
+        };
+        claim("over-ordered", ordered(discreet));
+        claim("over-ordered-off", ordered(Caching::Off));
+        claim("over-off", wasteless(Caching::Off));
     }
     let line = |variant: &Variant| {
         let points = counts

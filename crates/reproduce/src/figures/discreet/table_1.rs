@@ -1,10 +1,10 @@
 //! Table I: the drives.
 
-use super::super::shared::{axis, claim, of_paper, ours, picture};
+use super::super::shared::{axis, of_paper, ours, picture};
 use super::fingerprints::{DRIVES, Drive};
-use crate::Context;
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale};
+use crate::{Claim, Context};
 use emulated::Model;
 
 pub fn figure() -> Figure {
@@ -32,22 +32,14 @@ fn run(_: &Context) -> Result<Results, FigureError> {
     let (capacity_paper, cache_paper) =
         (theirs(|drive| drive.capacity_gb), theirs(|drive| drive.cache_mb));
 
-    let alike = |what: &str,
-                 ours: &[(f64, f64)],
-                 paper: &[(f64, f64)],
-                 range: std::ops::RangeInclusive<f64>| {
-        let ratios = || ours.iter().zip(paper).map(|(ours, paper)| ours.1 / paper.1);
-        let (least, most) =
-            (ratios().fold(f64::INFINITY, f64::min), ratios().fold(f64::NEG_INFINITY, f64::max));
-        let says =
-            format!("every drive's {what} is {} to {} times Table I's", range.start(), range.end());
-        let holds = range.contains(&least) && range.contains(&most);
-        claim(&says, "1", format!("{least:.2} to {most:.2}"), holds)
-            .fitted("the models have these sizes")
+    let alike = |id: &str, ours: &[(f64, f64)], paper: &[(f64, f64)]| {
+        let ratios: Vec<f64> =
+            ours.iter().zip(paper).map(|(ours, paper)| ours.1 / paper.1).collect();
+        Claim::of_each(id, &ratios)
     };
     let claims = vec![
-        alike("capacity", &capacity, &capacity_paper, 0.95..=1.05),
-        alike("cache", &cache, &cache_paper, 0.85..=1.05),
+        alike("discreet-table-1/capacity", &capacity, &capacity_paper),
+        alike("discreet-table-1/cache", &cache, &cache_paper),
     ];
     let bars = |title: &str, label: &str, series| {
         picture(title, names(), axis(label, Scale::Linear), series)

@@ -1,6 +1,6 @@
 //! Tables II and III: workloads that evict, and their cost, as pictures.
 
-use super::super::shared::{axis, claim, of_paper, ours, picture};
+use super::super::shared::{axis, of_paper, ours, picture};
 use super::fingerprints::{HITACHI, SAMSUNG, SEAGATE, Taken, take_all};
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale};
@@ -9,10 +9,6 @@ use eviction::Pattern;
 use eviction::fingerprint::Cell;
 
 const SECTOR: u32 = 512;
-/// The source of the cache models: crates/emulated/models/NAME.toml.
-const FROM_TABLES: &str = "the cache's size and what goes around it, from Tables II and IV";
-/// The paper's "significantly more expensive".
-const SIGNIFICANT: f64 = 1.25;
 
 pub fn table_2() -> Figure {
     Figure {
@@ -51,43 +47,12 @@ fn run_2(context: &Context) -> Result<Results, FigureError> {
     let (hitachi, larger) = (of("hitachi-7k80"), of("hitachi-32"));
     let above = |bound: f64| move |cell: &Cell| written(cell) / 1e6 > bound;
     let mut claims = vec![
-        most(
-            hitachi,
-            Pattern::Sequential,
-            "of less than 2.3 MB rarely evict",
-            "little chance",
-            0.2,
-            |cell| !above(2.3)(cell),
-        ),
-        least(
-            hitachi,
-            Pattern::Sequential,
-            "of more than 2.3 MB nearly always evict",
-            "nearly 100 %",
-            0.95,
-            above(2.3),
-        ),
-        {
-            let times = edge(larger) / edge(hitachi);
-            claim(
-                "the amount from which on sequential writes evict is 3 to 6 times as large on the Hitachi with four times the cache",
-                "4 (11 / 2.38 MB in Table IV)",
-                format!("{times:.2}"),
-                (3.0..=6.0).contains(&times),
-            )
-            .fitted(FROM_TABLES)
-        },
+        share("little-chance", hitachi, |cell| !above(2.3)(cell)),
+        least_share("nearly-always", hitachi, above(2.3)),
+        Claim::of("discreet-table-2/four-times", edge(larger) / edge(hitachi)),
     ];
     for seagate in all.iter().filter(|taken| taken.drive.maker == SEAGATE) {
-        let ineffectual = "hardly ever evict, whatever their number and amount";
-        claims.push(most(
-            seagate,
-            Pattern::Sequential,
-            ineffectual,
-            "completely ineffectual",
-            0.1,
-            |_| true,
-        ));
+        claims.push(share(&format!("ineffectual-{}", seagate.drive.model), seagate, |_| true));
     }
     claims.push(irregular(&all));
     Ok(Results { pictures, claims, notes: notes() })
@@ -99,26 +64,8 @@ fn run_3(context: &Context) -> Result<Results, FigureError> {
     let cost = |_: &Taken, cell: &Cell| cell.mean_milliseconds();
     let pictures =
         vec![fields(&all, "Milliseconds of a workload (white: 10, black: 500)", shades, cost)];
-    let ratios: Vec<(&str, f64)> =
-        all.iter().map(|taken| (taken.drive.model, random_over_sequential(taken))).collect();
-    let cheap: Vec<String> = ratios
-        .iter()
-        .filter(|(_, ratio)| *ratio < SIGNIFICANT)
-        .map(|(model, ratio)| format!("{model}: {ratio:.2}"))
-        .collect();
-    let says = format!(
-        "on every drive random workloads of 128 writes or more take at least {SIGNIFICANT} times as long as sequential ones, in the median"
-    );
-    let ours = match cheap.is_empty() {
-        true => {
-            let least = ratios.iter().min_by(|one, other| one.1.total_cmp(&other.1)).expect("nine");
-            format!("{} of {0}; least {}: {:.2}", ratios.len(), least.0, least.1)
-        }
-        false => {
-            format!("{} of {}; not {}", ratios.len() - cheap.len(), ratios.len(), cheap.join(", "))
-        }
-    };
-    let claims = vec![claim(&says, "significantly more expensive", ours, cheap.is_empty())];
+    let ratios: Vec<f64> = all.iter().map(random_over_sequential).collect();
+    let claims = vec![Claim::of_each("discreet-table-3/random-over-sequential", &ratios)];
     let mut notes = notes();
     notes.push(
         "What goes around the caches of the Samsungs, Seagates and Western Digitals passes a small buffer and so keeps the rate of the \
@@ -176,44 +123,20 @@ fn written(cell: &Cell) -> f64 {
     (cell.workload.write_size(SECTOR) * u64::from(cell.workload.writes)) as f64
 }
 
-/// Claims that no such workload evicts in more than `bound` of its trials.
-fn most(
-    taken: &Taken,
-    pattern: Pattern,
-    says: &str,
-    paper: &str,
-    bound: f64,
-    of: impl Fn(&Cell) -> bool,
-) -> Claim {
-    let cells = taken.cells(pattern).filter(|(cell, _)| of(cell));
+/// Claims on the share of trials of sequential workloads that evict.
+fn share(id: &str, taken: &Taken, of: impl Fn(&Cell) -> bool) -> Claim {
+    let cells = taken.cells(Pattern::Sequential).filter(|(cell, _)| of(cell));
     let (trials, evicted) = cells.fold((0, 0.0), |(trials, evicted), (cell, share)| {
         (trials + cell.trials(), evicted + share * f64::from(cell.trials()))
     });
-    let share = evicted / f64::from(trials.max(1));
-    let says = format!(
-        "{}: {} writes {says} (in at most {bound} of the trials)",
-        taken.drive.model,
-        pattern.name()
-    );
-    claim(&says, paper, format!("{evicted} of {trials}"), share <= bound).fitted(FROM_TABLES)
+    Claim::of(&format!("discreet-table-2/{id}"), evicted / f64::from(trials.max(1)))
+        .shown(format!("{evicted} of {trials}"))
 }
 
-fn least(
-    taken: &Taken,
-    pattern: Pattern,
-    says: &str,
-    paper: &str,
-    bound: f64,
-    of: impl Fn(&Cell) -> bool,
-) -> Claim {
-    let cells = taken.cells(pattern).filter(|(cell, _)| of(cell));
-    let share = cells.map(|(_, share)| share).fold(1.0, f64::min);
-    let says = format!(
-        "{}: {} writes {says} (every workload in at least {bound} of its trials)",
-        taken.drive.model,
-        pattern.name()
-    );
-    claim(&says, paper, format!("{share:.2}"), share >= bound).fitted(FROM_TABLES)
+/// Claims on the least share of trials in which such a sequential workload evicts.
+fn least_share(id: &str, taken: &Taken, of: impl Fn(&Cell) -> bool) -> Claim {
+    let cells = taken.cells(Pattern::Sequential).filter(|(cell, _)| of(cell));
+    Claim::of(&format!("discreet-table-2/{id}"), cells.map(|(_, share)| share).fold(1.0, f64::min))
 }
 
 /// Returns the megabytes from which on a single write always evicts.
@@ -236,13 +159,8 @@ fn irregular(all: &[Taken]) -> Claim {
             / shares.len() as f64
     };
     let (samsung, hitachi) = (undecided(SAMSUNG), undecided(HITACHI));
-    claim(
-        "random workloads that evict in some trials and not in others are at least 5 times as frequent on the Samsungs as on the Hitachis",
-        "much more irregular, against distinct transition points",
-        format!("{:.0} % against {:.0} %", 100.0 * samsung, 100.0 * hitachi),
-        samsung >= 5.0 * hitachi,
-    )
-    .fitted("random replacement, and its share, of the Samsungs")
+    let shown = format!("{:.0} % against {:.0} %", 100.0 * samsung, 100.0 * hitachi);
+    Claim::of("discreet-table-2/irregular", samsung - 5.0 * hitachi).shown(shown)
 }
 
 fn random_over_sequential(taken: &Taken) -> f64 {

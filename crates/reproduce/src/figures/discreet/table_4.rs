@@ -1,6 +1,6 @@
 //! Table IV: the cheapest workload that always evicts, on each drive.
 
-use super::super::shared::{axis, claim, of_paper, ours, picture};
+use super::super::shared::{axis, of_paper, ours, picture};
 use super::fingerprints::{DRIVES, HITACHI, Taken, take_again, take_all};
 use super::table_1::{names, numbered};
 use crate::error::FigureError;
@@ -73,26 +73,19 @@ fn found(taken: &Taken) -> Option<(f64, f64, f64)> {
 /// Compares with the paper. Most fingerprints of one drive with several seeds must agree.
 fn as_in_paper(taken: Vec<&Taken>) -> Claim {
     let drive = taken[0].drive;
-    let one_write = if drive.maker == HITACHI { ", that is one big write" } else { "" };
-    let of_seeds = match taken.len() {
-        1 => String::new(),
-        seeds => format!(", with most of {seeds} seeds, as it replaces at random"),
-    };
-    let says = format!(
-        "{}: Table IV's workload within one step of the grid{one_write}{of_seeds}",
-        drive.model
-    );
-    let paper =
-        format!("{} writes, {} MB, {} ms", drive.writes, drive.megabytes, drive.milliseconds);
     let found: Vec<String> = taken.iter().map(|taken| in_words(taken)).collect();
     let near = taken.iter().filter(|taken| is_near(taken)).count();
-    let claim = claim(&says, &paper, found.join("; "), 2 * near > taken.len())
-        .fitted("the caches were derived from Tables II and IV");
+    let share = near as f64 / taken.len() as f64;
+    let claim = Claim::of(&format!("discreet-table-4/{}", drive.model), share).shown(format!(
+        "{near} of {}: {}",
+        taken.len(),
+        found[0]
+    ));
     match taken.len() {
         1 => claim,
         _ => {
             let judged = if is_near(taken[0]) { "near" } else { "not near" };
-            claim.chosen("five seeds", &format!("the first alone: {}, {judged}", found[0]))
+            claim.with_other_choice(format!("the first alone: {judged}"))
         }
     }
 }
@@ -139,13 +132,8 @@ fn time_off_hitachis(all: &[Taken]) -> Claim {
     let most = hitachis.iter().map(|taken| time(taken)).fold(0.0, f64::max);
     let least =
         others.iter().min_by(|one, other| time(one).total_cmp(&time(other))).expect("seven");
-    claim(
-        "on every other drive an eviction takes longer than on the Hitachis",
-        "342 ms against 87 ms",
-        format!("{:.0} ms ({}) against {most:.0} ms", time(least), least.drive.model),
-        time(least) > most,
-    )
-    .fitted("how much may wait for the medium, from Table IV's times")
+    let shown = format!("{:.0} ms ({}) against {most:.0} ms", time(least), least.drive.model);
+    Claim::of("discreet-table-4/off-hitachis", time(least) / most).shown(shown)
 }
 
 fn notes() -> Vec<String> {

@@ -2,8 +2,7 @@
 
 use super::block_traces::{Tenant, busiest_hour, note, tenants};
 use super::figure_6::MODEL;
-use crate::figures::shared::{axis, claim, ours, picture, ratio};
-use crate::statement::{Expected, ORDER};
+use crate::figures::shared::{axis, most, ours, picture};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use emulated::Shingles;
 use emulated::replay::Recorded;
@@ -88,38 +87,15 @@ fn run_7(context: &Context) -> Result<Results, FigureError> {
         axis("%", Scale::Linear),
         vec![ours("writes", shares(|both| both.0)), ours("blocks", shares(|both| both.1))],
     );
-    let mut claims: Vec<Claim> = Vec::new();
-    let range = |of: &dyn Fn(&BlocksServed) -> f64| {
-        served
-            .iter()
-            .map(of)
-            .fold((f64::INFINITY, 0.0f64), |(least, most), one| (least.min(one), most.max(one)))
-    };
-    let (_, most) = range(&seconds);
-    let longest = ratio(
-        "the longest checkpoint, in seconds",
-        "117 (1 to 117 s)",
-        Expected::Number(117.0),
-        (most, 1.0),
-    );
-    claims.push(
-        longest.chosen("16 requests of a checkpoint in flight", "239 s on made traces with one"),
-    );
-    let (least, most) =
-        range(&|served| home(served).reduced.map_or(0.0, |(_, blocks)| blocks * 100.0));
-    claims.push(claim(
-        "blocks that are overwritten in the logs",
-        "2 to 86 %",
-        format!("{least:.0} to {most:.0} %"),
-        least >= 2.0 && most <= 86.0,
-    ));
-    let (_, most) = range(&|served| served.table_bytes as f64 / 1e6);
-    claims.push(ratio(
-        "the largest mapping table, in MB",
-        "11 (2 KB to 11 MB)",
-        Expected::Number(11.0),
-        (most, 1.0),
-    ));
+    let of_all = |of: &dyn Fn(&BlocksServed) -> f64| served.iter().map(of).collect::<Vec<_>>();
+    let overwritten =
+        |served: &BlocksServed| home(served).reduced.map_or(0.0, |(_, blocks)| blocks * 100.0);
+    let table = |served: &BlocksServed| served.table_bytes as f64 / 1e6;
+    let claims = vec![
+        Claim::of("manylogs-7/longest", most(of_all(&seconds))),
+        Claim::of_each("manylogs-7/overwritten", &of_all(&overwritten)),
+        Claim::of("manylogs-7/table", most(of_all(&table))),
+    ];
     let notes = vec![
         note(context, &tenants),
         "Reading and writing take turns, 32 MiB at a time; the paper does not say how much it reads before it writes.".into(),
@@ -131,15 +107,19 @@ fn run_8(context: &Context) -> Result<Results, FigureError> {
     let (tenants, served) =
         play(context, &[BlockLayer::Shingled(Shingles::scattered_logs()), MLB_256])?;
     let (shingled, plain) = served.split_at(tenants.len());
-    let mut claims: Vec<Claim> = Vec::new();
-    for (tenant, (shingled, plain)) in tenants.iter().zip(shingled.iter().zip(plain)) {
-        claims.push(ratio(
-            &format!("{}: the checkpoint of a shingled drive over that of manylogs-7", tenant.name),
-            "up to an order of magnitude",
-            Expected::Words(&ORDER),
-            (seconds(shingled), seconds(plain)),
-        ));
-    }
+    let over: Vec<f64> = shingled
+        .iter()
+        .zip(plain)
+        .map(|(shingled, plain)| seconds(shingled) / seconds(plain))
+        .collect();
+    let claims = match context.block_traces {
+        Some(_) => vec![Claim::of("manylogs-8/given", most(over))],
+        None => tenants
+            .iter()
+            .zip(over)
+            .map(|(tenant, over)| Claim::of(&format!("manylogs-8/{}", tenant.name), over))
+            .collect(),
+    };
     let notes = vec![
         note(context, &tenants),
         "Bands of 30 MB, one after the other, at the drive's own rate: about a third of a second for reading a band and as much for writing it. Drives that were looked into \

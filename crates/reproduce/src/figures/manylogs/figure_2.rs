@@ -2,10 +2,11 @@
 //! of small synced updates.
 
 use super::scene::{
-    ADAPTIVE, Bar, Bars, Cell, LINES, Line, MANYLOGS, ORDERED, Setting, line, notes, play, stated,
+    ADAPTIVE, Bar, Bars, Cell, DATA, LINES, Line, MANYLOGS, ORDERED, Setting, line, notes, play,
+    stated,
 };
-use crate::figures::shared::{claim, ratio};
-use crate::statement::Expected;
+use crate::figures::shared::most;
+use crate::number::short;
 use crate::{Claim, Context, Figure, FigureError, Results};
 use engine::{DataMode, LogKind};
 use testbeds::{HomeOrder, SequentialFile, SmallWriters, Updates};
@@ -101,7 +102,7 @@ fn run_2a(context: &Context) -> Result<Results, FigureError> {
     let papers = [papers(PAPER_KEPT), papers(PAPER_WAITS)];
     pictures.extend(bars.pictures(2, &queued, ("4096 B, drive with a queue", x), papers));
     let mut claims = of_paper_2a(&bars);
-    claims.extend(bars.same_order(0, "updates of 4 KiB"));
+    claims.extend(bars.same_order(0, "manylogs-2a/order"));
     claims.extend(asked(&bars));
     claims.extend(beyond(&bars));
     let mut notes = notes(bars.alone);
@@ -127,49 +128,36 @@ const PAPER_WAITS: [(&str, [f64; 2]); 3] =
 
 const KEPT: fn(&Bar) -> f64 = |bar| bar.kept;
 const WAIT: fn(&Bar) -> f64 = |bar| bar.wait_ms;
-pub const CHOSEN: &str =
-    "ordered's data is written home file by file, and its metadata with the sync";
 
 /// Compares each mode with the paper's numbers, at 40 and at 320 updates a second.
 fn of_paper_2a(bars: &Bars) -> Vec<Claim> {
     let mut claims = Vec::new();
     let over = |line: Line, y: fn(&Bar) -> f64, base: Line| {
         let (mine, base) = (bars.ends(0, line, y), bars.ends(0, base, y));
-        [(mine.0, base.0), (mine.1, base.1)]
+        [mine.0 / base.0, mine.1 / base.1]
     };
-    let rates = [40, 320];
-    let [(_, ordered), (_, adaptive), (_, manylogs)] = PAPER_KEPT;
-    for (line, paper) in [(MANYLOGS, manylogs), (ADAPTIVE, adaptive)] {
-        let (pairs, stays) = (over(line, KEPT, ORDERED), over(line, KEPT, BY_FILE));
-        for at in 0..2 {
-            let expected = paper[at] / ordered[at];
-            let says = format!(
-                "bandwidth kept by {} over that kept by ordered, at {} updates a second",
-                line.name, rates[at]
-            );
-            let stated = format!("{expected:.1} ({} / {} %)", paper[at], ordered[at]);
-            let other = format!("{:.2} where metadata stays in the log", stays[at].0 / stays[at].1);
-            claims.push(
-                ratio(&says, &stated, Expected::Number(expected), pairs[at]).chosen(CHOSEN, &other),
-            );
+    let mut add = |id: String, [low, high]: [f64; 2], other: Option<[f64; 2]>| {
+        for (rate, at, value) in [(40, 0, low), (320, 1, high)] {
+            let claim = Claim::of(&format!("manylogs-2a/{id}-{rate}"), value);
+            claims.push(match other {
+                Some(other) => claim.with_other_choice(in_log(other[at])),
+                None => claim,
+            });
         }
+    };
+    for line in [MANYLOGS, ADAPTIVE] {
+        let (kept, stays) = (over(line, KEPT, ORDERED), over(line, KEPT, BY_FILE));
+        add(format!("kept-{}", line.name), kept, Some(stays));
     }
-    let [(_, ordered), (_, adaptive), (_, manylogs)] = PAPER_WAITS;
-    for (line, paper) in [(ORDERED, ordered), (ADAPTIVE, adaptive)] {
-        let (pairs, stays) = (over(line, WAIT, MANYLOGS), over(BY_FILE, WAIT, MANYLOGS));
-        for at in 0..2 {
-            let expected = paper[at] / manylogs[at];
-            let says = format!(
-                "the sync of {} over that of manylogs, at {} updates a second",
-                line.name, rates[at]
-            );
-            let stated = format!("{expected:.1} ({} / {} ms)", paper[at], manylogs[at]);
-            let judged = ratio(&says, &stated, Expected::Number(expected), pairs[at]);
-            let other = format!("{:.2} where metadata stays in the log", stays[at].0 / stays[at].1);
-            claims.push(if line == ORDERED { judged.chosen(CHOSEN, &other) } else { judged });
-        }
-    }
+    let stays = over(BY_FILE, WAIT, MANYLOGS);
+    add("sync-ordered".into(), over(ORDERED, WAIT, MANYLOGS), Some(stays));
+    add("sync-adaptive".into(), over(ADAPTIVE, WAIT, MANYLOGS), None);
     claims
+}
+
+/// Describes a result of the other choice.
+pub fn in_log(result: f64) -> String {
+    format!("{} where metadata stays in the log", short(result))
 }
 
 /// Checks our own bounds, at the lowest and the highest rate.
@@ -177,63 +165,41 @@ fn asked(bars: &Bars) -> Vec<Claim> {
     let (manylogs, ordered) = (bars.ends(0, MANYLOGS, KEPT), bars.ends(0, ORDERED, KEPT));
     let stays = bars.ends(0, BY_FILE, KEPT);
     let of = |rate: u32, (least, most): (f64, f64), [manylogs, ordered, stays]: [f64; 3]| {
-        claim(
-            &format!("at {rate} updates a second manylogs keeps at least {least} % of the bandwidth, ordered at most {most} %"),
-            "ours",
-            format!("{manylogs:.0} and {ordered:.0} %"),
-            manylogs >= least && ordered <= most,
-        )
-        .of_ours()
-        .chosen(CHOSEN, &format!("{stays:.0} % where metadata stays in the log"))
+        Claim::of(&format!("manylogs-2a/asked-{rate}"), (manylogs / least).min(most / ordered))
+            .shown(format!("{manylogs:.0} and {ordered:.0} %"))
+            .with_other_choice(in_log(stays))
     };
-    let slowest = bars.of(0, MANYLOGS).iter().map(|bar| bar.wait_ms).fold(0.0, f64::max);
+    let waits = bars.of(0, MANYLOGS).into_iter().map(|bar| bar.wait_ms);
     vec![
         of(40, (90.0, 65.0), [manylogs.0, ordered.0, stays.0]),
         of(320, (40.0, 10.0), [manylogs.1, ordered.1, stays.1]),
-        claim(
-            "a sync of manylogs takes less than 60 ms at all rates",
-            "ours",
-            format!("at most {slowest:.0} ms"),
-            slowest < 60.0,
-        )
-        .of_ours(),
+        Claim::of("manylogs-2a/sync-below-60", most(waits)),
     ]
 }
 
 /// Compares combinations that no paper has.
 fn beyond(bars: &Bars) -> Vec<Claim> {
-    let [both, manylogs, wasteless] =
-        [BOTH, MANYLOGS, WASTELESS].map(|line| bars.ends(1, line, KEPT).1);
-    let kept = claim(
-        "of updates of 512 B, at 320 a second, scattered wasteless keeps at least what manylogs and wasteless keep",
-        "ours",
-        format!("{both:.0} against {manylogs:.0} and {wasteless:.0} %"),
-        both >= manylogs && both >= wasteless,
-    );
-    let [both, manylogs, wasteless] =
-        [BOTH, MANYLOGS, WASTELESS].map(|line| bars.ends(1, line, WAIT).1);
-    let waits = claim(
-        "and its sync takes no longer than theirs",
-        "ours",
-        format!("{both:.1} against {manylogs:.1} and {wasteless:.1} ms"),
-        both <= manylogs && both <= wasteless,
-    );
-    vec![kept.of_ours(), waits.of_ours()]
+    let of = |y: fn(&Bar) -> f64| [BOTH, MANYLOGS, WASTELESS].map(|line| bars.ends(1, line, y).1);
+    let [both, manylogs, wasteless] = of(KEPT);
+    let kept = Claim::of("manylogs-2a/both-kept", both / manylogs.max(wasteless))
+        .shown(format!("{both:.0} against {manylogs:.0} and {wasteless:.0} %"));
+    let [both, manylogs, wasteless] = of(WAIT);
+    let waits = Claim::of("manylogs-2a/both-wait", manylogs.min(wasteless) / both)
+        .shown(format!("{both:.1} against {manylogs:.1} and {wasteless:.1} ms"));
+    vec![kept, waits]
 }
 
 fn run_2b(context: &Context) -> Result<Results, FigureError> {
     let bars = of_paper(context, SequentialFile::writer, rates(context))?;
     let pictures =
         bars.pictures(0, &LINES, ("beside a writer", "updates a second"), [vec![], vec![]]);
-    let mut claims = bars.same_order(0, "beside a writer");
-    let data = bars.ends(0, LINES[1], KEPT);
-    let least = LINES.iter().map(|line| bars.ends(0, *line, KEPT).0).fold(f64::INFINITY, f64::min);
-    claims.push(claim(
-        "data journaling keeps the least at 40 updates a second: it writes all twice",
-        "worse than beside a reader, for double writes",
-        format!("{:.0} %, and the least is {least:.0} %", data.0),
-        data.0 <= least,
-    ));
+    let mut claims = bars.same_order(0, "manylogs-2b/order");
+    let reader = Setting::new(context, SequentialFile::reader);
+    let beside_reader = play(context, reader, cells(0, &[DATA], rates(context), (4096, 1)))?;
+    let kept = |bars: &Bars| bars.of(0, DATA).into_iter().map(|bar| bar.kept);
+    let ratios: Vec<f64> =
+        kept(&bars).zip(kept(&beside_reader)).map(|(writer, reader)| writer / reader).collect();
+    claims.push(Claim::of_each("manylogs-2b/data-beside-writer", &ratios));
     let mut notes = notes(bars.alone);
     notes.push(
         "What is written waits in memory, of which half may be dirty (128 MiB), and is written home from there or with the commit that a sync asks for. The \

@@ -55,7 +55,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let (mut pictures, mut claims) = (Vec::new(), Vec::new());
     for (part, (_, name)) in KINDS.iter().enumerate() {
         pictures.extend(bars.pictures(part, &LINES, (name, "instances"), [vec![], vec![]]));
-        claims.extend(bars.same_order(part, name));
+        claims.extend(bars.same_order(part, &format!("manylogs-4/{name}")));
     }
     let mut notes = notes(bars.alone);
     notes.push(

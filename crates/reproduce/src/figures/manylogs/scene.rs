@@ -2,7 +2,8 @@
 //! writes on the same disk.
 
 use crate::figures::result_cache::ResultCache;
-use crate::figures::shared::{axis, claim, of_paper, ours, picture};
+use crate::figures::shared::{axis, least, least_step, of_paper, ours, picture};
+use crate::number::short;
 use crate::{Claim, Context, FigureError, Picture, Scale, Series};
 use engine::{DataMode, LogKind};
 use testbeds::{
@@ -182,33 +183,28 @@ impl Bars {
     }
 
     /// Claims the paper's order of most of its bars: manylogs is best, then adaptive, then ordered.
-    pub fn same_order(&self, part: usize, title: &str) -> Vec<Claim> {
-        self.same_order_with(part, title, MANYLOGS)
+    /// `id` begins the identifiers of both statements.
+    pub fn same_order(&self, part: usize, id: &str) -> Vec<Claim> {
+        self.same_order_with(part, id, MANYLOGS)
     }
     /// Claims that order, where `best` stands for the paper's manylogs.
-    pub fn same_order_with(&self, part: usize, title: &str, best: Line) -> Vec<Claim> {
-        let [ordered, adaptive, manylogs] =
-            [ORDERED, ADAPTIVE, best].map(|line| self.of(part, line));
-        let mut claims = Vec::new();
-        for (what, y, sign) in [
-            ("the bandwidth kept", (|bar| bar.kept) as fn(&Bar) -> f64, 1.0),
-            ("the time of a small durable write", |bar| bar.wait_ms, -1.0),
-        ] {
-            let in_order = |at: &usize| {
-                let at = *at;
-                let [worst, middle, best] =
-                    [&ordered, &adaptive, &manylogs].map(|bars| sign * y(&bars[at]));
-                worst < middle && middle < best
+    pub fn same_order_with(&self, part: usize, id: &str, best: Line) -> Vec<Claim> {
+        let lines = [ORDERED, ADAPTIVE, best].map(|line| self.of(part, line));
+        let one = |what: &str, better: fn(&Bar) -> f64| {
+            let step = |at: usize| {
+                let [ordered, adaptive, best] = [0, 1, 2].map(|of| better(&lines[of][at]));
+                least_step(&[best, adaptive, ordered])
             };
-            let count = (0..ordered.len()).filter(in_order).count();
-            claims.push(claim(
-                &format!("{title}: in {what} manylogs is better than adaptive, and that better than ordered"),
-                "everywhere",
-                format!("{count} of {}", ordered.len()),
-                count == ordered.len(),
-            ));
-        }
-        claims
+            let steps: Vec<f64> = (0..lines[0].len()).map(step).collect();
+            let count = steps.iter().filter(|step| **step > 1.0).count();
+            let least = least(steps.iter().copied());
+            Claim::of(&format!("{id}-{what}"), least).shown(format!(
+                "{count} of {}, at least {}",
+                steps.len(),
+                short(least)
+            ))
+        };
+        vec![one("kept", |bar| bar.kept), one("wait", |bar| 1.0 / bar.wait_ms)]
     }
 }
 

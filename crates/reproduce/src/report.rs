@@ -1,0 +1,332 @@
+//! Tables in Markdown of how each statement was judged, and the page that has them.
+//!
+//! A page has blocks that begin with `<!-- report: FIGURE … -->` or `<!-- report: counts -->` and
+//! end with `<!-- end -->`; what lies between is written by [`fill`]. The results of a page stand
+//! in a file beside it, so that figures which are not played again keep theirs, and the page can be
+//! checked.
+
+use crate::figure::SENSITIVITY;
+use crate::figure_record::FigureRecord;
+use crate::number::short;
+use crate::statement::{WEAK_BASELINE, find, interval, of_figure, statements};
+use crate::{Claim, Identity, Standing, Statement, Tally, Verdict};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+/// Results of figures, without pictures and notes.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct KeptResults {
+    /// The program of the last report; results of others are not current.
+    pub program: String,
+    pub commit: String,
+    pub figures: BTreeMap<String, KeptFigure>,
+}
+
+/// A figure's last results.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct KeptFigure {
+    pub made_by: Identity,
+    pub seed: u64,
+    pub seeds: u64,
+    /// Empty: of a program whose results named no statements.
+    pub claims: Vec<Claim>,
+}
+
+impl KeptResults {
+    /// Returns the results of finished figures alone.
+    pub fn of(finished: &[FigureRecord]) -> KeptResults {
+        let mut kept = KeptResults::default();
+        kept.add(finished);
+        kept
+    }
+    /// Returns what a file holds; nothing if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is none of results.
+    pub fn read(path: &Path) -> io::Result<KeptResults> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => serde_json::from_str(&text).map_err(io::Error::other),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(KeptResults::default()),
+            Err(error) => Err(error),
+        }
+    }
+    /// Replaces the file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let json = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
+        crate::figure_record::replace(path, &(json + "\n"))
+    }
+
+    /// Adds finished figures, which replace earlier results of theirs. Quick ones are left out.
+    pub fn add(&mut self, finished: &[FigureRecord]) {
+        let this = Identity::of("");
+        (self.program, self.commit) = (this.program, this.commit);
+        for record in finished.iter().filter(|record| !record.quick) {
+            let FigureRecord { seed, seeds, .. } = *record;
+            let made_by = Identity { parameters: BTreeMap::new(), ..record.made_by.clone() };
+            let claims = record.results.claims.clone();
+            self.figures.insert(record.figure.clone(), KeptFigure { made_by, seed, seeds, claims });
+        }
+    }
+
+    /// Returns a figure's results if the program of the report played it.
+    fn current(&self, figure: &str) -> Option<&KeptFigure> {
+        self.figures.get(figure).filter(|kept| kept.made_by.program == self.program)
+    }
+    fn sensitivity(&self) -> Option<&[Claim]> {
+        self.current(SENSITIVITY).map(|kept| &kept.claims[..])
+    }
+}
+
+/// The column that `sensitivity` fills.
+pub(crate) const DEPENDS: &str = "chosen numbers half and double";
+
+/// Returns the paper that makes a claim's statement, or "ours".
+pub(crate) fn paper_of(claim: &Claim) -> &'static str {
+    claim.announced().map_or("ours", paper)
+}
+
+fn paper(statement: &'static Statement) -> &'static str {
+    if statement.is_ours {
+        return "ours";
+    }
+    let of_figure = || crate::find(statement.figure()).map(|figure| figure.source);
+    let source = statement.source.as_deref().or_else(of_figure).unwrap_or("ours");
+    source.split(',').next().unwrap_or(source)
+}
+
+/// Returns how a claim depends on the rig's chosen numbers, half and double.
+pub(crate) fn dependence(claim: &Claim, sensitivity: Option<&[Claim]>) -> String {
+    let found = sensitivity.and_then(|all| all.iter().find(|it| it.statement == claim.statement));
+    match found.map(|found| &found.otherwise[..]) {
+        None => claim.otherwise.join("; "),
+        Some([]) => "alike".into(),
+        Some(otherwise) => otherwise.join("; "),
+    }
+}
+
+/// Formats the counts of each paper's rows.
+pub fn counts(kept: &KeptResults) -> String {
+    let names = Tally::default().columns().map(|(name, _)| name);
+    let mut text = format!("| paper | {} | not played |\n", names.join(" | "));
+    text += &format!("|---|{}\n", "---|".repeat(names.len() + 1));
+    let mut papers: Vec<(&str, Vec<&Claim>, usize)> = Vec::new();
+    for statement in statements() {
+        let name = paper(statement);
+        if !papers.iter().any(|(paper, ..)| *paper == name) {
+            papers.push((name, Vec::new(), 0));
+        }
+        let (_, claims, missing) =
+            papers.iter_mut().find(|(paper, ..)| *paper == name).expect("it is there now");
+        match kept.current(statement.figure()) {
+            None => *missing += 1,
+            Some(figure) => {
+                claims.extend(figure.claims.iter().filter(|it| it.statement == statement.id));
+            }
+        }
+    }
+    for (paper, claims, missing) in papers {
+        let counts = Tally::of(claims).columns().map(|(_, count)| count.to_string());
+        text += &format!("| {paper} | {} | {missing} |\n", counts.join(" | "));
+    }
+    text
+}
+
+const HEAD: &str = "| row | statement | paper | agrees | ours | judged | why it is not counted | ";
+
+/// Formats the rows of figures.
+pub fn rows(kept: &KeptResults, figures: &[&str]) -> String {
+    let mut text = format!("{HEAD}{DEPENDS} |\n|{}\n", "---|".repeat(8));
+    let mut has_ordered = false;
+    for figure in figures {
+        let add = |cells: [String; 8]| {
+            let cells = cells.map(|text| text.replace('|', "\\|").replace('\n', " "));
+            format!("| {} |\n", cells.join(" | "))
+        };
+        match kept.current(figure) {
+            Some(current) => {
+                for claim in &current.claims {
+                    has_ordered |= claim.announced().is_some_and(Statement::has_our_ordered);
+                    text += &add(played(claim, kept.sensitivity()));
+                }
+            }
+            None => {
+                for statement in of_figure(figure) {
+                    has_ordered |= statement.has_our_ordered();
+                    text += &add(not_played(statement, kept.figures.get(*figure)));
+                }
+            }
+        }
+    }
+    if has_ordered { format!("{text}\n{WEAK_BASELINE}\n") } else { text }
+}
+
+fn played(claim: &Claim, sensitivity: Option<&[Claim]>) -> [String; 8] {
+    let (verdict, standing) = (claim.verdict(), claim.standing());
+    let judged = match (&standing, verdict) {
+        (Standing::Counted, Verdict::Differs) => format!("**{}**", claim.judged()),
+        _ => claim.judged(),
+    };
+    let [says, paper, agrees] = claim.announced().map_or_else(Default::default, stated);
+    let ours = match interval(&claim.values) {
+        Some((low, high)) if short(low) != short(high) => {
+            format!("{} (mean {} to {})", claim.ours, short(low), short(high))
+        }
+        _ => claim.ours.clone(),
+    };
+    let reason = standing.reason(&claim.other_choice);
+    [
+        claim.statement.clone(),
+        says,
+        paper,
+        agrees,
+        ours,
+        judged,
+        reason,
+        dependence(claim, sensitivity),
+    ]
+}
+
+fn not_played(statement: &'static Statement, last: Option<&KeptFigure>) -> [String; 8] {
+    let [says, paper, agrees] = stated(statement);
+    let last = match last {
+        Some(last) => format!("not played with this program; last {}", last.made_by.commit),
+        None => "not played".into(),
+    };
+    let reason = crate::standing(statement).reason("");
+    [statement.id.clone(), says, paper, agrees, last, String::new(), reason, String::new()]
+}
+
+fn stated(statement: &Statement) -> [String; 3] {
+    let paper = statement.paper.clone().unwrap_or_else(|| "not asked".into());
+    [statement.marked(), paper, statement.bound.in_words()]
+}
+
+/// Formats everything that is finished, for people.
+pub fn markdown(kept: &KeptResults) -> String {
+    let all = crate::all();
+    let played: Vec<&str> = all
+        .iter()
+        .map(|figure| figure.name)
+        .filter(|name| *name != SENSITIVITY && kept.current(name).is_some())
+        .collect();
+    format!("{}\n{}", counts(kept), rows(kept, &played))
+}
+
+/// Formats one row by its identifier, such as `7a/data-over-wasteless`.
+pub fn row(kept: &KeptResults, id: &str) -> Option<String> {
+    let figure = kept.current(find(id)?.figure())?;
+    let claim = figure.claims.iter().find(|claim| claim.statement == id)?;
+    let cells = played(claim, kept.sensitivity());
+    let names = HEAD.trim_matches(['|', ' ']).split(" | ");
+    let shown = names.zip(&cells).filter(|(_, cell)| !cell.is_empty());
+    Some(shown.map(|(name, cell)| format!("{name}: {cell}\n")).collect())
+}
+
+const BEGIN: &str = "<!-- report: ";
+const END: &str = "<!-- end -->";
+
+/// Fills a page's blocks with the tables.
+///
+/// # Errors
+///
+/// A block has no end, or names no figure.
+pub fn fill(page: &str, kept: &KeptResults) -> Result<String, String> {
+    let mut filled = String::new();
+    let mut rest = page;
+    while let Some(at) = rest.find(BEGIN) {
+        let (before, block) = rest.split_at(at);
+        let (head, body) =
+            block.split_once("-->\n").ok_or("a report's first line does not end".to_owned())?;
+        let (_, after) = body.split_once(END).ok_or(format!("{head}-->: it has no {END}"))?;
+        let names: Vec<&str> = head[BEGIN.len()..].split_whitespace().collect();
+        let unknown = names.iter().find(|name| **name != "counts" && crate::find(name).is_none());
+        if let Some(name) = unknown {
+            return Err(format!("{head}-->: no figure is called {name}"));
+        }
+        let table = match names[..] {
+            ["counts"] => counts(kept),
+            _ => rows(kept, &names),
+        };
+        filled += &format!("{before}{head}-->\n\n{table}\n{END}");
+        rest = after;
+    }
+    Ok(filled + rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_figure;
+
+    fn kept() -> KeptResults {
+        let mut kept = KeptResults::default();
+        let mut results = test_figure::results();
+        results.claims = vec![
+            Claim::of("7b/wasteless-over-data", 1.0),
+            Claim::of("7b/wasteless-over-ordered", 0.5),
+        ];
+        let figure = crate::find("7b").unwrap();
+        kept.add(&[FigureRecord::new(&figure, &test_figure::context(7), 1, results)]);
+        kept
+    }
+
+    #[test]
+    fn the_table_shows_how_each_statement_was_judged() {
+        let text = rows(&kept(), &["7b"]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0].matches(" | ").count(), lines[2].matches(" | ").count());
+        assert_eq!(
+            lines[2],
+            "| 7b/wasteless-over-data | wasteless's journal traffic over data journaling's, at the most streams | \
+             comparable | 0.667 to 1.5 | 1 | agrees |  |  |"
+        );
+        assert!(lines[3].contains(" ° |") && lines[3].contains("| 0.5 | **differs** |"));
+        assert!(text.ends_with(&format!("\n{WEAK_BASELINE}\n")));
+    }
+
+    #[test]
+    fn what_another_program_played_is_not_current() {
+        let mut kept = kept();
+        kept.program = "another".into();
+        kept.figures.get_mut("7b").unwrap().made_by.commit = "abc of 2026-01-01".into();
+        let text = rows(&kept, &["7b"]);
+        assert!(!text.contains("agrees |  |"), "{text}");
+        assert!(text.contains("not played with this program; last abc of 2026-01-01"), "{text}");
+        assert!(counts(&kept).lines().skip(2).all(|line| line.contains(" | 0 | 0 | 0 | 0 | ")));
+    }
+
+    #[test]
+    fn a_row_names_the_choices_that_change_its_verdict() {
+        let mut kept = kept();
+        let figure = crate::find("sensitivity").unwrap();
+        let mut results = test_figure::results();
+        let changed = Claim::of("7b/wasteless-over-ordered", 0.5);
+        results.claims = vec![
+            Claim::of("7b/wasteless-over-data", 1.0),
+            changed.with_other("tick x 2: 3 (AGREES)".into()),
+        ];
+        kept.add(&[FigureRecord::new(&figure, &test_figure::context(7), 1, results)]);
+        let text = rows(&kept, &["7b"]);
+        assert!(text.contains("| agrees |  | alike |\n"), "{text}");
+        assert!(text.contains("| tick x 2: 3 (AGREES) |\n"), "{text}");
+    }
+
+    #[test]
+    fn a_page_is_filled_and_filled_again_the_same() {
+        let page = "# Page\n\n<!-- report: counts -->\nold\n<!-- end -->\n\ntext\n\n<!-- report: 7b -->\n<!-- end -->\nend\n";
+        let filled = fill(page, &kept()).unwrap();
+        assert!(filled.starts_with("# Page\n\n<!-- report: counts -->\n\n| paper |"));
+        assert!(filled.contains("| 7b/wasteless-over-data |") && filled.ends_with("\nend\n"));
+        assert!(!filled.contains("old"));
+        assert_eq!(fill(&filled, &kept()).unwrap(), filled);
+        assert!(fill("<!-- report: 7x -->\n<!-- end -->", &kept()).is_err());
+        assert!(fill("<!-- report: 7b -->\n", &kept()).is_err());
+    }
+}
