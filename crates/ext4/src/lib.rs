@@ -23,8 +23,8 @@ pub use caller::Caller;
 pub use durable_only::DurableOnly;
 pub use error::Error;
 pub use file::{
-    Attributes, Content, FileRange, KernelPages, KillPrivileges, Piece, RangeMode, SeekWhat,
-    SetAttributes, SetTime, SyncWhat, WriteData, WriteFlags, WriteOrigin, Written,
+    Attributes, Content, FileRange, KernelPages, KillPrivileges, PageAccess, Piece, RangeMode,
+    SeekWhat, SetAttributes, SetTime, SyncWhat, WriteData, WriteFlags, WriteOrigin, Written,
 };
 pub use format::ext4::inode::flags;
 pub use inode::Inode;

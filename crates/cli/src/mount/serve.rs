@@ -175,6 +175,7 @@ impl Mounted {
         let front_end_options = FrontEndOptions {
             synchronous_directories: plan.settings.has_synchronous_directories(),
             kernel_checks_flags: fuse::checks_flags(),
+            kernel_drops_written_pages: fuse::drops_written_pages(),
             without_open: plan.settings.daemon.without_open,
             attributes: plan.settings.volume.attributes,
             report: Box::new(move |text| requests.report(text)),

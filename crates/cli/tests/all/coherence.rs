@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 const PAGE: usize = 4096;
 
 /// A file mapped shared and for writing.
-struct Map {
+pub struct Map {
     words: *mut u64,
     bytes: usize,
 }
@@ -23,7 +23,10 @@ unsafe impl Sync for Map {}
 unsafe impl Send for Map {}
 
 impl Map {
-    fn new(file: &File, bytes: usize) -> Map {
+    pub fn new(file: &File, bytes: usize) -> Map {
+        Map::try_new(file, bytes).unwrap()
+    }
+    pub fn try_new(file: &File, bytes: usize) -> std::io::Result<Map> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, unmapped once, by Drop.
         let map = unsafe {
@@ -36,14 +39,21 @@ impl Map {
                 0,
             )
         };
-        assert!(map != libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
-        Map { words: map.cast(), bytes }
+        if map == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(Map { words: map.cast(), bytes })
     }
     /// Returns the word that begins at byte `at`.
-    fn word(&self, at: usize) -> &AtomicU64 {
+    pub fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at % 8 == 0 && at < self.bytes);
         // SAFETY: inside the mapping, aligned, and only ever seen as an atomic.
         unsafe { AtomicU64::from_ptr(self.words.add(at / 8)) }
+    }
+    /// Reads all pages, and keeps them in memory as long as the mapping lives.
+    pub fn lock(&self) {
+        // SAFETY: the mapping belongs to this value.
+        assert_eq!(unsafe { libc::mlock(self.words.cast(), self.bytes) }, 0);
     }
     fn sync(&self) {
         // SAFETY: the mapping belongs to this value.
@@ -58,13 +68,13 @@ impl Drop for Map {
     }
 }
 
-fn open(volume: &Volume, name: &str, flags: i32) -> File {
+pub fn open(volume: &Volume, name: &str, flags: i32) -> File {
     let mut options = OpenOptions::new();
     let options = options.create(true).truncate(false).read(true).write(true).custom_flags(flags);
     options.open(volume.at(name)).unwrap()
 }
 
-fn word_at(file: &File, at: usize) -> u64 {
+pub fn word_at(file: &File, at: usize) -> u64 {
     let mut bytes = [0; 8];
     file.read_exact_at(&mut bytes, at as u64).unwrap();
     u64::from_le_bytes(bytes)

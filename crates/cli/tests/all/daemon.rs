@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-const MODES: [&str; 5] = ["writeback", "ordered", "journal", "wasteless", "selective"];
+const MODES: [&str; 6] = ["writeback", "ordered", "journal", "wasteless", "selective", "adaptive"];
 
 #[test]
 fn a_synchronous_write_survives_the_death_of_the_daemon() {

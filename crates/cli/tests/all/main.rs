@@ -18,6 +18,7 @@ mod fingerprint;
 mod front_end_memory;
 mod handles;
 mod interchange;
+mod kernels;
 mod memory;
 mod nbd;
 mod operations;

@@ -17,6 +17,11 @@
 //!    When the file is made longer, the zeros there win over that page, which the kernel drops
 //!    before truncate(2) returns. A file that becomes longer by a write is no such case: the kernel
 //!    keeps the page, and shows what is in it.
+//! 5. Before Linux 6.18 the kernel may leave an old page in its cache behind a write past it: 6.1
+//!    never drops pages then, later ones drop them only before the request, so a reader may bring
+//!    the old page back. There no file has descriptors of both kinds at once ([`KernelPages::open`]).
+//!    The first descriptor decides, until the last of its kind is closed. What a mapping of a
+//!    descriptor past the cache has left behind is dropped when the next kind begins.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -34,8 +39,25 @@ pub(crate) const PAGE_MAX: u64 = 64 << 10;
 /// The kernel writes changed pages back after 30 seconds, and looks for them every 5.
 const WRITTEN_BACK_AFTER: Duration = Duration::from_secs(60);
 
+/// How a descriptor reaches the file's content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PageAccess {
+    /// Past the kernel's cache.
+    Direct,
+    /// Through pages that the kernel holds already.
+    Cached,
+    /// Through the cache, which the kernel empties first.
+    Emptied,
+}
+
 #[derive(Default)]
 pub struct KernelPages {
+    /// Open descriptors that write past the cache, and those that read or write through it, where
+    /// the two are kept apart.
+    direct_writers: Cell<u32>,
+    cached: Cell<u32>,
+    /// The kernel may hold pages older than a write past the cache.
+    may_be_old: Cell<bool>,
     /// Open descriptors that can be mapped for writing.
     mappable: Cell<u32>,
     /// Descriptors are opened and closed without a request, so there may always be one.
@@ -51,6 +73,42 @@ pub struct KernelPages {
 }
 
 impl KernelPages {
+    /// Counts a descriptor on a kernel that keeps old pages behind writes past its cache. Without a
+    /// descriptor of the other kind it gets the access that it `wants`.
+    pub fn open(&self, wants: PageAccess, writes: bool) -> PageAccess {
+        let is_direct = match wants {
+            PageAccess::Direct => self.cached.get() == 0 || units::fault!("direct-beside-cached"),
+            PageAccess::Cached | PageAccess::Emptied => self.direct_writers.get() > 0,
+        };
+        if is_direct {
+            if writes {
+                self.direct_writers.set(self.direct_writers.get() + 1);
+                self.may_be_old.set(true);
+            }
+            return PageAccess::Direct;
+        }
+        self.cached.set(self.cached.get() + 1);
+        if wants == PageAccess::Emptied || self.may_be_old.get() {
+            PageAccess::Emptied
+        } else {
+            PageAccess::Cached
+        }
+    }
+    /// Uncounts a descriptor that [`KernelPages::open`] counted.
+    pub fn close(&self, access: PageAccess, writes: bool) {
+        let count = match access {
+            PageAccess::Direct if !writes => return,
+            PageAccess::Direct => &self.direct_writers,
+            PageAccess::Cached | PageAccess::Emptied => &self.cached,
+        };
+        count.set(count.get().saturating_sub(1));
+        // Not at its open, whose reply the kernel had still to act on: another descriptor could
+        // have met an old page.
+        if access == PageAccess::Emptied {
+            self.may_be_old.set(false);
+        }
+    }
+
     /// Counts a descriptor that can be mapped for writing (opened for reading and writing).
     pub fn mappable_opened(&self) {
         self.mappable.set(self.mappable.get() + 1);
@@ -81,9 +139,14 @@ impl KernelPages {
         self.mappable.get() > 0 || self.is_unobserved.get()
     }
 
-    /// Notes that the kernel may hold pages from unknown times.
-    pub(crate) fn forget_all(&self) {
+    pub(crate) fn may_be_old(&self) -> bool {
+        self.may_be_old.get()
+    }
+    /// Notes that the kernel may hold pages from unknown times; `may_be_old`: older than a write
+    /// past them.
+    pub(crate) fn forget_all(&self, may_be_old: bool) {
         self.filled.set(true);
+        self.may_be_old.set(may_be_old);
         *self.zeros.borrow_mut() = std::iter::once(0..u64::MAX).collect();
     }
     pub fn is_forgotten(&self) -> bool {
@@ -231,6 +294,33 @@ mod tests {
     }
 
     #[test]
+    fn the_first_descriptor_decides_for_all_until_its_kind_is_closed() {
+        use PageAccess::{Cached, Direct, Emptied};
+        let pages = KernelPages::default();
+        let (reads, writes) = (false, true);
+        assert_eq!(pages.open(Cached, writes), Cached);
+        assert_eq!(pages.open(Direct, writes), Cached);
+        pages.close(Cached, writes);
+        assert_eq!(pages.open(Direct, reads), Cached, "one is open still");
+        pages.close(Cached, writes);
+        pages.close(Cached, reads);
+        assert_eq!(pages.open(Direct, reads), Direct);
+        assert_eq!(pages.open(Cached, reads), Cached, "a direct reader leaves nothing old");
+        pages.close(Cached, reads);
+        pages.close(Direct, reads);
+        assert_eq!(pages.open(Direct, writes), Direct);
+        assert_eq!(pages.open(Cached, writes), Direct);
+        pages.close(Direct, writes);
+        assert_eq!(pages.open(Emptied, reads), Direct, "one is open still");
+        pages.close(Direct, reads);
+        pages.close(Direct, writes);
+        // Mappings of them may have left pages, until one that emptied the cache is closed.
+        assert_eq!([(); 2].map(|()| pages.open(Cached, reads)), [Emptied; 2]);
+        pages.close(Emptied, reads);
+        assert_eq!(pages.open(Cached, reads), Cached);
+    }
+
+    #[test]
     fn what_is_remembered_is_bounded() {
         let pages = KernelPages::default();
         pages.filled(0..1);
@@ -257,7 +347,7 @@ mod tests {
         assert_eq!(pages.changed_zeros(0..100_000), Some(4096..12288));
         assert_eq!(pages.changed_zeros(5000..6000), Some(5000..6000));
         assert_eq!(pages.changed_zeros(12288..20480), None);
-        pages.forget_all();
+        pages.forget_all(false);
         assert!(pages.is_forgotten() && pages.changed_zeros(12288..20480).is_some());
         pages.mappable_closed();
         assert_eq!(pages.changed_zeros(0..100_000), None);

@@ -15,8 +15,8 @@ mod user_flags;
 mod write;
 
 pub use allocate::FileRange;
-pub use kernel_pages::KernelPages;
 pub(crate) use kernel_pages::PAGE_MAX;
+pub use kernel_pages::{KernelPages, PageAccess};
 pub use sync::SyncWhat;
 pub use write::WriteData;
 

@@ -13,11 +13,18 @@ const SWEEP_STEP: usize = 4096;
 #[derive(Default)]
 pub(crate) struct InodeCache {
     inodes: BTreeMap<InodeNumber, Rc<Inode>>,
-    /// References of the kernel to inodes that were swept out: it keeps millions for long without
+    /// Inodes that were swept out and that the kernel refers to: it keeps millions for long without
     /// using them.
-    lookups: BTreeMap<InodeNumber, u64>,
+    swept: BTreeMap<InodeNumber, Swept>,
     /// Sweep when there are more than this.
     limit: usize,
+}
+
+/// What outlives an inode in memory.
+struct Swept {
+    /// References of the kernel.
+    lookups: u64,
+    pages_may_be_old: bool,
 }
 
 impl InodeCache {
@@ -32,19 +39,19 @@ impl InodeCache {
         if let Some(inode) = self.get(inode.number) {
             return inode;
         }
-        if let Some(lookups) = self.lookups.remove(&inode.number) {
-            inode.lookups.set(lookups);
-            inode.pages.forget_all();
+        if let Some(swept) = self.swept.remove(&inode.number) {
+            inode.lookups.set(swept.lookups);
+            inode.pages.forget_all(swept.pages_may_be_old);
         }
         self.inodes.insert(inode.number, inode.clone());
         inode
     }
     /// Drops references of the kernel to an inode that is not in memory.
     fn forget_swept(&mut self, number: InodeNumber, count: u64) {
-        let Some(lookups) = self.lookups.get_mut(&number) else { return };
-        *lookups = lookups.saturating_sub(count);
-        if *lookups == 0 {
-            self.lookups.remove(&number);
+        let Some(swept) = self.swept.get_mut(&number) else { return };
+        swept.lookups = swept.lookups.saturating_sub(count);
+        if swept.lookups == 0 {
+            self.swept.remove(&number);
         }
     }
     pub fn remove(&mut self, number: InodeNumber) {
@@ -52,7 +59,7 @@ impl InodeCache {
     }
     /// Whether the inode is in use as far as memory knows.
     pub fn knows(&self, number: InodeNumber) -> bool {
-        self.inodes.contains_key(&number) || self.lookups.contains_key(&number)
+        self.inodes.contains_key(&number) || self.swept.contains_key(&number)
     }
     /// Inodes of the range that are in memory.
     pub fn numbers(&self, range: Range<InodeNumber>) -> impl Iterator<Item = InodeNumber> + '_ {
@@ -77,7 +84,8 @@ impl InodeCache {
                 || inode.durable_with().is_after(committed)
                 || inode.last_home_data.get().is_after(committed);
             if !stays && inode.lookups.get() > 0 {
-                self.lookups.insert(*number, inode.lookups.get());
+                let (lookups, pages_may_be_old) = (inode.lookups.get(), inode.pages.may_be_old());
+                self.swept.insert(*number, Swept { lookups, pages_may_be_old });
             }
             stays
         });

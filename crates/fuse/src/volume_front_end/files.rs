@@ -1,12 +1,12 @@
 //! Opening, reading and writing, and the effect of a descriptor's flags on the page cache. A
-//! synchronous write through the cache would come as WRITE and FSYNC. Past the cache it comes as
-//! one WRITE with the flag.
+//! synchronous write through the cache comes as WRITE and FSYNC. Past the cache it comes as one
+//! WRITE with the flag.
 
 use super::error::RequestError;
 use super::{Result, VolumeFrontEnd, caller};
 use ext4::{
-    Content, FileRange, Inode, Piece, RangeMode, SeekWhat, SyncWhat, WriteData, WriteFlags,
-    WriteOrigin, Written, flags,
+    Content, FileRange, Inode, PageAccess, Piece, RangeMode, SeekWhat, SyncWhat, WriteData,
+    WriteFlags, WriteOrigin, Written, flags,
 };
 use fuse_session::abi::{self, *};
 use fuse_session::{MAX_WRITE, Reply};
@@ -24,26 +24,37 @@ impl VolumeFrontEnd {
     pub(super) async fn open(&self, header: &InHeader, arguments: OpenIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
         check_flags(&inode, arguments.flags as i32)?;
-        let keep_cache = self.keep_cache(&inode, arguments.flags);
-        self.note_opened(&inode, arguments.flags);
-        Ok(Reply::of(&opened(arguments.flags, keep_cache)))
+        let wants = self.wanted_access(&inode, arguments.flags);
+        Ok(Reply::of(&self.note_opened(&inode, arguments.flags, wants)))
     }
 
-    fn note_opened(&self, inode: &Inode, flags: u32) {
+    fn note_opened(&self, inode: &Inode, flags: u32, wants: PageAccess) -> OpenOut {
         self.volume.opened(inode);
         if is_mappable(flags) {
             inode.pages.mappable_opened();
         }
+        let access = match (self.options.kernel_drops_written_pages, self.options.without_open) {
+            (true, _) => wants,
+            (false, false) => inode.pages.open(wants, is_writable(flags.into())),
+            // The kernel opens other descriptors through the cache by itself.
+            (false, true) => PageAccess::Cached,
+        };
+        opened(flags, access)
     }
 
-    /// Returns whether the kernel may keep its pages. When we no longer know which of them are
-    /// holes, they are dropped before a program may change them.
-    fn keep_cache(&self, inode: &Inode, flags: u32) -> bool {
-        let drop = inode.opens.get() == 0 && is_mappable(flags) && inode.pages.is_forgotten();
-        if drop {
+    /// Returns the access that a descriptor of these flags has where no other is open. When we no
+    /// longer know which of the kernel's pages are holes, they are dropped before a program may
+    /// change them.
+    fn wanted_access(&self, inode: &Inode, flags: u32) -> PageAccess {
+        let forgets = inode.opens.get() == 0 && is_mappable(flags) && inode.pages.is_forgotten();
+        if forgets {
             inode.pages.dropped();
         }
-        !drop
+        match forgets {
+            _ if is_direct(flags) => PageAccess::Direct,
+            true => PageAccess::Emptied,
+            false => PageAccess::Cached,
+        }
     }
 
     pub(super) async fn create(
@@ -68,9 +79,10 @@ impl VolumeFrontEnd {
     }
 
     fn reply_created(&self, inode: &Rc<Inode>, flags: u32) -> Reply {
-        self.note_opened(inode, flags);
+        let wants = if is_direct(flags) { PageAccess::Direct } else { PageAccess::Cached };
+        let opened = self.note_opened(inode, flags, wants);
         let mut reply = Reply::of(&self.entry(inode));
-        reply.append(&opened(flags, true));
+        reply.append(&opened);
         reply
     }
 
@@ -78,6 +90,9 @@ impl VolumeFrontEnd {
         let inode = self.inode(header.nodeid).await?;
         if is_mappable(arguments.flags) {
             inode.pages.mappable_closed();
+        }
+        if !self.options.kernel_drops_written_pages {
+            inode.pages.close(access_of(arguments.fh), is_writable(arguments.fh));
         }
         self.volume.closed(inode.number).await?;
         Ok(Reply::empty())
@@ -272,15 +287,34 @@ fn sync_asked(flags: u32) -> Option<SyncWhat> {
     }
 }
 
-/// Replies to an open. O_SYNC contains the bit of O_DSYNC. No other client changes the volume, so
-/// cached data stay valid.
-fn opened(flags: u32, keep_cache: bool) -> OpenOut {
-    let direct = flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0;
-    let kept = if keep_cache { fopen::KEEP_CACHE } else { 0 };
-    let open_flags = if direct { fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES } else { kept };
+/// Returns whether reads and writes past the page cache suit a descriptor of these flags. O_SYNC
+/// contains the bit of O_DSYNC.
+fn is_direct(flags: u32) -> bool {
+    flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0
+}
+
+/// Bits of a handle above those of flags: how its descriptor was opened.
+const DIRECT: u64 = 1 << 32;
+const EMPTIED: u64 = 1 << 33;
+
+/// Replies to an open. No other client changes the volume, so cached data stay valid.
+fn opened(flags: u32, access: PageAccess) -> OpenOut {
+    let (open_flags, kind) = match access {
+        PageAccess::Direct => (fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES, DIRECT),
+        PageAccess::Cached => (fopen::KEEP_CACHE, 0),
+        PageAccess::Emptied => (0, EMPTIED),
+    };
     // A copy to the descriptor, and an ioctl of it, pass its handle and not its flags.
     let reported = (libc::O_SYNC | libc::O_ACCMODE) as u32;
-    OpenOut { fh: u64::from(flags & reported), open_flags, ..Default::default() }
+    OpenOut { fh: u64::from(flags & reported) | kind, open_flags, ..Default::default() }
+}
+
+fn access_of(handle: u64) -> PageAccess {
+    match handle {
+        handle if handle & DIRECT != 0 => PageAccess::Direct,
+        handle if handle & EMPTIED != 0 => PageAccess::Emptied,
+        _ => PageAccess::Cached,
+    }
 }
 
 /// Returns whether a descriptor can be mapped shared and for writing.
@@ -332,11 +366,21 @@ mod tests {
     #[test]
     fn synchronous_and_direct_descriptors_bypass_the_page_cache() {
         for flag in [libc::O_SYNC, libc::O_DSYNC, libc::O_DIRECT] {
-            assert_ne!(opened((libc::O_RDWR | flag) as u32, true).open_flags & fopen::DIRECT_IO, 0);
+            assert!(is_direct((libc::O_RDWR | flag) as u32));
         }
-        let plain = (libc::O_RDWR | libc::O_APPEND) as u32;
-        assert_eq!(opened(plain, true).open_flags, fopen::KEEP_CACHE);
-        assert_eq!(opened(plain, false).open_flags, 0);
+        assert!(!is_direct((libc::O_RDWR | libc::O_APPEND) as u32));
+    }
+
+    #[test]
+    fn a_handle_keeps_how_its_descriptor_was_opened() {
+        for access in [PageAccess::Direct, PageAccess::Cached, PageAccess::Emptied] {
+            let OpenOut { fh, open_flags, .. } =
+                opened((libc::O_RDWR | libc::O_SYNC) as u32, access);
+            assert_eq!((access_of(fh), is_writable(fh)), (access, true));
+            assert_eq!(open_flags & fopen::DIRECT_IO != 0, access == PageAccess::Direct);
+            assert_eq!(open_flags & fopen::KEEP_CACHE != 0, access == PageAccess::Cached);
+            assert_eq!(sync_asked(fh as u32), Some(SyncWhat::All));
+        }
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub struct FrontEndOptions {
     /// Whether the kernel checks who may change flags and projects, and passes no such call on
     /// unchecked: [`crate::checks_flags`].
     pub kernel_checks_flags: bool,
+    /// Whether the kernel drops the pages of a write past its cache before that returns:
+    /// [`crate::drops_written_pages`]. Otherwise descriptors past the cache and through it are kept
+    /// apart.
+    pub kernel_drops_written_pages: bool,
     /// Whether files are opened and closed without a request (mount option `noopen`).
     pub without_open: bool,
     pub attributes: AttributeOptions,

@@ -59,7 +59,8 @@ const FORWARDS_SYNCS: u32 = 45;
 /// Taken when offered. Locks stay in the kernel where all users are on this host (no POSIX_LOCKS,
 /// FLOCK_LOCKS). No WRITEBACK_CACHE: the kernel would hide from `stat` when a synchronous write
 /// changed a file. No ATOMIC_O_TRUNC: the file would be empty before the kernel finds that it must
-/// not be written (ETXTBSY).
+/// not be written (ETXTBSY). No AUTO_INVAL_DATA: each write through the cache would empty it, since
+/// it changes the modification time.
 const WANTED: u64 = init::ASYNC_READ
     | init::EXPORT_SUPPORT
     | init::BIG_WRITES
@@ -74,6 +75,7 @@ const WANTED: u64 = init::ASYNC_READ
     | init::CACHE_SYMLINKS
     // Without it every cached write asks for security.capability first.
     | init::HANDLE_KILLPRIV_V2
+    | init::EXPLICIT_INVAL_DATA
     | init::SETXATTR_EXT
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
@@ -94,12 +96,8 @@ pub fn negotiate(
         Transport::Auto | Transport::Classic => WANTED,
         Transport::Uring => WANTED | init::OVER_IO_URING,
     };
-    // Only this kernel changes what it caches, so pages stay valid. But a reader may bring an old
-    // page back while a direct write is in flight. Kernels before protocol 7.45 (Linux 6.18) drop
-    // pages only before the write: there each change of the modification time must empty the cache.
-    let inval = if offer.minor >= 45 { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };
     let locks = if shares_locks { SHARED_LOCKS } else { 0 };
-    let flags = offered & (wanted | inval | locks);
+    let flags = offered & (wanted | locks);
     let minor = offer.minor.min(abi::MINOR);
     let reply = InitOut {
         major: abi::MAJOR,
@@ -176,20 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn older_kernels_empty_the_cache_when_a_file_changes() {
-        let flags = |minor| {
-            u64::from(
-                negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, false).unwrap().reply.flags,
-            )
-        };
-        assert_eq!(
-            flags(45) & (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA),
-            init::EXPLICIT_INVAL_DATA
-        );
-        assert_eq!(
-            flags(44) & (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA),
-            init::AUTO_INVAL_DATA
-        );
+    fn no_kernel_empties_its_cache_when_a_file_changes() {
+        for minor in [31, 44, 45] {
+            let offer = InitIn { minor, ..OFFER };
+            let flags = negotiate(&offer, Transport::Auto, false).unwrap().reply.flags;
+            let both = (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA) as u32;
+            assert_eq!(flags & both, init::EXPLICIT_INVAL_DATA as u32, "{minor}");
+        }
     }
 
     #[test]

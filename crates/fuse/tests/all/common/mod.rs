@@ -40,6 +40,7 @@ pub fn front_end_over_a_volume<F: Future<Output = ()> + 'static>(
         let options = FrontEndOptions {
             synchronous_directories: false,
             kernel_checks_flags,
+            kernel_drops_written_pages: true,
             without_open: false,
             attributes: Default::default(),
             report,

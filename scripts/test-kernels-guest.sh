@@ -1,0 +1,19 @@
+#!/bin/bash
+# What an emulated machine of test-kernels.sh runs as its first process: the tests, and its own end.
+# Its root is the host's, read-only.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+mount -t proc none /proc
+mount -t sysfs none /sys
+mount -t devtmpfs none /dev
+mkdir -p /dev/pts /dev/shm
+mount -t devpts none /dev/pts
+for place in /tmp /run /var/tmp /dev/shm /mnt; do mount -t tmpfs -o mode=1777 none $place; done
+ip link set lo up
+exec </dev/null >/dev/console 2>&1
+cd /tmp
+uname -r
+# An emulated machine is slow.
+PATIENCE=500 OKEANOS_IO=auto "$1" --test-threads 2 "${@:2}"
+echo "the tests have ended: $?"
+echo o >/proc/sysrq-trigger
+sleep 60
