@@ -43,8 +43,6 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("crates/reproduce/src/figures/mpi_io.rs", "figure_12"),
     ("crates/reproduce/src/figures/postmark.rs", "figure_10a"),
     ("crates/reproduce/src/figures/postmark.rs", "figure_14"),
-    ("crates/scattered/tests/all/explorer/mod.rs", "client"),
-    ("crates/scattered/tests/all/explorer/mod.rs", "explore"),
     ("crates/sim/src/model.rs", "content_matches"),
     ("crates/sim/src/tree.rs", "apply"),
     ("crates/sim/src/writer.rs", "step"),
