@@ -15,17 +15,16 @@ pub const FRONT_ENDS: u8 = 6;
 /// Crate, and crates on which it never depends although they stand below it.
 const APART: &[(&str, &[&str])] = &[
     ("cli", &["emulated", "volume_images"]),
-    ("blocks", &["ext4", "host", "journal", "scattered", "volume_images"]),
+    ("blocks", &["ext4", "host", "journal", "volume_images"]),
     ("fuse", &["engine", "journal", "format", "volume_images"]),
     (
         "fuse_session",
         &[
             "blocks", "ceph", "disks", "emulated", "engine", "eviction", "ext4", "format", "host",
-            "journal", "scattered", "store", "volume_images",
+            "journal", "store", "volume_images",
         ],
     ),
-    ("nbd", &["engine", "ext4", "format", "disks", "scattered", "volume_images"]),
-    ("scattered", &["engine", "ext4", "format", "journal"]),
+    ("nbd", &["engine", "ext4", "format", "disks", "volume_images"]),
     ("eviction", &["engine", "ext4", "journal"]),
     ("store", &["engine", "ext4", "format", "host", "journal", "volume_images"]),
     ("ext4", &["journal", "volume_images"]),

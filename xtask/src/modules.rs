@@ -11,7 +11,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ("engine/src", "folders group files by task; the files themselves are in no circle"),
     ("ext4/src", "methods of the open volume stand in every folder, and each of them takes it"),
     ("journal/src/log_space", "methods of the scattered logs stand in three files"),
-    ("scattered/src", "methods of the disk's state stand with what they are for"),
     ("sim/src", "a case is judged by what a crash of the case left"),
 ];
 

@@ -185,12 +185,6 @@ pub const RULES: &[Rule] = &[
         Scope::Folder("ceph/src"),
         &["ceph/src/helper", "ceph/src/library"],
     ),
-    Rule::new(
-        "scattered_disks_know_no_ext4",
-        &["format::ext4"],
-        Scope::Folder("scattered/src"),
-        &[],
-    ),
     Rule::new("evictions_know_no_ext4", &["format::ext4"], Scope::Folder("eviction/src"), &[]),
     Rule::new("the_engine_knows_no_inodes", &["InodeNumber"], Scope::Folder("engine/src"), &[]),
     // The kernel releases a killed daemon's disks a moment after its end: one place is patient.

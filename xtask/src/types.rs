@@ -38,8 +38,6 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("crates/reproduce/src/figures/arion.rs", "figure_5"),
     ("crates/reproduce/src/figures/filebench.rs", "table_1"),
     ("crates/reproduce/src/figures/postmark.rs", "figure_10a"),
-    ("crates/scattered/tests/all/explorer/mod.rs", "client"),
-    ("crates/scattered/tests/all/explorer/mod.rs", "explore"),
     ("crates/sim/src/model.rs", "content_matches"),
     ("crates/sim/src/tree.rs", "apply"),
     ("crates/sim/src/writer.rs", "step"),

@@ -150,6 +150,7 @@ impl Shared {
             bytes,
             memory,
             request,
+            sequential: false,
             in_place: true,
         })
     }

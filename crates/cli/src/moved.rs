@@ -1,4 +1,5 @@
-//! Commands that moved from `okeanos` to `okeanos-lab`.
+//! Commands that moved: from `okeanos` to `okeanos-lab`, and scattered logs from `okeanos nbd` to
+//! `okeanos blocks`.
 
 use crate::error::CliError;
 use std::ffi::OsString;
@@ -10,7 +11,7 @@ const OF_BOTH: [&str; 2] = ["fingerprint", "nbd"];
 /// clap's exit code for a wrong command line.
 const WRONG_USAGE: u8 = 2;
 
-/// Refuses a command line of `okeanos-lab`.
+/// Refuses a command line of `okeanos-lab`, or one that asks `okeanos nbd` for scattered logs.
 pub fn refuse(arguments: &[OsString]) -> Result<(), CliError> {
     let command = arguments.get(1).and_then(|word| word.to_str()).unwrap_or_default();
     let names_model = |word: &OsString| {
@@ -20,6 +21,12 @@ pub fn refuse(arguments: &[OsString]) -> Result<(), CliError> {
         Err(of_lab(command, command))
     } else if OF_BOTH.contains(&command) && arguments.iter().any(names_model) {
         Err(of_lab(&format!("{command} --model"), command))
+    } else if command == "nbd" && arguments.iter().any(|word| word == "--scattered") {
+        Err(CliError::new("okeanos nbd exports disks as they are, without scattered logs")
+            .with_remedy(
+                "Make a block volume: okeanos blocks format --scattered-logs DEVICE. Export it: okeanos blocks attach --via nbd --socket PATH DEVICE.",
+            )
+            .with_code(WRONG_USAGE))
     } else {
         Ok(())
     }
@@ -47,6 +54,10 @@ mod tests {
         assert!(error.to_string().starts_with("bench is a command of okeanos-lab\n"), "{error}");
         let error = refuse(&["nbd", "--socket", "s", "--model=samsung-16"]).unwrap_err();
         assert!(error.to_string().contains("See okeanos-lab nbd --help"), "{error}");
+        let error =
+            refuse(&["nbd", "--scattered", "--format", "disk.img"]).unwrap_err().to_string();
+        let names = |text: &str| error.contains(text);
+        assert!(names("blocks format --scattered-logs") && names("attach --via nbd"), "{error}");
         assert!(refuse(&["mount", "bench"]).is_ok() && refuse(&["nbd", "disk.img"]).is_ok());
         assert!(refuse(&[]).is_ok());
     }

@@ -11,13 +11,13 @@ use std::rc::Rc;
 const EXAMPLES: &str = "\
 Examples:
   okeanos-lab nbd --listen 127.0.0.1:10809 --model constellation-es3 --size 8G --cache off
-  okeanos-lab nbd --socket s --model cheetah-15k5 --scattered --json
+  okeanos-lab nbd --socket s --model cheetah-15k5 --json
 
 The drive is full of zeros at first, costs memory only for what is written, and is gone when this program ends.
 
 ";
 
-/// Export an emulated drive over NBD, in real time; with scattered logs in front of it if wanted
+/// Export an emulated drive over NBD, in real time
 #[derive(clap::Args)]
 #[command(after_help = format!("{EXAMPLES}{NOTES}"))]
 pub struct NbdArguments {
@@ -29,12 +29,15 @@ pub struct NbdArguments {
     /// The drive's write cache
     #[arg(long, value_enum, default_value_t = Switch::On)]
     cache: Switch,
+    /// Print what the drive did, as JSON, at the end
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     export: ExportArguments,
 }
 
 pub fn run(arguments: NbdArguments) -> Result<(), CliError> {
-    let NbdArguments { model, size, cache, export } = arguments;
+    let NbdArguments { model, size, cache, json, export } = arguments;
     serve_disk(export, |world, _| {
         let model = find(&model)?;
         let most = model.size.get();
@@ -48,7 +51,8 @@ pub fn run(arguments: NbdArguments) -> Result<(), CliError> {
         let options = DriveOptions { cache: cache.mode(), size, ..DriveOptions::default() };
         let drive = EmulatedDisk::new(Rc::new(world.clone()), model, options);
         let disk = Rc::new(drive.clone());
-        let statistics = move || serde_json::json!(drive.statistics());
-        Ok(BackingDisk { disk, emulated: Some(Box::new(statistics)) })
+        let report = move || serde_json::json!({ "drive": drive.statistics() });
+        let report = json.then_some(Box::new(report) as Box<dyn Fn() -> _>);
+        Ok(BackingDisk { disk, rotational: true, report })
     })
 }

@@ -5,10 +5,17 @@ use crate::error::CliError;
 use crate::programs;
 use format::blocks::{BLOCKS_MAGIC, SUPERBLOCK_AT};
 use host::HostJournal;
-use scattered::Superblock;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+
+/// Start of a disk with scattered logs of a device, a format of which no version was released.
+const DEVICE_LOGS_MAGIC: &[u8] = b"OKSD";
+/// Names of formats of ours, as messages have them.
+const DEVICE_LOGS: &str = "scattered logs of an okeanos before 0.1.0";
+const BLOCK_VOLUME: &str = "a block volume";
+/// End of what tells formats of ours apart.
+const OWN_FORMATS_END: u64 = SUPERBLOCK_AT + BLOCKS_MAGIC.len() as u64;
 
 /// Bytes that must be zeros where a journal is made without --format. Signatures that blkid(8)
 /// knows lie there or at the end.
@@ -17,13 +24,13 @@ const ZEROS: u64 = 1 << 20;
 /// Returns the content, as in "an ext4 file system (label \"mail\")": what blkid(8) knows, and
 /// formats of Okeanos, which it does not.
 pub fn content_of(path: &Path) -> Result<Option<String>, CliError> {
-    let read = SUPERBLOCK_AT + BLOCKS_MAGIC.len() as u64;
-    let start = start_of(path, read).map_err(|error| CliError::system(path.display(), error))?;
-    if start.ends_with(&BLOCKS_MAGIC) && start.len() as u64 == read {
-        return Ok(Some("a block volume".into()));
+    let start = start_of(path, OWN_FORMATS_END);
+    let start = start.map_err(|error| CliError::system(path.display(), error))?;
+    if holds_block_volume(&start) {
+        return Ok(Some(BLOCK_VOLUME.into()));
     }
-    if Superblock::is_begun(&start) {
-        return Ok(Some("scattered logs".into()));
+    if start.starts_with(DEVICE_LOGS_MAGIC) {
+        return Ok(Some(DEVICE_LOGS.into()));
     }
     if HostJournal::is_head(&start) {
         return Ok(Some("the journal of a host".into()));
@@ -44,16 +51,27 @@ pub fn refuse_to_overwrite(path: &Path, force: bool, command: &str) -> Result<()
     }
 }
 
-/// Refuses to export scattered logs as a disk without them. Blocks that lie in a log would read as
-/// outdated content, and one write could destroy all logs.
-pub fn refuse_raw_logs(path: &Path) -> Result<(), CliError> {
-    let start = start_of(path, 4096).map_err(|error| CliError::system(path.display(), error))?;
-    if !Superblock::is_begun(&start) {
-        return Ok(());
+/// Refuses to export the disk beneath a log as it is. Blocks that lie in the log would read as
+/// outdated content, and one write could destroy it.
+pub fn refuse_raw_export(path: &Path) -> Result<(), CliError> {
+    let start = start_of(path, OWN_FORMATS_END);
+    let start = start.map_err(|error| CliError::system(path.display(), error))?;
+    let name = path.display();
+    if holds_block_volume(&start) {
+        let remedy = format!("Export what it holds: okeanos blocks attach --via nbd {name}.");
+        return Err(holds(path, BLOCK_VOLUME).with_remedy(remedy));
     }
-    Err(holds(path, "scattered logs").with_remedy(
-        "Export what they hold: okeanos nbd --scattered. What is logged lies elsewhere than a raw export would show it.",
-    ))
+    if start.starts_with(DEVICE_LOGS_MAGIC) {
+        return Err(holds(path, DEVICE_LOGS).with_remedy(format!(
+            "Copy what they hold with the program that made them. Then make a block volume: okeanos blocks format --scattered-logs --force {name}, \
+             and okeanos blocks attach --via nbd {name}."
+        )));
+    }
+    Ok(())
+}
+
+fn holds_block_volume(start: &[u8]) -> bool {
+    start.get(SUPERBLOCK_AT as usize..).is_some_and(|bytes| bytes.starts_with(&BLOCKS_MAGIC))
 }
 
 /// Returns whether the disk begins with zeros and holds no known content: then a journal may be
@@ -89,15 +107,20 @@ mod tests {
         };
         write(b"OKSD", 0);
         assert!(content_of(path).unwrap().unwrap().contains("scattered logs"));
-        assert!(refuse_raw_logs(path).is_err() && !is_blank(path).unwrap());
+        let refused = refuse_raw_export(path).unwrap_err().to_string();
+        assert!(refused.contains("okeanos blocks format --scattered-logs --force"), "{refused}");
+        assert!(refuse_to_overwrite(path, false, "blocks format --force").is_err());
+        assert!(!is_blank(path).unwrap());
         write(b"\0\0\0\0OKHOST01", 0);
         assert!(content_of(path).unwrap().unwrap().contains("host"));
-        assert!(refuse_raw_logs(path).is_ok());
+        assert!(refuse_raw_export(path).is_ok());
         assert!(refuse_to_overwrite(path, false, "mkfs --force").is_err());
         assert!(refuse_to_overwrite(path, true, "mkfs --force").is_ok());
         write(&[0; 16], 0);
         write(&BLOCKS_MAGIC, SUPERBLOCK_AT);
         assert!(content_of(path).unwrap().unwrap().contains("block volume"));
+        let refused = refuse_raw_export(path).unwrap_err().to_string();
+        assert!(refused.contains("okeanos blocks attach --via nbd"), "{refused}");
         write(&[0; 16], SUPERBLOCK_AT);
         // Beyond the first block, as the superblock of btrfs.
         write(b"_BHRfS_M", (64 << 10) + 64);

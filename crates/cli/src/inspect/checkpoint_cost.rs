@@ -134,7 +134,7 @@ impl HeldBlocks {
 
 impl CheckpointCost {
     /// Counts requests in bytes of the disk.
-    pub fn of(
+    fn of(
         reads: &[Range<u64>],
         writes: &[Range<u64>],
         model: Option<&ServedModel>,

@@ -226,7 +226,7 @@ impl LiveRuns {
 }
 
 /// Formats the cost of a checkpoint of all logs, as a line.
-pub fn write_cost(
+fn write_cost(
     f: &mut fmt::Formatter<'_>,
     cost: &CheckpointCost,
     drive: Option<&str>,
@@ -241,7 +241,7 @@ pub fn write_cost(
 }
 
 /// Formats the cost of one log, as cells of a table.
-pub fn costs_of(cost: Option<&CheckpointCost>, has_time: bool) -> Vec<String> {
+fn costs_of(cost: Option<&CheckpointCost>, has_time: bool) -> Vec<String> {
     let cell = |text: &dyn Fn(&CheckpointCost) -> String| cost.map_or("?".to_owned(), text);
     let mut cells = vec![
         cell(&|cost| format_size(cost.home_bytes)),

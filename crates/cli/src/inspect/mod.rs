@@ -2,7 +2,6 @@
 //! be damaged.
 
 mod checkpoint_cost;
-mod device_logs;
 mod directory;
 mod flush_zone;
 mod groups;
@@ -30,7 +29,6 @@ Examples:
   okeanos inspect journal disk.img               one line per record that a recovery would replay
   okeanos inspect journal --all disk.img         what is left of old records, too
   okeanos inspect logs disk.img                  scattered logs: place, fill, age, what a checkpoint takes
-  okeanos inspect logs --mtl table disk.img      the same of a block device (okeanos nbd --scattered)
   okeanos inspect inode 12 disk.img              by number
   okeanos inspect inode /mail/queue disk.img     by path
   okeanos inspect dir / disk.img
@@ -63,15 +61,12 @@ enum InspectCommand {
         #[command(flatten)]
         printed: Printed,
     },
-    /// The scattered logs of a volume or a block device: where those lie that a restart would look
-    /// at, and what is in them
+    /// The scattered logs of a volume: where those lie that a restart would look at, and what is in
+    /// them
     Logs {
         /// Report every log of a volume
         #[arg(long)]
         all: bool,
-        /// The memory on which a block device has its mapping table
-        #[arg(long, value_name = "PATH", conflicts_with = "all")]
-        mtl: Option<PathBuf>,
         #[command(flatten)]
         printed: Printed,
     },
@@ -119,12 +114,8 @@ pub fn run(arguments: InspectArguments) -> Result<(), CliError> {
             let log = LogReader::open(&printed.source()?, journal_device.as_deref())?;
             printed.print(&journal::report(&log, all)?)
         }
-        InspectCommand::Logs { all, mtl, printed } => {
-            let source = printed.source()?;
-            if mtl.is_some() || device_logs::has_logs(&source)? {
-                return printed.print(&device_logs::report(&source, mtl.as_deref())?);
-            }
-            printed.print(&logs::report(&source, all)?)
+        InspectCommand::Logs { all, printed } => {
+            printed.print(&logs::report(&printed.source()?, all)?)
         }
         InspectCommand::Inode { inode, printed } => {
             let reader = Reader::open(&printed.source()?)?;

@@ -40,8 +40,8 @@ async fn one_by_one(
     trace: &Trace,
 ) -> Result<Vec<u64>, DeviceError> {
     let mut times = Vec::with_capacity(trace.requests.len());
-    for recorded in &trace.requests {
-        times.push(serve(world, disk, recorded).await?);
+    for (index, recorded) in trace.requests.iter().enumerate() {
+        times.push(serve(world, disk, (recorded, index)).await?);
         world.sleep_until(world.now().plus(recorded.time)).await;
     }
     Ok(times)
@@ -60,7 +60,7 @@ async fn each_at_its_time(
         let (inner, disk, trace, times) =
             (world.clone(), disk.clone(), trace.clone(), times.clone());
         let task = async move {
-            let time = serve(&inner, &disk, &trace.requests[index]).await;
+            let time = serve(&inner, &disk, (&trace.requests[index], index)).await;
             times.borrow_mut()[index] = time;
         };
         tasks.push(runtime::spawn_with_result(world, task));
@@ -71,17 +71,20 @@ async fn each_at_its_time(
     times.take().into_iter().collect()
 }
 
+/// Serves the request of this index. No two writes have the same bytes, as far as eight bits tell
+/// them apart: a disk that saves equal bytes saves none here.
 async fn serve(
     world: &VirtualWorld,
     disk: &Rc<dyn Disk>,
-    recorded: &Recorded,
+    (recorded, index): (&Recorded, usize),
 ) -> Result<u64, DeviceError> {
     let begin = world.now();
     match recorded.direction() {
         Direction::Read => drop(disk.read(recorded.at, recorded.length as usize).await?),
         Direction::Write => {
-            let parts = vec![Rc::new(Buffer::zeroed(recorded.length as usize))];
-            disk.write(recorded.at, parts, Durability::Cached).await?;
+            let mut bytes = Buffer::to_fill(recorded.length as usize);
+            bytes.fill(1 + (index % 255) as u8);
+            disk.write(recorded.at, vec![Rc::new(bytes)], Durability::Cached).await?;
         }
     }
     Ok(world.now().since(begin).as_nanos() as u64)

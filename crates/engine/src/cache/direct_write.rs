@@ -53,7 +53,7 @@ impl DirectWriter<'_> {
             range: self.updates.reader.block_size.whole(),
             block_size: self.updates.reader.block_size,
             request: run.request,
-            sequential: true,
+            sequential: run.sequential,
             sequence: self.updates.sequence(at, true),
             in_place: run.in_place,
             must_log: self.updates.is_in_log(at),

@@ -84,6 +84,8 @@ pub struct FileRun<'a> {
     pub memory: Option<&'a Rc<Buffer>>,
     /// Bytes of the request, see [`FileUpdate::request`].
     pub request: u64,
+    /// Whether it belongs to a long sequential stream, see [`FileUpdate::sequential`].
+    pub sequential: bool,
     /// Whether the data lies in place, see [`FileUpdate::in_place`].
     pub in_place: bool,
 }

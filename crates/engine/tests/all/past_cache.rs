@@ -41,7 +41,15 @@ async fn write_run(engine: &Rc<Engine>, byte: u8, in_place: bool) -> Transaction
 }
 
 fn run_of<'a>(bytes: &'a [u8], memory: Option<&'a Rc<Buffer>>, in_place: bool) -> FileRun<'a> {
-    FileRun { owner: OWNER, home: HomeBlock(FIRST), bytes, memory, request: 1 << 16, in_place }
+    FileRun {
+        owner: OWNER,
+        home: HomeBlock(FIRST),
+        bytes,
+        memory,
+        request: 1 << 16,
+        sequential: true,
+        in_place,
+    }
 }
 
 async fn read(engine: &Rc<Engine>) -> Vec<u8> {

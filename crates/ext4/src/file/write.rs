@@ -380,7 +380,15 @@ impl Volume {
         let memory = request.memory.filter(|memory| {
             memory.len() == bytes.len() || units::fault!("long-write-of-all-memory")
         });
-        let run = FileRun { owner, home, bytes, memory, request: request.length, in_place };
+        let run = FileRun {
+            owner,
+            home,
+            bytes,
+            memory,
+            request: request.length,
+            sequential: true,
+            in_place,
+        };
         if !handle.file_run_past_cache(&run)? {
             return Ok(0);
         }

@@ -318,8 +318,9 @@ impl LogSpace for ScatteredLog {
             longest.next_power_of_two()
         }
     }
+    /// Returns false where a table names each run: a restart looks into no log.
     fn are_many(&self, since: &ActiveLogs) -> bool {
-        self.logs.active(since).count() > LOOKED_INTO_MAX
+        self.table.is_none() && self.logs.active(since).count() > LOOKED_INTO_MAX
     }
     /// Returns the anchor: recovery begins with the announced logs, wherever a transaction starts.
     fn start_of(&self, _transaction: TransactionId) -> Option<LogBlock> {
@@ -478,7 +479,7 @@ mod tests {
         let mut all = ActiveLogs::none();
         (0..ActiveLogs::BITS).for_each(|bit| all.set(bit));
         // Three logs share a bit, and sixteen bits are said together.
-        assert!(log.are_many(&all));
+        assert!(log.are_many(&all) && !log.clone().with_table(7).are_many(&all));
         let few = looked_into(&log.since(id(38), &all));
         assert!(few.len() <= 2 * 3 * 16 && few.len() < LOOKED_INTO_MAX, "{} logs", few.len());
         for number in 38..40 {

@@ -2,19 +2,27 @@
 //! The Manylogs paper measures this below file systems.
 
 use crate::virtual_time::StageError;
+use blocks::{
+    BlockParts, BlockVolume, BlocksError, BlocksFormatOptions, GroupBytes, Persistence,
+    format_volume,
+};
 use device::{DeviceError, Disk, World};
 use disks::MemoryDisk;
 use emulated::replay::{self, Recorded, Timing, Trace};
 use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, ShingledDisk, Shingles};
+use engine::{
+    CheckpointTimes, DataMode, DurableMemory, EngineError, EngineOptions, LogKind, RecordFormat,
+    WriteThreshold,
+};
+use format::run_table::TABLE_BYTES;
 use runtime::VirtualWorld;
-use scattered::{CheckpointPolicy, NearHome, OpenError, ScatteredDisk, Settings, Sizes};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use units::BlockSize;
 
-/// Bytes of the memory that survives power loss, for the mapping table: only written parts take
-/// memory here.
-const TABLE: u64 = 1 << 30;
+/// The paper's logs: 10 MB in every 100 MB.
+const LOGS: GroupBytes = GroupBytes { log: 10 << 20, group: 100 << 20 };
 /// Time of the first request: logs are open.
 const BEGIN: Duration = Duration::from_secs(5);
 
@@ -23,7 +31,7 @@ const BEGIN: Duration = Duration::from_secs(5);
 pub enum BlockLayer {
     /// No layer: each request is written home directly.
     Nothing,
-    /// Scattered logs for writes of at most `logged` bytes: the paper's MLB.
+    /// A block volume whose scattered logs take writes of at most `logged` bytes: the paper's MLB.
     Scattered { logged: u64 },
     /// A shingled drive.
     Shingled(Shingles),
@@ -45,8 +53,8 @@ pub struct BlocksServed {
     /// Latency of each request in milliseconds, in the order of the requests.
     pub latency_ms: Vec<f64>,
     pub swaps: u64,
-    /// Bytes of the mapping table: 16 for each entry, as in a snapshot; on a shingled drive for
-    /// each range.
+    /// Bytes of the mapping table before the checkpoint: 16 for each block that is logged and not
+    /// home, as in a snapshot; on a shingled drive for each range.
     pub table_bytes: u64,
     pub checkpoint: Option<WritebackCost>,
 }
@@ -54,8 +62,7 @@ pub struct BlocksServed {
 /// Cost of writing everything back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WritebackCost {
-    pub reading: Duration,
-    pub writing: Duration,
+    pub took: Duration,
     /// Shares of logged writes that were merged with neighbours or superseded, and of logged blocks
     /// that were overwritten before.
     pub reduced: Option<(f64, f64)>,
@@ -68,7 +75,9 @@ pub enum BlockError {
     #[error("{0}")]
     Device(#[from] DeviceError),
     #[error("{0}")]
-    ShingledLogs(#[from] OpenError),
+    Volume(#[from] BlocksError),
+    #[error("{0}")]
+    Engine(#[from] EngineError),
     #[error("{0} cannot be shingled so")]
     NotShingled(&'static str),
 }
@@ -76,7 +85,7 @@ pub enum BlockError {
 /// The disk that requests see.
 enum Layered {
     Plain(Rc<dyn Disk>),
-    Scattered(ScatteredDisk),
+    Volume(BlockVolume),
     Shingled(ShingledDisk),
 }
 
@@ -92,7 +101,7 @@ impl BlockRun {
         let layered = self.disk(world)?;
         let disk: Rc<dyn Disk> = match &layered {
             Layered::Plain(disk) => disk.clone(),
-            Layered::Scattered(disk) => Rc::new(disk.clone()),
+            Layered::Volume(volume) => Rc::new(volume.clone()),
             Layered::Shingled(disk) => Rc::new(disk.clone()),
         };
         let size = disk.geometry().size;
@@ -115,15 +124,14 @@ impl BlockRun {
         let mut served = BlocksServed { latency_ms, ..BlocksServed::default() };
         match layered {
             Layered::Plain(_) => {}
-            Layered::Scattered(disk) => {
-                let statistics = disk.statistics();
-                (served.swaps, served.table_bytes) =
-                    (statistics.swaps, statistics.table_entries * 16);
+            Layered::Volume(volume) => {
+                served.swaps = volume.statistics().swaps;
                 if self.checkpoint {
-                    let report = world.run(async move { disk.checkpoint().await })?;
-                    let (reading, writing) = (report.reading, report.writing);
-                    let reduced = Some((report.writes_reduced(), report.blocks_reduced()));
-                    served.checkpoint = Some(WritebackCost { reading, writing, reduced });
+                    let report = world.run(async move { volume.engine().checkpoint().await })?;
+                    served.table_bytes = report.blocks_written * 16;
+                    let took = Duration::from_nanos(report.nanoseconds);
+                    let shares = (report.writes_merged / 100.0, report.blocks_skipped / 100.0);
+                    served.checkpoint = Some(WritebackCost { took, reduced: Some(shares) });
                 }
             }
             Layered::Shingled(disk) => {
@@ -131,8 +139,8 @@ impl BlockRun {
                 (served.swaps, served.table_bytes) = (statistics.swaps, statistics.extents * 16);
                 if self.checkpoint {
                     let cleaned = world.run(async move { disk.clean().await })?;
-                    let (reading, writing) = (cleaned.reading_logs, cleaned.rewriting);
-                    served.checkpoint = Some(WritebackCost { reading, writing, reduced: None });
+                    let took = cleaned.reading_logs + cleaned.rewriting;
+                    served.checkpoint = Some(WritebackCost { took, reduced: None });
                 }
             }
         }
@@ -149,21 +157,40 @@ impl BlockRun {
         let options = DriveOptions { cache: CacheMode::Off, ..DriveOptions::default() };
         let drive: Rc<dyn Disk> = Rc::new(EmulatedDisk::new(in_world.clone(), model, options));
         let BlockLayer::Scattered { logged } = self.layer else { return Ok(Layered::Plain(drive)) };
-        let settings = Settings {
-            // Where logs cannot gain anything they are to cost little; the atomicity of blocks does
-            // not matter here.
-            near_home: NearHome::WrittenHome,
-            logged_write_size: logged,
-            checkpoint: CheckpointPolicy::Manual,
-            ..Settings::default()
-        };
-        let made = world.run(async move {
-            let table: Rc<dyn Disk> = Rc::new(MemoryDisk::new(in_world.clone(), TABLE));
-            ScatteredDisk::format(&in_world, &drive, Some(&table), Sizes::default()).await?;
-            ScatteredDisk::open(in_world, drive, Some(table), settings).await
-        })?;
-        Ok(Layered::Scattered(made.0))
+        let opened = world.run(scattered_volume(in_world, drive, logged));
+        Ok(Layered::Volume(opened?))
     }
+}
+
+/// Makes a block volume as the paper has it: a write is durable when it is acknowledged, what is
+/// logged stays in the logs until a checkpoint, and memory that survives power loss says where. A
+/// write of a part of a block is logged without a read of the rest.
+async fn scattered_volume(
+    world: Rc<dyn World>,
+    disk: Rc<dyn Disk>,
+    logged: u64,
+) -> Result<BlockVolume, BlocksError> {
+    let format = BlocksFormatOptions {
+        block_size: BlockSize::new(4096).expect("a power of two"),
+        uuid: [7; 16],
+        journal_uuid: None,
+        journal_bytes: None,
+        groups: Some(LOGS),
+        now: 0,
+    };
+    format_volume(&*disk, &format).await?;
+    let table = Rc::new(MemoryDisk::new(world.clone(), TABLE_BYTES));
+    let options = EngineOptions {
+        data: DataMode::Selective,
+        threshold: WriteThreshold::Fixed(logged + 1),
+        log: LogKind::Scattered,
+        records: Some(RecordFormat::Packed),
+        run_table: Some(DurableMemory(table)),
+        checkpoint: CheckpointTimes::Manual,
+        ..EngineOptions::default()
+    };
+    let persistence = Persistence::WriteThrough;
+    BlockVolume::open(BlockParts { world, disk, journal: None, options, persistence }).await
 }
 
 fn find_model(name: &'static str) -> Result<Model, StageError> {

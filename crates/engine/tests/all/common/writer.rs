@@ -203,8 +203,15 @@ impl Writer {
         if length == size as u64 && self.chance(2) {
             let memory = self.chance(2).then(|| Rc::new(Buffer::copy_of(&bytes)));
             let memory = memory.as_ref();
-            let run =
-                FileRun { owner, home, bytes: &bytes, memory, request: length, in_place: false };
+            let run = FileRun {
+                owner,
+                home,
+                bytes: &bytes,
+                memory,
+                request: length,
+                sequential: true,
+                in_place: false,
+            };
             if handle.file_run_past_cache(&run)? {
                 return Ok(());
             }
