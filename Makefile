@@ -78,6 +78,7 @@ test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync
 	WORKS="database repository clone" scripts/test-apps.sh target/debug/okeanos ordered wasteless
 	scripts/test-databases.sh target/debug/okeanos sqlite wasteless
+	ROUNDS=1 scripts/test-blocks.sh target/debug/okeanos ext4
 
 # Two parts of `make test`, side by side: what uses a cluster of Ceph mostly waits for its servers.
 test-alone:
@@ -117,6 +118,8 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	scripts/test-apps-host.sh $(OKEANOS)
 	scripts/test-databases.sh $(OKEANOS) sqlite
 	scripts/test-databases.sh $(OKEANOS) postgres
+	@scripts/install-packages.sh fio xfsprogs
+	ROUNDS=8 scripts/test-blocks.sh $(OKEANOS) ext4 xfs
 	@scripts/install-packages.sh binutils
 	scripts/test-deb.sh $(OKEANOS)
 	$(MAKE) test-kernels

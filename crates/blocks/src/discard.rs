@@ -22,7 +22,8 @@ impl Shared {
         while let Some(unsettled) = self.freed.latest(blocks) {
             self.engine.commit(unsettled.by).await?;
             let blocks = self.freed.settled_by(unsettled).into_iter();
-            let runs = blocks.flat_map(|blocks| self.layout.runs(blocks));
+            let layout = self.layout();
+            let runs = blocks.flat_map(|blocks| layout.runs(blocks));
             let runs: Vec<_> = runs.map(|run| (run.home, run.count)).collect();
             if !units::fault!("blocks-freed-not-settled") {
                 self.engine.settle_freed(&runs).await?;
@@ -35,13 +36,14 @@ impl Shared {
     /// Frees the whole blocks of the range; blocks covered in part do not change.
     pub async fn discard(&self, at: u64, length: u64) -> Result<(), EngineError> {
         let _open = self.changes.read().await;
-        let size = self.layout.block_size();
+        let layout = self.layout();
+        let size = layout.block_size();
         let first = at.div_ceil(size.bytes() as u64);
         let end = (at + length) >> size.shift();
         let mut next = first;
         while next < end {
             let step = next..end.min(next + STEP_BLOCKS);
-            let runs: Vec<BlockRun> = self.layout.runs(step.clone()).collect();
+            let runs: Vec<BlockRun> = layout.runs(step.clone()).collect();
             for run in runs {
                 self.free(run).await?;
             }

@@ -33,6 +33,12 @@ pub enum BlocksError {
         uuid_text(.found), uuid_text(.wanted)
     )]
     WrongJournal { disk: String, found: [u8; 16], wanted: [u8; 16] },
+    #[error(
+        "{disk} has grown beyond 2^32 blocks, for which the log must begin anew: detach the volume, grow it, and attach it again"
+    )]
+    GrowClosed { disk: String },
+    #[error("{disk}: {why}")]
+    FlushZone { disk: String, why: String },
     #[error("{disk}: {why}")]
     BadSizes { disk: String, why: String },
 }

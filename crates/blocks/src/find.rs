@@ -9,7 +9,7 @@ use format::blocks::{
 use std::rc::Rc;
 
 /// Bytes read and written as one: no disk has longer logical sectors.
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// The superblock in use.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Home of a block volume: the data of its disk, beside its log.
 
-use crate::layout::BlocksLayout;
+use crate::layout::CurrentLayout;
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, Operation};
 use engine::{Completed, DiskHome, Home};
 use std::rc::Rc;
@@ -13,23 +13,24 @@ use units::HomeBlock;
 pub(crate) struct VolumeHome {
     disk: Rc<dyn Disk>,
     whole: DiskHome,
-    layout: BlocksLayout,
+    layout: CurrentLayout,
 }
 
 impl VolumeHome {
-    pub fn new(disk: Rc<dyn Disk>, layout: BlocksLayout) -> VolumeHome {
-        VolumeHome { whole: DiskHome::whole(disk.clone(), layout.block_size()), disk, layout }
+    pub fn new(disk: Rc<dyn Disk>, layout: CurrentLayout) -> VolumeHome {
+        let block_size = layout.get().block_size();
+        VolumeHome { whole: DiskHome::whole(disk.clone(), block_size), disk, layout }
     }
 }
 
 impl Home for VolumeHome {
     /// Includes blocks of the log: a journal inside the volume has them among the blocks of home.
     fn contains(&self, at: HomeBlock, count: u64) -> bool {
-        let used = self.layout.used();
+        let used = self.layout.get().used();
         at.get() >= used.start && at.get().checked_add(count).is_some_and(|end| end <= used.end)
     }
     fn end(&self) -> u64 {
-        self.layout.used().end
+        self.layout.get().used().end
     }
     fn read(&self, at: HomeBlock, count: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         self.whole.read(at, count)
@@ -40,9 +41,10 @@ impl Home for VolumeHome {
         blocks: Vec<Rc<Buffer>>,
         durability: Durability,
     ) -> LocalFuture<Result<(), DeviceError>> {
-        let shift = self.layout.block_size().shift();
+        let layout = self.layout.get();
+        let shift = layout.block_size().shift();
         let length: u64 = blocks.iter().map(|part| part.len() as u64).sum();
-        if self.layout.is_data(at, length >> shift) || units::fault!("blocks-home-unchecked") {
+        if layout.is_data(at, length >> shift) || units::fault!("blocks-home-unchecked") {
             return self.whole.write(at, blocks, durability);
         }
         let refused = DeviceError::OutOfRange {
@@ -50,7 +52,7 @@ impl Home for VolumeHome {
             operation: Operation::Write,
             at: at.get() << shift,
             length,
-            size: self.layout.used().end << shift,
+            size: layout.used().end << shift,
         };
         Box::pin(async { Err(refused) })
     }

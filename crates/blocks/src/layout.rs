@@ -6,13 +6,31 @@
 
 use engine::{LogExtent, LogPlaces};
 use format::blocks::{BlocksRole, BlocksSuperblock};
+use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock};
 
 /// The places of a volume whose superblock was read.
 #[derive(Clone, Debug)]
 pub struct BlocksLayout {
     superblock: BlocksSuperblock,
+}
+
+/// The layout of an open volume, which growing replaces. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct CurrentLayout(Rc<RefCell<Rc<BlocksLayout>>>);
+
+impl CurrentLayout {
+    pub fn new(layout: BlocksLayout) -> CurrentLayout {
+        CurrentLayout(Rc::new(RefCell::new(Rc::new(layout))))
+    }
+    pub fn get(&self) -> Rc<BlocksLayout> {
+        self.0.borrow().clone()
+    }
+    pub fn set(&self, layout: BlocksLayout) {
+        *self.0.borrow_mut() = Rc::new(layout);
+    }
 }
 
 /// Exported blocks that lie side by side at home.

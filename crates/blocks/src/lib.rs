@@ -11,10 +11,12 @@ mod discard;
 mod error;
 mod find;
 mod freed;
+mod grow;
 mod home;
 mod layout;
 mod make;
 mod open;
+mod parts;
 mod read;
 mod report;
 mod requests;
@@ -22,13 +24,20 @@ mod shared;
 mod volume;
 mod write;
 mod writing;
+mod zone;
 
 pub use error::BlocksError;
 pub use find::{BlocksDisk, FoundSuperblock, find_superblock};
+pub use grow::grow;
 pub use layout::BlocksLayout;
-pub use make::{BlocksFormatOptions, GroupBytes, format_journal, format_volume};
-pub use open::{BlockParts, check_journal, recover, replay_preview};
+pub use make::{
+    BlocksFormatOptions, GroupBytes, format_journal, format_journal_zoned, format_volume,
+    format_volume_zoned,
+};
+pub use open::{check_journal, recover, replay_preview};
+pub use parts::BlockParts;
 pub use report::BlocksReport;
 pub use requests::BlockRequests;
 pub use shared::Persistence;
 pub use volume::BlockVolume;
+pub use zone::{NewFlushZone, find_flush_zones};

@@ -3,6 +3,7 @@
 use crate::error::BlocksError;
 use crate::find::write_superblock;
 use crate::layout::BlocksLayout;
+use crate::zone::NewFlushZone;
 use device::{Buffer, Disk, Durability};
 use format::blocks::{
     BlockGroups, BlocksRole, BlocksSuperblock, JOURNAL_BLOCKS_MAX, JOURNAL_BLOCKS_MIN,
@@ -39,7 +40,11 @@ pub struct BlocksFormatOptions {
 }
 
 impl BlocksFormatOptions {
-    fn plan(&self, disk: &dyn Disk) -> Result<BlocksSuperblock, String> {
+    fn plan(
+        &self,
+        disk: &dyn Disk,
+        zone: Option<&NewFlushZone>,
+    ) -> Result<BlocksSuperblock, String> {
         let (size, shift) = (disk.geometry().size, self.block_size.shift());
         let Some(copy_at) = blocks_copy_at(size) else {
             return Err(format!("a disk of {size} bytes is too short for a block volume"));
@@ -59,10 +64,14 @@ impl BlocksFormatOptions {
         let journal_at = if journal_blocks > 0 { RESERVED_BYTES >> shift } else { 0 };
         let journal_end = (RESERVED_BYTES + (u64::from(journal_blocks) << shift))
             .next_multiple_of(RESERVED_BYTES);
-        let data_blocks = (copy_at >> shift).saturating_sub(journal_end >> shift);
+        let zone = Zone::of(zone, journal_end, shift)?;
+        let data_at = (journal_end >> shift) + zone.blocks;
+        let data_blocks = (copy_at >> shift).saturating_sub(data_at);
         if data_blocks == 0 {
+            let zone = zone.blocks << shift;
+            let zone = if zone > 0 { format!(", a flush zone of {zone}") } else { String::new() };
             return Err(format!(
-                "a disk of {size} bytes has no space for data beside a journal of {inside} bytes"
+                "a disk of {size} bytes has no space for data beside a journal of {inside}{zone}"
             ));
         }
         if self.groups.is_some() && self.journal_uuid.is_some() {
@@ -78,11 +87,28 @@ impl BlocksFormatOptions {
             disk_bytes: size,
             journal_at,
             journal_blocks,
-            data_at: journal_end >> shift,
+            data_at,
             data_blocks,
             groups,
+            zone_at: zone.at,
+            zone_blocks: zone.blocks,
         };
         superblock.check().map(|()| superblock).map_err(|why| why.to_string())
+    }
+}
+
+/// First block and number of blocks of a flush zone; (0, 0): there is none.
+struct Zone {
+    at: u64,
+    blocks: u64,
+}
+
+impl Zone {
+    /// Places a zone at byte `after`, which is aligned.
+    fn of(zone: Option<&NewFlushZone>, after: u64, shift: u32) -> Result<Zone, String> {
+        let Some(zone) = zone else { return Ok(Zone { at: 0, blocks: 0 }) };
+        let area = zone.area().ok_or("the flush zone is too long")?;
+        Ok(Zone { at: after >> shift, blocks: area >> shift })
     }
 }
 
@@ -124,8 +150,20 @@ pub async fn format_volume(
     disk: &dyn Disk,
     options: &BlocksFormatOptions,
 ) -> Result<BlocksLayout, BlocksError> {
+    format_volume_zoned(disk, options, None).await
+}
+
+/// Makes a volume as [`format_volume`] does, with a flush zone behind its journal.
+///
+/// # Errors
+/// As [`format_volume`].
+pub async fn format_volume_zoned(
+    disk: &dyn Disk,
+    options: &BlocksFormatOptions,
+    zone: Option<&NewFlushZone>,
+) -> Result<BlocksLayout, BlocksError> {
     let bad = |why| BlocksError::BadSizes { disk: disk.name().to_owned(), why };
-    let superblock = options.plan(disk).map_err(bad)?;
+    let superblock = options.plan(disk, zone).map_err(bad)?;
     let layout = BlocksLayout::new(superblock.clone());
     let layout = layout.ok_or_else(|| bad("the sizes contradict each other".to_owned()))?;
     clear(disk, 0).await?;
@@ -133,7 +171,7 @@ pub async fn format_volume(
     clear(disk, copy_at).await?;
     // A signature between the copy and the end: of md, of GPT.
     clear_tail(disk).await?;
-    write_journal(disk, &superblock).await?;
+    write_areas(disk, &superblock, zone).await?;
     write_superblock(disk, &superblock, copy_at).await?;
     // Last: a volume exists whole or not at all.
     disk.flush().await?;
@@ -149,13 +187,29 @@ pub async fn format_journal(
     disk: &dyn Disk,
     options: &BlocksFormatOptions,
 ) -> Result<(), BlocksError> {
+    format_journal_zoned(disk, options, None).await
+}
+
+/// Makes a journal's device as [`format_journal`] does, with a flush zone behind the journal.
+///
+/// # Errors
+/// As [`format_journal`].
+pub async fn format_journal_zoned(
+    disk: &dyn Disk,
+    options: &BlocksFormatOptions,
+    zone: Option<&NewFlushZone>,
+) -> Result<(), BlocksError> {
     let bad = |why| BlocksError::BadSizes { disk: disk.name().to_owned(), why };
     let (size, shift) = (disk.geometry().size, options.block_size.shift());
     let Some(copy_at) = blocks_copy_at(size) else {
         return Err(bad(format!("a disk of {size} bytes is too short for a journal")));
     };
     let most = u64::from(JOURNAL_BLOCKS_MAX) << shift;
-    let bytes = options.journal_bytes.unwrap_or(copy_at - RESERVED_BYTES).min(most);
+    let area = zone.map_or(Some(0), NewFlushZone::area).unwrap_or(u64::MAX);
+    let space = copy_at.saturating_sub(RESERVED_BYTES).saturating_sub(area);
+    let bytes = options.journal_bytes.unwrap_or(space).min(most);
+    let journal_end = (RESERVED_BYTES + bytes).next_multiple_of(RESERVED_BYTES);
+    let placed = Zone::of(zone, journal_end, shift).map_err(bad)?;
     let superblock = BlocksSuperblock {
         role: BlocksRole::Journal,
         block_size: options.block_size,
@@ -168,15 +222,30 @@ pub async fn format_journal(
         data_at: 0,
         data_blocks: 0,
         groups: None,
+        zone_at: placed.at,
+        zone_blocks: placed.blocks,
     };
     superblock.check().map_err(|why| bad(why.to_string()))?;
     clear(disk, 0).await?;
     clear(disk, copy_at).await?;
     clear_tail(disk).await?;
-    write_journal(disk, &superblock).await?;
+    write_areas(disk, &superblock, zone).await?;
     write_superblock(disk, &superblock, copy_at).await?;
     disk.flush().await?;
     Ok(write_superblock(disk, &superblock, SUPERBLOCK_AT).await?)
+}
+
+/// Writes what the areas begin with: an empty journal, and the flush zone's superblock.
+async fn write_areas(
+    disk: &dyn Disk,
+    superblock: &BlocksSuperblock,
+    zone: Option<&NewFlushZone>,
+) -> Result<(), BlocksError> {
+    write_journal(disk, superblock).await?;
+    match zone {
+        Some(zone) => zone.write(disk, superblock).await,
+        None => Ok(()),
+    }
 }
 
 /// Writes an empty journal. Remains of an older one in its blocks have another UUID.
@@ -194,12 +263,13 @@ async fn write_journal(disk: &dyn Disk, superblock: &BlocksSuperblock) -> Result
 }
 
 /// Zeros the reserved area at `at`.
-async fn clear(disk: &dyn Disk, at: u64) -> Result<(), BlocksError> {
+pub(crate) async fn clear(disk: &dyn Disk, at: u64) -> Result<(), BlocksError> {
     let zeros = Rc::new(Buffer::zeroed(RESERVED_BYTES as usize));
     Ok(disk.write(at, vec![zeros], Durability::Durable).await?)
 }
 
-async fn clear_tail(disk: &dyn Disk) -> Result<(), BlocksError> {
+/// Zeros what is between the last whole reserved area and the end of the disk.
+pub(crate) async fn clear_tail(disk: &dyn Disk) -> Result<(), BlocksError> {
     let (size, sector) = (disk.geometry().size, u64::from(disk.geometry().logical_sector));
     let (end, start) = (size / sector * sector, size / RESERVED_BYTES * RESERVED_BYTES);
     if end > start {

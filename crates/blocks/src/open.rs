@@ -2,53 +2,37 @@
 
 use crate::error::BlocksError;
 use crate::find::{BlocksDisk, FoundSuperblock, find_superblock, write_superblock};
+use crate::grow::grown;
 use crate::home::VolumeHome;
-use crate::layout::BlocksLayout;
+use crate::layout::{BlocksLayout, CurrentLayout};
+use crate::parts::BlockParts;
 use crate::report::BlocksReport;
-use crate::shared::Persistence;
 use crate::volume::BlockVolume;
-use device::{Disk, World};
+use device::Disk;
 use engine::{
-    Engine, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace, NoPacing,
-    PreviewedTransaction, RecoveryReport,
+    Engine, EngineParts, LogArea, LogExtent, LogPlace, NoPacing, PreviewedTransaction,
+    RecoveryReport,
 };
 use format::blocks::{BlocksSuperblock, SUPERBLOCK_AT, blocks_copy_at};
 use std::rc::Rc;
 use units::LogBlock;
 
-/// The disks and options of a block volume.
-#[derive(Clone)]
-pub struct BlockParts {
-    pub world: Rc<dyn World>,
-    pub disk: Rc<dyn Disk>,
-    /// The journal's device, where the volume has one.
-    pub journal: Option<Rc<dyn Disk>>,
-    pub options: EngineOptions,
-    pub persistence: Persistence,
-}
-
 struct FoundVolume {
-    layout: BlocksLayout,
+    layout: CurrentLayout,
     is_copy: bool,
     parts: EngineParts,
 }
 
 impl BlockParts {
     async fn find(&self) -> Result<FoundVolume, BlocksError> {
-        let name = || self.disk.name().to_owned();
-        let FoundSuperblock { superblock, is_copy } = match find_superblock(&*self.disk).await? {
-            BlocksDisk::Volume(found) => found,
-            BlocksDisk::Journal(found) => {
-                let volume = found.superblock.uuid;
-                return Err(BlocksError::IsJournal { disk: name(), volume });
-            }
-        };
+        let FoundSuperblock { superblock, is_copy } = self.superblock().await?;
         let layout = BlocksLayout::new(superblock).expect("a superblock that parses is checked");
         let log = self.log_area(&layout).await?;
+        let (block_size, layout) = (layout.block_size(), CurrentLayout::new(layout));
         let parts = EngineParts {
             world: self.world.clone(),
             home: Rc::new(VolumeHome::new(self.disk.clone(), layout.clone())),
-            block_size: layout.block_size(),
+            block_size,
             log: Some(log),
             options: self.options.clone(),
             pacing: Rc::new(NoPacing),
@@ -108,16 +92,21 @@ impl BlockVolume {
         let mut report = BlocksReport { warnings: found.parts.warnings(), ..Default::default() };
         let (recovery, kept) = engine::restart(&found.parts, &[]).await?;
         report.recovery = recovery;
+        let layout = found.layout.get();
+        if grown(&*parts.disk, layout.superblock()).is_ok_and(|more| more.is_some()) {
+            report
+                .warnings
+                .push("the disk has grown: okeanos blocks grow exports all of it".into());
+        }
         if found.is_copy && !parts.options.read_only {
-            write_superblock(&*parts.disk, found.layout.superblock(), SUPERBLOCK_AT).await?;
+            write_superblock(&*parts.disk, layout.superblock(), SUPERBLOCK_AT).await?;
             report.superblock_restored = true;
         }
         let engine = Engine::open_with(found.parts, kept).await?;
         if !parts.options.read_only {
-            restore_copy(&*parts.disk, &found.layout).await?;
+            restore_copy(&*parts.disk, &layout).await?;
         }
-        let name = parts.disk.name().to_owned();
-        Ok(BlockVolume::new(engine, found.layout, name, parts.persistence, report))
+        Ok(BlockVolume::new(engine, found.layout, parts.disk, parts.persistence, report))
     }
 }
 

@@ -11,9 +11,10 @@ impl Shared {
         if length == 0 {
             return Ok(content);
         }
-        let (shift, end) = (self.layout.block_size().shift(), at + length as u64);
+        let layout = self.layout();
+        let (shift, end) = (layout.block_size().shift(), at + length as u64);
         let last = (end - 1) >> shift;
-        for run in self.layout.runs(at >> shift..last + 1) {
+        for run in layout.runs(at >> shift..last + 1) {
             let buffers = self.engine.read_data_past_cache(run.home, run.count as u32).await?;
             let mut from = run.block << shift;
             for buffer in buffers {

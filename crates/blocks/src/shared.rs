@@ -1,11 +1,11 @@
 //! The state that requests of an open volume share.
 
 use crate::freed::FreedRuns;
-use crate::layout::BlocksLayout;
+use crate::layout::{BlocksLayout, CurrentLayout};
 use crate::report::BlocksReport;
 use crate::requests::BlockRequests;
 use crate::writing::BlocksWritten;
-use device::{DeviceError, Operation};
+use device::{DeviceError, Disk, Operation};
 use engine::{Credits, Engine, EngineError};
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
@@ -33,13 +33,14 @@ pub enum Persistence {
 
 pub(crate) struct Shared {
     pub engine: Rc<Engine>,
-    pub layout: BlocksLayout,
+    pub disk: Rc<dyn Disk>,
+    layout: CurrentLayout,
     pub persistence: Persistence,
     pub freed: FreedRuns,
     pub writing: BlocksWritten,
     /// Blocks that one handle may write.
     pub handle_blocks: u64,
-    /// Held shared by changes, and exclusively while the log is emptied.
+    /// Held shared by changes, and exclusively while the log is emptied or the volume grows.
     pub changes: Rc<RwLock>,
     pub name: String,
     pub report: BlocksReport,
@@ -54,24 +55,25 @@ pub(crate) struct Shared {
 impl Shared {
     pub fn new(
         engine: Rc<Engine>,
-        layout: BlocksLayout,
-        name: String,
+        layout: CurrentLayout,
+        disk: Rc<dyn Disk>,
         persistence: Persistence,
         report: BlocksReport,
     ) -> Shared {
-        let most = (ATOMIC_MAX >> layout.block_size().shift()) as u32;
+        let most = (ATOMIC_MAX >> layout.get().block_size().shift()) as u32;
         let halves = std::iter::successors(Some(most), |blocks| Some(blocks / 2));
         let fits = |blocks: &u32| *blocks <= 1 || engine.fits_handle(Credits(0), *blocks);
         let handle_blocks = halves.into_iter().find(fits).unwrap_or(1).max(1);
         Shared {
             engine,
+            name: disk.name().to_owned(),
+            disk,
             layout,
             persistence,
             freed: FreedRuns::default(),
             writing: BlocksWritten::default(),
             handle_blocks: handle_blocks.into(),
             changes: Rc::default(),
-            name,
             report,
             requests: Cell::default(),
             busy: Cell::default(),
@@ -79,6 +81,12 @@ impl Shared {
             closed: Cell::default(),
             first_error: RefCell::default(),
         }
+    }
+    pub fn layout(&self) -> Rc<BlocksLayout> {
+        self.layout.get()
+    }
+    pub fn set_layout(&self, layout: BlocksLayout) {
+        self.layout.set(layout);
     }
     pub fn note_request(&self, operation: Operation, length: u64) {
         let mut counts = self.requests.get();

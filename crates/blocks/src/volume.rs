@@ -7,7 +7,7 @@
 //!    with acknowledged writes.
 //! 3. After a failed write or flush of the disk below every write, flush and discard fails.
 
-use crate::layout::BlocksLayout;
+use crate::layout::{BlocksLayout, CurrentLayout};
 use crate::report::BlocksReport;
 use crate::requests::BlockRequests;
 use crate::shared::{Busy, Persistence, Shared};
@@ -25,19 +25,20 @@ pub struct BlockVolume(pub(crate) Rc<Shared>);
 impl BlockVolume {
     pub(crate) fn new(
         engine: Rc<Engine>,
-        layout: BlocksLayout,
-        name: String,
+        layout: CurrentLayout,
+        disk: Rc<dyn Disk>,
         persistence: Persistence,
         report: BlocksReport,
     ) -> BlockVolume {
-        BlockVolume(Rc::new(Shared::new(engine, layout, name, persistence, report)))
+        BlockVolume(Rc::new(Shared::new(engine, layout, disk, persistence, report)))
     }
 
     pub fn report(&self) -> &BlocksReport {
         &self.0.report
     }
-    pub fn layout(&self) -> &BlocksLayout {
-        &self.0.layout
+    /// Returns the places of the exported blocks; growing changes their number.
+    pub fn layout(&self) -> Rc<BlocksLayout> {
+        self.0.layout()
     }
     pub fn persistence(&self) -> Persistence {
         self.0.persistence
@@ -58,7 +59,7 @@ impl BlockVolume {
     /// Returns the longest aligned write, in bytes, that a crash leaves whole or not at all, in
     /// modes that log data.
     pub fn atomic_bytes(&self) -> u64 {
-        self.0.handle_blocks << self.0.layout.block_size().shift()
+        self.0.handle_blocks << self.layout().block_size().shift()
     }
 
     /// Writes everything back and empties the log. Changes wait until that is done, and are then
@@ -119,15 +120,16 @@ impl Disk for BlockVolume {
         &self.0.name
     }
     fn geometry(&self) -> Geometry {
+        let layout = self.layout();
         Geometry {
-            size: self.0.layout.blocks() << self.0.layout.block_size().shift(),
+            size: layout.blocks() << layout.block_size().shift(),
             logical_sector: SECTOR,
             discard: true,
             forced_unit_access: true,
         }
     }
     fn physical_sector(&self) -> u32 {
-        self.0.layout.block_size().bytes() as u32
+        self.layout().block_size().bytes() as u32
     }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         let about = (Operation::Read, at, length as u64);

@@ -40,7 +40,7 @@ impl Shared {
         if request == 0 {
             return Ok(());
         }
-        let shift = self.layout.block_size().shift();
+        let shift = self.layout().block_size().shift();
         let (mut last, mut done) = (None, 0);
         while done < memory.len() {
             let from = at + done as u64;
@@ -67,10 +67,10 @@ impl Shared {
     }
 
     async fn write_piece(&self, piece: &Piece<'_>) -> Result<TransactionId, EngineError> {
-        let shift = self.layout.block_size().shift();
+        let shift = self.layout().block_size().shift();
         let end = piece.at + piece.bytes.len() as u64;
         let blocks = piece.at >> shift..((end - 1) >> shift) + 1;
-        let runs: Vec<BlockRun> = self.layout.runs(blocks.clone()).collect();
+        let runs: Vec<BlockRun> = self.layout().runs(blocks.clone()).collect();
         let count = (blocks.end - blocks.start) as u32;
         let mut handle = loop {
             self.until_reusable(&blocks).await?;
@@ -102,7 +102,7 @@ impl Shared {
 
     /// Returns the range of an exported block that a piece changes, and its bytes.
     fn part_of<'a>(&self, piece: &Piece<'a>, block: u64) -> (BlockRange, &'a [u8]) {
-        let size = self.layout.block_size();
+        let size = self.layout().block_size();
         let (start, end) = (block << size.shift(), (block + 1) << size.shift());
         let from = start.max(piece.at);
         let to = end.min(piece.at + piece.bytes.len() as u64);
@@ -134,7 +134,7 @@ impl Shared {
         piece: &Piece<'_>,
         run: BlockRun,
     ) -> Result<bool, EngineError> {
-        let size = self.layout.block_size();
+        let size = self.layout().block_size();
         let (from, length) = (run.block << size.shift(), run.count << size.shift());
         let end = piece.at + piece.bytes.len() as u64;
         if length < BYPASS_BYTES_MIN || from < piece.at || from + length > end {
@@ -174,7 +174,8 @@ impl Shared {
             in_place: true,
             durable_only: false,
         };
-        if range == self.layout.block_size().whole() && is_zero(bytes) && !self.is_zero_now(home) {
+        if range == self.layout().block_size().whole() && is_zero(bytes) && !self.is_zero_now(home)
+        {
             // A byte and the base describe a block of zeros.
             let range = BlockRange::new(0, 1);
             let update = FileUpdate { range, bytes: &bytes[..1], base: Base::Zero, ..update };

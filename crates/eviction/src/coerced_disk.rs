@@ -1,7 +1,8 @@
 //! A disk whose flush is an eviction.
 
-use crate::FlushZone;
+use crate::{EvictionWorkload, FlushZone, ZoneError};
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
+use format::flush_zone::FoundFlushZone;
 use runtime::sync::Event;
 use runtime::{join_window, spawn_with_result};
 use std::cell::Cell;
@@ -55,6 +56,21 @@ impl CoercedDisk {
             over: Event::default(),
             statistics: Cell::default(),
         }))
+    }
+
+    /// Wraps a drive on which a zone was found.
+    ///
+    /// # Errors
+    /// [`ZoneError`] for a zone that evictions cannot use.
+    pub fn over(
+        world: Rc<dyn World>,
+        drive: Rc<dyn Disk>,
+        zone: &FoundFlushZone,
+    ) -> Result<CoercedDisk, ZoneError> {
+        let sector = drive.geometry().logical_sector;
+        let workload = EvictionWorkload::from(&zone.superblock);
+        let zone = FlushZone::new(workload, &zone.extents, sector)?;
+        Ok(CoercedDisk::new(world, drive, zone))
     }
 
     /// Makes an eviction submit all its writes together, as a kernel would, for hosts that sort

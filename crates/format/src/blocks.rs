@@ -7,6 +7,9 @@
 //! of the disk. So no probe of the start or the end of the disk finds a superblock of the exported
 //! file system, and the disk is not mounted past the journal by mistake.
 //!
+//! A flush zone, for `barrier=coerce`, lies between journal and data. Its first 4096 bytes hold its
+//! own superblock ([`crate::flush_zone`]), and evictions write to the rest.
+//!
 //! A journal on a device of its own begins with a superblock of the same format, of
 //! [`BlocksRole::Journal`].
 //!
@@ -63,8 +66,8 @@ pub struct BlocksSuperblock {
     pub journal_uuid: [u8; 16],
     /// Seconds since 1970.
     pub created: u64,
-    /// The size in bytes of the disk when it was formatted. The copy of the superblock lies one
-    /// reserved area before that end.
+    /// The size in bytes of the disk when it was formatted or has grown. The copy of the
+    /// superblock lies one reserved area before that end.
     pub disk_bytes: u64,
     /// First block and number of blocks of the journal on this disk; (0, 0): it has none.
     pub journal_at: u64,
@@ -73,6 +76,9 @@ pub struct BlocksSuperblock {
     pub data_at: u64,
     pub data_blocks: u64,
     pub groups: Option<BlockGroups>,
+    /// First block and number of blocks of the flush zone on this disk; (0, 0): it has none.
+    pub zone_at: u64,
+    pub zone_blocks: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -107,12 +113,15 @@ mod at {
     pub const DATA_BLOCKS: usize = 96;
     pub const GROUP_BLOCKS: usize = 104;
     pub const LOG_BLOCKS: usize = 108;
+    pub const ZONE_AT: usize = 112;
+    pub const ZONE_BLOCKS: usize = 120;
     pub const CHECKSUM: usize = 508;
 }
 
 /// Features without which a reader must not touch the volume.
 const SCATTERED: u32 = 1;
 const OWN_JOURNAL: u32 = 2;
+const FLUSH_ZONE: u32 = 4;
 
 /// The byte at which the copy of the superblock lies on a disk of `disk_bytes`; `None` for a disk
 /// too short for one.
@@ -140,7 +149,7 @@ impl BlocksSuperblock {
             return Err(BlocksFormatError::UnknownVersion(version));
         }
         let features = field::be32(bytes, at::FEATURES);
-        if features & !(SCATTERED | OWN_JOURNAL) != 0 {
+        if features & !(SCATTERED | OWN_JOURNAL | FLUSH_ZONE) != 0 {
             return Err(BlocksFormatError::UnknownFeatures(features));
         }
         let superblock = BlocksSuperblock {
@@ -159,7 +168,12 @@ impl BlocksSuperblock {
                 log_blocks: field::be32(bytes, at::LOG_BLOCKS),
                 logs: field::be32(bytes, at::LOGS),
             }),
+            zone_at: field::be64(bytes, at::ZONE_AT),
+            zone_blocks: field::be64(bytes, at::ZONE_BLOCKS),
         };
+        if (superblock.zone_blocks > 0) != (features & FLUSH_ZONE != 0) {
+            return Err(impossible("it has a flush zone and says that it has none"));
+        }
         let has_own_journal = superblock.journal_uuid != [0; 16];
         if has_own_journal != (features & OWN_JOURNAL != 0) {
             return Err(impossible("it names a journal device and says that it has none"));
@@ -175,10 +189,11 @@ impl BlocksSuperblock {
         bytes[at::JOURNAL_UUID..at::CREATED].copy_from_slice(&self.journal_uuid);
         let own_journal = if self.journal_uuid == [0; 16] { 0 } else { OWN_JOURNAL };
         let scattered = if self.groups.is_some() { SCATTERED } else { 0 };
+        let zone = if self.zone_blocks > 0 { FLUSH_ZONE } else { 0 };
         let groups = self.groups.unwrap_or(BlockGroups { group_blocks: 0, log_blocks: 0, logs: 0 });
         for (at, word) in [
             (at::VERSION, VERSION),
-            (at::FEATURES, scattered | own_journal),
+            (at::FEATURES, scattered | own_journal | zone),
             (at::BLOCK_SIZE, self.block_size.bytes() as u32),
             (at::ROLE, if self.role == BlocksRole::Volume { 0 } else { 1 }),
             (at::JOURNAL_BLOCKS, self.journal_blocks),
@@ -194,6 +209,8 @@ impl BlocksSuperblock {
             (at::JOURNAL_AT, self.journal_at),
             (at::DATA_AT, self.data_at),
             (at::DATA_BLOCKS, self.data_blocks),
+            (at::ZONE_AT, self.zone_at),
+            (at::ZONE_BLOCKS, self.zone_blocks),
         ] {
             field::put64(&mut bytes, at, number);
         }
@@ -232,6 +249,8 @@ impl BlocksSuperblock {
         if has_journal == (is_own && self.role == BlocksRole::Volume) {
             return Err(impossible("the journal is on two disks, or on none"));
         }
+        let after = if has_journal { journal_end } else { reserved };
+        let after = self.end_of_zone(after, copy_at >> shift)?;
         if self.role == BlocksRole::Journal {
             return match self.data_blocks == 0 && is_own && self.groups.is_none() {
                 true => Ok(()),
@@ -239,11 +258,21 @@ impl BlocksSuperblock {
             };
         }
         let data_end = self.data_at.saturating_add(self.data_blocks);
-        let after = if has_journal { journal_end } else { reserved };
         if self.data_blocks == 0 || self.data_at < after || data_end > copy_at >> shift {
             return Err(impossible("the data has no possible place or length"));
         }
         self.groups.map_or(Ok(()), |groups| groups.check(self.data_blocks))
+    }
+
+    /// Returns where the flush zone ends, or `after` if there is none.
+    fn end_of_zone(&self, after: u64, end: u64) -> Result<u64, BlocksFormatError> {
+        let zone_end = self.zone_at.saturating_add(self.zone_blocks);
+        match self.zone_blocks {
+            0 if self.zone_at == 0 => Ok(after),
+            0 => Err(impossible("a flush zone of no blocks has a place")),
+            _ if self.zone_at >= after && zone_end <= end => Ok(zone_end),
+            _ => Err(impossible("the flush zone has no possible place or length")),
+        }
     }
 
     /// The number of blocks of the exported disk.
@@ -298,12 +327,12 @@ pub fn tables() -> String {
         (
             at::FEATURES,
             4,
-            "features: 1 scattered logs, 2 journal on its own device; others are refused",
+            "features: 1 scattered logs, 2 journal on its own device, 4 flush zone; others are refused",
         ),
         (at::UUID, 16, "UUID of the volume"),
         (at::JOURNAL_UUID, 16, "UUID of the journal's device; zeros: the journal is inside"),
         (at::CREATED, 8, "seconds since 1970 at which it was made"),
-        (at::DISK_BYTES, 8, "bytes of the disk at that time"),
+        (at::DISK_BYTES, 8, "bytes of the disk when it was made or has grown"),
         (at::BLOCK_SIZE, 4, "bytes of a block: 1024, 2048 or 4096"),
         (at::ROLE, 4, "0: a volume; 1: the journal of one"),
         (at::JOURNAL_AT, 8, "first block of the journal"),
@@ -313,6 +342,8 @@ pub fn tables() -> String {
         (at::DATA_BLOCKS, 8, "blocks of the data, scattered logs included"),
         (at::GROUP_BLOCKS, 4, "blocks of a group, its log included"),
         (at::LOG_BLOCKS, 4, "blocks of a scattered log, the last ones of its group"),
+        (at::ZONE_AT, 8, "first block of the flush zone"),
+        (at::ZONE_BLOCKS, 8, "blocks of the flush zone; 0: none on this disk"),
         (at::CHECKSUM, 4, "CRC-32C of all bytes before"),
     ] {
         writeln!(text, "| {at} | {bytes} | {name} |").expect("strings take all writes");
@@ -337,6 +368,8 @@ mod tests {
             data_at: 1280,
             data_blocks: (61 << 20 >> 12) - 1024,
             groups: Some(BlockGroups { group_blocks: 4096, log_blocks: 256, logs: 3 }),
+            zone_at: 0,
+            zone_blocks: 0,
         }
     }
 
@@ -352,6 +385,23 @@ mod tests {
             assert!(BlocksSuperblock::parse(&changed).is_err(), "byte {at}");
         }
         assert_eq!(BlocksSuperblock::parse(&bytes[..511]), Err(BlocksFormatError::NoVolume));
+    }
+
+    #[test]
+    fn a_flush_zone_lies_between_journal_and_data() {
+        let zoned = BlocksSuperblock {
+            zone_at: 1280,
+            zone_blocks: 256,
+            data_at: 1536,
+            data_blocks: volume().data_blocks - 256,
+            ..volume()
+        };
+        assert_eq!(BlocksSuperblock::parse(&zoned.serialize()), Ok(zoned.clone()));
+        for (zone_at, zone_blocks) in [(1279, 256), (1281, 256), (1280, u64::MAX), (1280, 0)] {
+            let wrong = BlocksSuperblock { zone_at, zone_blocks, ..zoned.clone() };
+            let parsed = BlocksSuperblock::parse(&wrong.serialize());
+            assert!(matches!(parsed, Err(BlocksFormatError::Impossible(_))), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! 2011, section IV.C; the bytes are ours: `docs/ON_DISK.md`.)
 
 use std::fmt;
+use std::ops::Range;
 
 pub const FLUSH_ZONE_MAGIC: [u8; 8] = *b"OKEANFLZ";
 pub const FLUSH_ZONE_SUPERBLOCK_SIZE: usize = 512;
@@ -34,6 +35,13 @@ pub struct FlushZoneSuperblock {
     pub model: String,
     /// Bytes of the zone behind the block of this superblock.
     pub length: u64,
+}
+
+/// A zone, and the byte ranges of its disk to which evictions may write.
+#[derive(Clone, Debug)]
+pub struct FoundFlushZone {
+    pub superblock: FlushZoneSuperblock,
+    pub extents: Vec<Range<u64>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,12 +1,13 @@
 //! Block volumes over memory disks in virtual time.
 
 use blocks::{
-    BlockParts, BlockVolume, BlocksError, BlocksFormatOptions, GroupBytes, Persistence,
-    format_journal, format_volume,
+    BlockParts, BlockVolume, BlocksError, BlocksFormatOptions, GroupBytes, NewFlushZone,
+    Persistence, find_flush_zones, format_journal_zoned, format_volume_zoned,
 };
 use device::{Buffer, Disk, Durability, LocalFuture, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
 use engine::EngineOptions;
+use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Pattern};
 use runtime::{Either, VirtualWorld, race};
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,12 +24,21 @@ pub struct Making {
     pub journal_disk: Option<u64>,
     pub journal_bytes: u64,
     pub groups: Option<GroupBytes>,
+    /// Writes of an eviction, where each disk has a flush zone.
+    pub eviction: Option<EvictionWorkload>,
 }
 
 impl Default for Making {
     fn default() -> Making {
         let (disk_bytes, block_size) = (16 << 20, 4096);
-        Making { disk_bytes, block_size, journal_disk: None, journal_bytes: 2 << 20, groups: None }
+        Making {
+            disk_bytes,
+            block_size,
+            journal_disk: None,
+            journal_bytes: 2 << 20,
+            groups: None,
+            eviction: None,
+        }
     }
 }
 
@@ -132,13 +142,38 @@ pub fn make(making: &Making) -> Result<Images, BlocksError> {
             groups: making.groups,
             now: 1_700_000_000,
         };
+        let zone = making.eviction.map(|workload| NewFlushZone {
+            superblock: workload.superblock(),
+            bytes: FlushZone::size(&workload, 4096),
+        });
         if let Some(disk) = &parts.journal {
             options.journal_uuid = Some(JOURNAL_UUID);
-            format_journal(&**disk, &options).await?;
+            format_journal_zoned(&**disk, &options, zone.as_ref()).await?;
         }
-        format_volume(&*parts.disk, &options).await
+        format_volume_zoned(&*parts.disk, &options, zone.as_ref()).await
     });
     made.map(|_| images)
+}
+
+/// A write that replaces everything in a cache of `lines` lines, of which the longest unused goes.
+pub fn eviction_of(lines: usize) -> EvictionWorkload {
+    EvictionWorkload { pattern: Pattern::Sequential, writes: 1, bytes: lines as u64 * 4096 }
+}
+
+/// Makes the flush of each disk that has a flush zone an eviction.
+pub async fn coerce(parts: BlockParts) -> BlockParts {
+    let (home, journal) = find_flush_zones(&parts).await.expect("zones that can be read");
+    let over = |disk: Rc<dyn Disk>, zone| -> Rc<dyn Disk> {
+        match zone {
+            Some(zone) => {
+                Rc::new(CoercedDisk::over(parts.world.clone(), disk, &zone).expect("a fit zone"))
+            }
+            None => disk,
+        }
+    };
+    let disk = over(parts.disk.clone(), home);
+    let journal = parts.journal.clone().map(|disk| over(disk, journal));
+    BlockParts { disk, journal, ..parts }
 }
 
 pub async fn open(parts: BlockParts) -> BlockVolume {

@@ -2,6 +2,7 @@ mod behaviour;
 mod common;
 mod explorer;
 mod golden;
+mod grow;
 mod hostile;
 mod reuse;
 mod sizes;

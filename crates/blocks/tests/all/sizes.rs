@@ -1,7 +1,7 @@
 //! Every possible size of disk, block, journal and group has one home for each block, and
 //! impossible ones are refused.
 
-use crate::common::{Life, Making, filled, make, open, options};
+use crate::common::{Life, Making, eviction_of, filled, make, open, options};
 use blocks::{BlocksError, BlocksLayout, GroupBytes, Persistence};
 use device::{Disk, Durability};
 use engine::{EngineOptions, LogKind};
@@ -29,6 +29,7 @@ fn random_making(random: &SplitMix) -> Making {
             [one_of(8) as usize],
         groups: (one_of(3) == 0)
             .then(|| GroupBytes { log: [64 << 10, 256 << 10, MIB / 2][one_of(3) as usize], group }),
+        eviction: (one_of(4) == 0).then(|| eviction_of(1 + one_of(300) as usize)),
     }
 }
 
@@ -40,6 +41,7 @@ fn check_layout(layout: &BlocksLayout, making: &Making) {
         superblock.groups.map_or(0, |it| u64::from(it.logs) * u64::from(it.log_blocks));
     assert_eq!(layout.blocks() + logs_bytes, superblock.data_blocks, "{making:?}");
     assert!(superblock.data_at * block >= RESERVED_BYTES, "{making:?}");
+    assert_eq!(superblock.zone_blocks > 0, making.eviction.is_some(), "{making:?}");
     assert!(
         (superblock.data_at + superblock.data_blocks) * block + RESERVED_BYTES <= making.disk_bytes,
         "{making:?}"
@@ -78,7 +80,7 @@ fn play(making: &Making, images: Vec<disks::Image>, seed: u64) {
     let byte = |place: u64| (place % 251 + 1) as u8;
     let (_, images) = life.play(async move {
         let volume = open(parts).await;
-        check_layout(volume.layout(), &making);
+        check_layout(&volume.layout(), &making);
         for place in places(volume.layout().blocks()) {
             let bytes = filled(byte(place), block as usize);
             volume.write(place * block, bytes, Durability::Cached).await.expect("a write");

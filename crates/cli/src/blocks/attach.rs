@@ -110,9 +110,6 @@ pub fn is_of_blocks(row: &MountOption<MountSettings>) -> bool {
 /// Parses the options, and refuses those that a block volume does not support.
 fn settings_of(words: &[String]) -> Result<MountSettings, CliError> {
     let settings = MountSettings::parse(words, false)?;
-    if settings.journal.coerces {
-        return Err(CliError::new("barrier=coerce: a block volume has no flush zone"));
-    }
     let is_given = |name: &str| {
         let default = MountSettings::default();
         rows(SECTIONS).any(|row| row.name == name && (row.text)(&settings) != (row.text)(&default))

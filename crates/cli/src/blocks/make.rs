@@ -1,12 +1,13 @@
 //! `okeanos blocks format`.
 
+use super::zones::NewZones;
 use super::{FormatArguments, failed};
 use crate::disk::content::refuse_to_overwrite;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::text::output::print;
 use crate::text::quantity::format_size;
-use blocks::{BlocksFormatOptions, GroupBytes, format_journal, format_volume};
+use blocks::{BlocksFormatOptions, GroupBytes, format_journal_zoned, format_volume_zoned};
 use device::World;
 use disks::{DiskAccess, FileDisk};
 use runtime::RealWorld;
@@ -17,6 +18,7 @@ pub fn run(arguments: &FormatArguments) -> Result<(), CliError> {
     for path in std::iter::once(&arguments.target).chain(&arguments.log) {
         refuse_to_overwrite(path, arguments.force, "okeanos blocks format --force")?;
     }
+    let zones = NewZones::new(arguments)?;
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let open = |path: &Path| open_disk(&world, path, DiskAccess::ReadWrite);
     let disk = open(&arguments.target)?;
@@ -37,7 +39,7 @@ pub fn run(arguments: &FormatArguments) -> Result<(), CliError> {
             .map(|sizes| GroupBytes { log: sizes.log, group: sizes.group }),
         now: world.wall_clock().seconds.try_into().unwrap_or(0),
     };
-    let made = world.run(make(disk, log, options));
+    let made = world.run(make(disk, log, options, zones));
     world.end();
     let layout = made.map_err(|error| failed(&arguments.target, &error))?;
     let size = layout.blocks() << layout.block_size().shift();
@@ -53,9 +55,10 @@ async fn make(
     disk: FileDisk,
     log: Option<FileDisk>,
     options: BlocksFormatOptions,
+    zones: NewZones,
 ) -> Result<blocks::BlocksLayout, blocks::BlocksError> {
     if let Some(log) = &log {
-        format_journal(log, &options).await?;
+        format_journal_zoned(log, &options, zones.journal.as_ref()).await?;
     }
-    format_volume(&disk, &options).await
+    format_volume_zoned(&disk, &options, zones.home.as_ref()).await
 }

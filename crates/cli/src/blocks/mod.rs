@@ -2,10 +2,12 @@
 
 mod attach;
 mod detach;
+mod grow;
 mod make;
 pub mod offline;
 mod place;
 mod serve;
+mod zones;
 
 use crate::error::CliError;
 use crate::mkfs::LogSizes;
@@ -30,7 +32,8 @@ const FORMAT_EXAMPLES: &str = "\
 Examples:
   okeanos blocks format /dev/sdb
   okeanos blocks format --journal-size 1G --scattered-logs disk.img
-  okeanos blocks format --log /dev/nvme0n1p3 /dev/sdb     the journal on a device of its own";
+  okeanos blocks format --log /dev/nvme0n1p3 /dev/sdb     the journal on a device of its own
+  okeanos blocks format --flush-zone drive.profile /dev/sdb     for a drive that ignores flushes";
 
 const ATTACH_EXAMPLES: &str = "\
 Examples:
@@ -45,6 +48,11 @@ const DRAIN_EXAMPLES: &str = "\
 Examples:
   okeanos blocks drain /dev/sdb
   okeanos blocks drain --json disk.img";
+
+const GROW_EXAMPLES: &str = "\
+Examples:
+  lvextend -L +10G /dev/vg/disk && okeanos blocks grow /dev/vg/disk && resize2fs /dev/loop0
+  truncate -s 20G disk.img && okeanos blocks grow disk.img     attached or not";
 
 const INSPECT_EXAMPLES: &str = "\
 Examples:
@@ -78,6 +86,9 @@ enum BlocksCommand {
     /// Replay the log of a volume that is not attached: home is complete then, and the log empty
     #[command(after_help = DRAIN_EXAMPLES)]
     Drain(OfflineArguments),
+    /// Export all of a disk that has become longer, also while it is attached
+    #[command(after_help = GROW_EXAMPLES)]
+    Grow(OfflineArguments),
     /// Print where journal and data lie, and what the log holds
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(OfflineArguments),
@@ -95,6 +106,17 @@ struct FormatArguments {
     /// 100 MiB, or what is given: log-size=SIZE,group-size=SIZE
     #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = LogSizes::parse, conflicts_with = "log")]
     scattered_logs: Option<LogSizes>,
+    /// Make a flush zone behind the journal, for a drive that ignores flushes (attach -o
+    /// barrier=coerce). PROFILE is the file that okeanos fingerprint wrote for it, or the name of
+    /// an emulated drive's profile (hitachi-7k80)
+    #[arg(long, value_name = "PROFILE")]
+    flush_zone: Option<PathBuf>,
+    /// Profile of the journal's own device; as --flush-zone if not given
+    #[arg(long, value_name = "PROFILE", requires = "log")]
+    log_flush_zone: Option<PathBuf>,
+    /// Take the profile even if it is of another drive, or the drive does not report its model
+    #[arg(long)]
+    force_profile: bool,
     /// Bytes of a block: 1024, 2048 or 4096
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = parse_block_size)]
     block_size: units::BlockSize,
@@ -177,6 +199,7 @@ pub fn run(arguments: BlocksArguments) -> Result<(), CliError> {
         BlocksCommand::Attach(arguments) => attach::run(arguments),
         BlocksCommand::Detach(arguments) => detach::run(&arguments.device),
         BlocksCommand::Drain(arguments) => offline::drain(&arguments),
+        BlocksCommand::Grow(arguments) => grow::run(&arguments),
         BlocksCommand::Inspect(arguments) => offline::inspect(&arguments),
     }
 }

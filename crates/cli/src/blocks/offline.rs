@@ -1,7 +1,8 @@
 //! Commands on a volume that is not attached.
 
-use super::{OfflineArguments, failed};
+use super::{OfflineArguments, failed, zones};
 use crate::check::{DAMAGED, NOT_CHECKED};
+use crate::disk::coerce::Wanted;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::recover::{self, RecoverArguments};
@@ -30,6 +31,8 @@ struct BlocksReport {
     journal_bytes: u64,
     journal_uuid: Option<String>,
     scattered_logs: u32,
+    /// Bytes of the flush zone; `None`: there is none.
+    flush_zone_bytes: Option<u64>,
     clean: bool,
     transactions: u64,
 }
@@ -47,6 +50,9 @@ impl fmt::Display for BlocksReport {
         match &self.journal_uuid {
             Some(uuid) => writeln!(f, "journal: on its own device, {uuid}")?,
             None => writeln!(f, "journal: {}", bytes(self.journal_bytes))?,
+        }
+        if let Some(zone) = self.flush_zone_bytes {
+            writeln!(f, "flush zone: {}", bytes(zone))?;
         }
         match self.clean {
             true => writeln!(f, "log: empty; all is home"),
@@ -130,12 +136,13 @@ fn story(found: &FoundSuperblock, report: &RecoveryReport) -> BlocksReport {
         journal_bytes: u64::from(superblock.journal_blocks) << shift,
         journal_uuid: (superblock.journal_blocks == 0).then(|| uuid_text(&superblock.journal_uuid)),
         scattered_logs: superblock.groups.map_or(0, |groups| groups.logs),
+        flush_zone_bytes: (superblock.zone_blocks > 0).then(|| superblock.zone_blocks << shift),
         clean: report.clean,
         transactions: report.transactions,
     }
 }
 
-fn with_parts<T: 'static>(
+pub(super) fn with_parts<T: 'static>(
     source: &Path,
     log: Option<&Path>,
     read_only: bool,
@@ -154,7 +161,14 @@ fn with_parts<T: 'static>(
         options: EngineOptions::default(),
         persistence: Persistence::WriteBack,
     };
-    let result = world.run(work(parts));
+    let paths = (source.to_owned(), log.map(Path::to_owned));
+    let result = world.run(async move {
+        let (home, log) = (paths.0.as_path(), paths.1.as_deref());
+        // A replay has barriers, too: on a drive that ignores flushes it evicts, if the volume was
+        // made for that.
+        let (parts, _) = zones::coerce(parts, (home, log), Wanted::IfThere).await?;
+        work(parts).await.map_err(|error| failed(home, &error))
+    });
     world.end();
-    result.map_err(|error| failed(source, &error))
+    result
 }

@@ -1,6 +1,6 @@
 //! The daemon of an attached volume.
 
-use super::failed;
+use super::{failed, grow, zones};
 use crate::checkpoint;
 use crate::daemon::StartNotifier;
 use crate::daemon::control::{About, Ask};
@@ -8,6 +8,7 @@ use crate::daemon::control_server::Answers;
 use crate::daemon::io_path;
 use crate::daemon::mount_helper::MountHelper;
 use crate::daemon::reporter::{Level, Reporter};
+use crate::disk::coerce::Wanted;
 use crate::disk::exported;
 use crate::disk::front_end::NAME;
 use crate::disk::open_disk::open_disk;
@@ -20,10 +21,20 @@ use blocks::{BlockParts, BlockVolume, BlocksDisk, Persistence, find_superblock};
 use device::Disk;
 use disks::{DiskAccess, FileDisk};
 use engine::LogKind;
+use eviction::CoercedDisk;
 use nbd::{Export, Listener};
 use runtime::{Either, RealWorld, race};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+
+/// A volume that is open.
+struct OpenedVolume {
+    volume: BlockVolume,
+    /// Coerced disks with `barrier=coerce`: home, then the journal's disk.
+    coerced: Vec<CoercedDisk>,
+    /// The volume's disk itself.
+    disk: FileDisk,
+}
 
 /// Plan of an attachment: the disks and the options.
 pub struct AttachPlan {
@@ -42,7 +53,7 @@ impl AttachPlan {
         open_disk(world, path, DiskAccess::ReadWrite)
     }
 
-    async fn open(&self, world: &RealWorld) -> Result<BlockVolume, CliError> {
+    async fn open(&self, world: &RealWorld) -> Result<OpenedVolume, CliError> {
         let disk = self.disk(world, &self.source)?;
         let wrong = |error| failed(&self.source, &error);
         let has_logs = match find_superblock(&disk).await.map_err(wrong)? {
@@ -59,12 +70,18 @@ impl AttachPlan {
         options.run_table = table.map(|path| run_table::open(world, path)).transpose()?;
         let parts = BlockParts {
             world: Rc::new(world.clone()),
-            disk: Rc::new(disk),
+            disk: Rc::new(disk.clone()),
             journal: journal.map(|disk| Rc::new(disk) as Rc<dyn Disk>),
             options,
             persistence: self.persistence,
         };
-        BlockVolume::open(parts).await.map_err(wrong)
+        let paths = (self.source.as_path(), self.log.as_deref());
+        let (parts, coerced) = match self.settings.journal.coerces {
+            true => zones::coerce(parts, paths, Wanted::Required).await?,
+            false => (parts, Vec::new()),
+        };
+        let volume = BlockVolume::open(parts).await.map_err(wrong)?;
+        Ok(OpenedVolume { volume, coerced, disk })
     }
 
     fn about(&self, directory: &Path, volume: &BlockVolume) -> About {
@@ -102,13 +119,14 @@ pub fn as_file(
     };
     let own = world.clone();
     let result = world.run(async move {
-        let volume = match plan.open(&own).await {
-            Ok(volume) => volume,
+        let opened = match plan.open(&own).await {
+            Ok(opened) => opened,
             Err(error) => return notifier.failed(error),
         };
+        let volume = opened.volume.clone();
         io_path::report(&own, &reporter);
         report_opened(&volume, &|text| reporter.report_at(Level::Info, text));
-        let answers = answers(&plan, &directory, &volume);
+        let answers = answers(&plan, &directory, opened);
         let disk: Rc<dyn Disk> = Rc::new(volume.clone());
         let close = async || close(&volume, &|text| reporter.report(text)).await;
         exported::serve(&own, &disk, (&directory, &helper), notifier, answers, close).await
@@ -132,20 +150,25 @@ async fn close(volume: &BlockVolume, say: &dyn Fn(&str)) -> bool {
     closed.inspect_err(|error| say(&error.to_string())).is_ok()
 }
 
-fn answers(plan: &AttachPlan, directory: &Path, volume: &BlockVolume) -> Box<Answers> {
-    let (about, volume) = (plan.about(directory, volume), volume.clone());
+fn answers(plan: &AttachPlan, directory: &Path, opened: OpenedVolume) -> Box<Answers> {
+    let OpenedVolume { volume, coerced, disk } = opened;
+    let about = plan.about(directory, &volume);
     Box::new(move |ask| {
+        if ask == Ask::Grow {
+            let (disk, volume) = (disk.clone(), volume.clone());
+            return Box::pin(async move { serde_json::json!(grow::answer(&disk, &volume).await) });
+        }
         let answer = match ask {
             // There is nothing to change.
-            Ask::About | Ask::End | Ask::Change(_) => serde_json::json!(about),
+            Ask::About | Ask::End | Ask::Change(_) | Ask::Grow => serde_json::json!(about),
             Ask::Checkpoint | Ask::Checkpointing => checkpoint::nothing(),
-            Ask::Stats => statistics(&about, &volume),
+            Ask::Stats => statistics(&about, &volume, &coerced),
         };
         Box::pin(async { answer })
     })
 }
 
-fn statistics(about: &About, volume: &BlockVolume) -> serde_json::Value {
+fn statistics(about: &About, volume: &BlockVolume, coerced: &[CoercedDisk]) -> serde_json::Value {
     let failed = volume.failure().or(volume.engine().check().err().map(|it| it.to_string()));
     serde_json::json!({
         "about": about,
@@ -154,6 +177,7 @@ fn statistics(about: &About, volume: &BlockVolume) -> serde_json::Value {
         "transport": "loop",
         "engine": volume.statistics(),
         "blocks": volume.requests(),
+        "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
         "volatile_cache": volume.persistence() == Persistence::WriteBack,
         "atomic_write_bytes": volume.atomic_bytes(),
     })
@@ -167,7 +191,7 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let own = world.clone();
     let result = world.run(async move {
-        let volume = plan.open(&own).await?;
+        let volume = plan.open(&own).await?.volume;
         let complain = |text: &str| crate::daemon::reporter::complain(&format!("okeanos: {text}"));
         io_path::report_with(&own, &complain);
         report_opened(&volume, &complain);

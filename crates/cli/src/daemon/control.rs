@@ -27,6 +27,9 @@ pub enum Ask {
     /// running one.
     Checkpoint,
     Checkpointing,
+    /// Takes all of a disk that has become longer; answered with `{"exported_bytes":N}`, or with
+    /// `{"error":"…"}`.
+    Grow,
     /// `{"ask":"change",…}`: changes what may change while the volume is mounted; answered like
     /// about, or with `{"error":"…"}`.
     Change(Live),

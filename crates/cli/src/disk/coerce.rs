@@ -3,10 +3,10 @@
 use crate::daemon::reporter::complain;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
-use device::Disk;
+use device::{Disk, World};
 use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Profile};
-use ext4::{FoundFlushZone, OpenParts, Volume, VolumeOptions};
-use format::flush_zone::{FlushZoneSuperblock, MODEL_SIZE};
+use ext4::{OpenParts, Volume, VolumeOptions};
+use format::flush_zone::{FlushZoneSuperblock, FoundFlushZone, MODEL_SIZE};
 use runtime::RealWorld;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ pub fn refuse_page_cache(path: &Path) -> Result<(), CliError> {
 
 /// Returns the flush zone's superblock that `profile` needs on the drive under `path`, and the
 /// zone's bytes.
-fn zone_for(
+pub fn zone_for(
     profile: &Path,
     path: &Path,
     force: bool,
@@ -209,8 +209,7 @@ impl ZonePlan {
 }
 
 /// Advice about a zone that cannot be used.
-const ELSE: &str =
-    "Mount it with barrier=flush, or make the volume anew with a profile of this drive.";
+const ELSE: &str = "Use barrier=flush, or make the volume anew with a profile of this drive.";
 
 /// Maximum block size of a volume.
 const BLOCK_MAX: u32 = 4096;
@@ -222,6 +221,89 @@ pub enum Wanted {
     IfThere,
 }
 
+/// Flush zones of a volume's disk and its journal's, as they were found.
+type FoundZones = (Option<FoundFlushZone>, Option<FoundFlushZone>);
+
+/// Puts coerced disks in place of those that have a flush zone.
+pub struct Coercion<'a> {
+    pub world: Rc<dyn World>,
+    pub wanted: Wanted,
+    /// Paths of the disks: home, and the journal's.
+    pub paths: (&'a Path, Option<&'a Path>),
+    /// The command that makes a volume with a zone.
+    pub made_by: &'a str,
+}
+
+impl Coercion<'_> {
+    /// Wraps the disks; returns the coerced ones, home first. `zones` is an
+    /// error where one cannot be used: then recovery alone goes on, without.
+    pub fn wrap(
+        &self,
+        home: &mut Rc<dyn Disk>,
+        journal: Option<&mut Rc<dyn Disk>>,
+        zones: Result<FoundZones, String>,
+    ) -> Result<Vec<CoercedDisk>, CliError> {
+        let zones = match zones {
+            Ok(zones) => zones,
+            Err(why) if self.wanted == Wanted::IfThere => {
+                without(&why);
+                (None, None)
+            }
+            Err(why) => {
+                let name = self.paths.0.display();
+                return Err(CliError::new(format!("{name}: {why}")).with_remedy(ELSE));
+            }
+        };
+        let mut coerced = Vec::new();
+        coerced.extend(self.wrap_one(home, self.paths.0, zones.0)?);
+        if let (Some(disk), Some(path)) = (journal, self.paths.1) {
+            coerced.extend(self.wrap_one(disk, path, zones.1)?);
+        }
+        Ok(coerced)
+    }
+
+    fn wrap_one(
+        &self,
+        disk: &mut Rc<dyn Disk>,
+        path: &Path,
+        zone: Option<FoundFlushZone>,
+    ) -> Result<Option<CoercedDisk>, CliError> {
+        let name = path.display();
+        let Some(zone) = zone else {
+            let made_by = self.made_by;
+            return match self.wanted {
+                Wanted::IfThere => Ok(None),
+                Wanted::Required => Err(CliError::new(format!(
+                    "{name} has no flush zone, which barrier=coerce writes to"
+                ))
+                .with_remedy(format!(
+                    "A volume gets one when it is made: {made_by} --flush-zone PROFILE …"
+                ))),
+            };
+        };
+        let unfit = foreign(&zone.superblock, Drive::of(path).as_ref());
+        let unfit = unfit.map(|why| format!("the flush zone of {name} may not fit: {why}"));
+        match (self.wanted, unfit) {
+            (Wanted::IfThere, Some(why)) => {
+                without(&why);
+                return Ok(None);
+            }
+            (Wanted::Required, Some(why)) => return Err(CliError::new(why).with_remedy(ELSE)),
+            (Wanted::Required, None) => refuse_page_cache(path)?,
+            (Wanted::IfThere, None) => {}
+        }
+        let wrapped = CoercedDisk::over(self.world.clone(), disk.clone(), &zone);
+        let wrapped =
+            wrapped.map_err(|error| CliError::new(format!("{name}: {error}")).with_remedy(ELSE))?;
+        *disk = Rc::new(wrapped.clone());
+        Ok(Some(wrapped))
+    }
+}
+
+fn without(why: &str) {
+    complain(&format!("okeanos: {why}; recovering as with barrier=flush"));
+}
+
 /// Returns `parts` with coerced disks in place of those that have a flush zone; and these, home
 /// first. `paths` are those of the disks.
 pub async fn coerce(
@@ -230,79 +312,26 @@ pub async fn coerce(
     journal_path: Option<&Path>,
     wanted: Wanted,
 ) -> Result<(OpenParts, Vec<CoercedDisk>), CliError> {
-    let failed = |error: ext4::Error| {
-        let plain = CliError::new(format!("{}: {error}", home_path.display()));
-        match error {
-            ext4::Error::FlushZone(_) => plain.with_remedy(ELSE),
-            _ => plain,
-        }
+    let zones = match ext4::find_flush_zones(&parts).await {
+        Ok(zones) => Ok(zones),
+        Err(ext4::Error::FlushZone(why)) => Err(why),
+        // Other damage is reported by recovery.
+        Err(_) if wanted == Wanted::IfThere => Ok((None, None)),
+        Err(error) => return Err(CliError::new(format!("{}: {error}", home_path.display()))),
     };
-    let without = |why: &dyn std::fmt::Display| {
-        complain(&format!("okeanos: {why}; recovering as with barrier=flush"));
+    let coercion = Coercion {
+        world: parts.world.clone(),
+        wanted,
+        paths: (home_path, journal_path),
+        made_by: "okeanos mkfs",
     };
-    let (home, journal) = match ext4::find_flush_zones(&parts).await {
-        Err(error) if wanted == Wanted::IfThere => {
-            // Other damage is reported by recovery.
-            if let ext4::Error::FlushZone(why) = error {
-                without(&why);
-            }
-            (None, None)
-        }
-        found => found.map_err(failed)?,
-    };
-    let mut coerced = Vec::new();
-    let mut wrap = |disk: &mut Rc<dyn Disk>, path: &Path, zone: Option<FoundFlushZone>| {
-        let unfit =
-            zone.as_ref().and_then(|zone| foreign(&zone.superblock, Drive::of(path).as_ref()));
-        match (zone, unfit) {
-            (Some(zone), None) => {
-                if wanted == Wanted::Required {
-                    refuse_page_cache(path)?;
-                }
-                let wrapped = wrap(&parts.world, disk, path, zone)?;
-                *disk = Rc::new(wrapped.clone());
-                coerced.push(wrapped);
-                Ok(())
-            }
-            (None, _) if wanted == Wanted::IfThere => Ok(()),
-            (Some(_), Some(why)) if wanted == Wanted::IfThere => {
-                without(&format_args!("the flush zone of {} may not fit: {why}", path.display()));
-                Ok(())
-            }
-            (None, _) => Err(CliError::new(format!(
-                "{} has no flush zone, which barrier=coerce writes to",
-                path.display()
-            ))
-            .with_remedy("A volume gets one when it is made: okeanos mkfs --flush-zone PROFILE …")),
-            (Some(_), Some(why)) => Err(CliError::new(format!(
-                "the flush zone of {} may not fit: {why}",
-                path.display()
-            ))
-            .with_remedy(ELSE)),
-        }
-    };
-    wrap(&mut parts.home, home_path, home)?;
-    if let (Some(disk), Some(path)) = (&mut parts.journal, journal_path) {
-        wrap(disk, path, journal)?;
-    }
+    let coerced = coercion.wrap(&mut parts.home, parts.journal.as_mut(), zones)?;
     Ok((parts, coerced))
 }
 
 /// Explains why a zone was made for another drive than this. A forced profile is for any.
 fn foreign(zone: &FlushZoneSuperblock, drive: Option<&Drive>) -> Option<String> {
     if zone.drive_size == 0 { None } else { Drive::mismatch(drive, &zone.model, zone.drive_size) }
-}
-
-fn wrap(
-    world: &Rc<dyn device::World>,
-    disk: &Rc<dyn Disk>,
-    path: &Path,
-    zone: FoundFlushZone,
-) -> Result<CoercedDisk, CliError> {
-    let sector = disk.geometry().logical_sector;
-    let zone = FlushZone::new(EvictionWorkload::from(&zone.superblock), &zone.extents, sector)
-        .map_err(|error| CliError::new(format!("{}: {error}", path.display())).with_remedy(ELSE))?;
-    Ok(CoercedDisk::new(world.clone(), disk.clone(), zone))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
 const LOOP_CLR_FD: libc::Ioctl = 0x4c01;
+const LOOP_SET_CAPACITY: libc::Ioctl = 0x4c07;
 const READ_ONLY: u32 = 1;
 const AUTOCLEAR: u32 = 4;
 const DIRECT_IO: u32 = 16;
@@ -138,6 +139,16 @@ pub fn detach(device: &Path) -> io::Result<()> {
         })?
         .sync_all()?;
     detach_dead(device)
+}
+
+/// Gives a loop device the size that its file has now.
+pub fn take_size(device: &Path) -> io::Result<()> {
+    let file = File::open(device)?;
+    // SAFETY: the request takes no argument.
+    match unsafe { libc::ioctl(file.as_raw_fd(), LOOP_SET_CAPACITY) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Detaches a loop device whose file no longer answers, when its last user ends.

@@ -12,11 +12,14 @@ const BLOCKS: &str = r#"
     trap leave EXIT; mkdir here
 "#;
 
+/// A profile of a drive that sixteen writes evict.
+const PROFILE: &str = r#"printf '%s\n' 'model = "A drive"' 'size = 1000' 'trials = 50' 'milliseconds = 1.5' '[workload]' 'pattern = "random"' 'writes = 16' 'bytes = 160000' >profile"#;
+
 /// Synced content survives a kill of the daemon, and e2fsck finds no error in the rest.
 fn ext4_survives_a_kill(format: &str, attach: &str) {
     let rig = Rig::new();
     let lines = rig.run(&format!(
-        r#"{BLOCKS}
+        r#"{BLOCKS} {PROFILE}
         truncate -s 200M image; truncate -s 40M log
         $O blocks format {format} image >/dev/null
         attach {attach} image; mkfs.ext4 -q $L
@@ -53,6 +56,63 @@ fn the_same_with_the_journal_on_its_own_device() {
 #[test]
 fn the_same_with_scattered_logs() {
     ext4_survives_a_kill("--scattered-logs=log-size=2M,group-size=16M", "-o data=journal");
+}
+
+#[test]
+fn the_same_where_flushes_are_evictions() {
+    let zone = "--flush-zone profile --force-profile";
+    ext4_survives_a_kill(zone, "-o barrier=coerce,data=wasteless");
+    ext4_survives_a_kill(&format!("{zone} --log log"), "--log log -o barrier=coerce,data=journal");
+}
+
+#[test]
+fn a_flush_is_an_eviction_on_the_disk_that_it_is_of() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{BLOCKS} {PROFILE}
+        truncate -s 100M image; truncate -s 40M log
+        refuses $O blocks format --flush-zone profile image 2>said; grep -q 'force-profile' said
+        for disks in 1 2; do
+            LOG=; [ $disks = 1 ] || LOG='--log log'
+            $O blocks format -F --flush-zone profile --force-profile $LOG image >/dev/null
+            $O blocks inspect $LOG image | grep -q 'flush zone: '
+            attach $LOG -o barrier=coerce,data=wasteless image
+            for i in 1 2 3 4; do dd if=/dev/urandom of=$L bs=4k seek=$i count=1 oflag=direct conv=fsync status=none; done
+            $O stats --json image | tr -d ' 
+' | grep -o '"evictions":[0-9]*' >counts
+            [ $(wc -l <counts) = $disks ]; [ $(tail -1 counts | cut -d: -f2) -ge 4 ]
+            timeout 60 $O blocks detach image
+        done
+        $O blocks format -F image >/dev/null
+        refuses $O blocks attach -o barrier=coerce image 2>said; grep -q 'no flush zone' said
+        grep -q 'okeanos blocks format --flush-zone' said; trap - EXIT"#
+    ));
+}
+
+#[test]
+fn a_device_grows_under_its_file_system() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{BLOCKS}
+        exported() {{ $O blocks inspect --json image | sed -n 's/^ *"exported_bytes": \([0-9]*\),*$/\1/p'; }}
+        truncate -s 64M image; $O blocks format image >/dev/null
+        attach image; mkfs.ext4 -q $L; mount $L here; echo kept >here/file
+        BEFORE=$(blockdev --getsize64 $L); AFTER=$((BEFORE + (32 << 20)))
+        (for i in $(seq 40); do dd if=/dev/zero of=here/load bs=64k count=16 conv=fsync status=none; done) & W=$!
+        truncate -s 96M image; $O blocks grow --json image >printed; wait $W
+        grep -q "exported_bytes.: $AFTER" printed; [ $(blockdev --getsize64 $L) = $AFTER ]
+        # ext4 grows while it is mounted only for who may have resources without limit.
+        umount here; timeout 60 e2fsck -fp $L >fsck || [ $? -lt 2 ]; resize2fs $L >said 2>&1; mount $L here; dd if=/dev/urandom of=here/large bs=1M count=70 conv=fsync status=none
+        $O blocks grow $L | grep -q "$AFTER bytes"; SUM=$(md5sum <here/large)
+        D=$(daemon); kill -9 $D; gone $D; umount here; attach image; [ $(blockdev --getsize64 $L) = $AFTER ]
+        timeout 60 e2fsck -fp $L >fsck || [ $? -lt 4 ] || {{ cat fsck; exit 1; }}
+        mount $L here; grep -q kept here/file; [ "$(md5sum <here/large)" = "$SUM" ]; umount here
+        clean $L; timeout 60 $O blocks detach image
+        truncate -s 128M image; $O blocks grow image | grep -q "$((AFTER + (32 << 20))) bytes"
+        [ $(exported) = $((AFTER + (32 << 20))) ]
+        truncate -s 64M image; refuses $O blocks grow image 2>said; grep -q 'the disk was cut' said
+        refuses $O blocks attach image 2>said; grep -q 'the disk was cut' said; trap - EXIT"#
+    ));
 }
 
 /// No probe sees the content of the exported disk, and no mount bypasses the log.
@@ -146,18 +206,53 @@ fn commands_say_what_a_crash_has_left_and_recover_it() {
     ));
 }
 
+/// Functions. `start ARGUMENTS`: the daemon that serves NBD clients is `$DAEMON`, at `$U`.
+const NBD: &str = r#"
+    start() { rm -f uri; $O blocks attach --via nbd --socket s "$@" image >uri 2>err & DAEMON=$!; for i in $(seq 600); do [ -s uri ] && break; sleep 0.1; done; U=$(head -1 uri); }
+    stop() { kill $DAEMON; wait $DAEMON; }
+"#;
+
+/// Each write is durable when it is acknowledged, so a client that waits for the next daemon finds
+/// all of them.
+#[test]
+fn an_nbd_client_waits_for_the_next_daemon() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{NBD}
+        truncate -s 96M image; $O blocks format image >/dev/null; mkfifo commands; touch q
+        said() {{ for i in $(seq 600); do [ $(grep -c "$1" q) -ge $2 ] && return; sleep 0.1; done; cat q; return 1; }}
+        start --write-through
+        timeout 300 qemu-io --image-opts driver=raw,file.driver=nbd,file.server.type=unix,file.server.path=s,file.reconnect-delay=200 <commands >q 2>&1 & Q=$!
+        exec 7>commands
+        for round in 1 2 3; do
+            echo "write -P $round ${{round}}M 256k" >&7; said wrote $((2 * round - 1))
+            kill -9 $DAEMON; wait $DAEMON || true
+            echo "write -P 7$round ${{round}}M 4k" >&7; sleep 0.5; [ $(grep -c wrote q) = $((2 * round - 1)) ]
+            start --write-through; said wrote $((2 * round))
+        done
+        # It reads one line at a time.
+        for round in 1 2 3; do
+            echo "read -P 7$round ${{round}}M 4k" >&7; said '> read' $((2 * round - 1))
+            echo "read -P $round $((1024 * round + 4))k 252k" >&7; said '> read' $((2 * round))
+        done
+        echo quit >&7; wait $Q; grep -q 'verification failed\|rror' q && {{ cat q; exit 1; }}
+        # The next connection has the size of a volume that has grown.
+        SIZE=$(nbdinfo --size "$U"); stop; truncate -s 128M image; $O blocks grow image >/dev/null; start
+        [ $(nbdinfo --size "$U") = $((SIZE + (32 << 20))) ]; stop"#
+    ));
+}
+
 #[test]
 fn nbd_clients_read_write_and_flush_a_volume() {
     let rig = Rig::new();
-    rig.run(
-        r#"truncate -s 96M image; $O blocks format image >/dev/null
-        start() { rm -f uri; $O blocks attach --via nbd --socket s "$@" image >uri 2>err & DAEMON=$!; for i in $(seq 600); do [ -s uri ] && break; sleep 0.1; done; U=$(head -1 uri); }
-        stop() { kill $DAEMON; wait $DAEMON; }
+    rig.run(&format!(
+        r#"{NBD}
+        truncate -s 96M image; $O blocks format image >/dev/null
         start; timeout 60 nbdinfo "$U" >info; grep -q 'can_fua: true' info; grep -q 'can_trim: true' info
         timeout 100 qemu-io -f raw -c 'write -P 7 0 1M' -c 'write -f -P 8 4k 512' -c 'flush' "$U" >q; kill -9 $DAEMON; wait $DAEMON || true
         start; timeout 100 qemu-io -f raw -c 'read -P 8 4k 512' -c 'read -P 7 8k 64k' -c 'discard 0 1M' -c 'write -z 0 64k' -c 'read -P 0 0 64k' "$U" >q
         grep -q 'verification failed' q && exit 1; stop
         start --read-only; refuses timeout 20 qemu-io -f raw -c 'write 0 4k' "$U" >said 2>&1; stop
-        $O blocks inspect image | grep -q 'all is home'"#,
-    );
+        $O blocks inspect image | grep -q 'all is home'"#
+    ));
 }

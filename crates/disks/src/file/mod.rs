@@ -54,7 +54,7 @@ struct State {
     name: String,
     kind: Kind,
     access: DiskAccess,
-    geometry: Geometry,
+    geometry: Cell<Geometry>,
     physical_sector: u32,
     direct: bool,
     file: RefCell<File>,
@@ -104,7 +104,7 @@ impl FileDisk {
             name: path.display().to_string(),
             kind: opened.kind,
             access,
-            geometry: opened.geometry,
+            geometry: Cell::new(opened.geometry),
             physical_sector: opened.physical_sector,
             direct: opened.direct,
             file: RefCell::new(Rc::new(opened.file.into())),
@@ -120,6 +120,17 @@ impl FileDisk {
 
     pub fn is_block_device(&self) -> bool {
         self.0.kind == Kind::Device
+    }
+
+    /// Measures the size of the disk again, and takes one that has grown. Returns the size found.
+    pub fn grow(&self) -> Result<u64, DiskOpenError> {
+        let path = || self.0.name.clone().into();
+        let examine = |source| DiskOpenError::Examine { path: path(), what: "the size", source };
+        let size = system::size_of(&self.file()).map_err(examine)?;
+        let geometry = self.0.geometry.get();
+        let size = size - size % u64::from(geometry.logical_sector);
+        self.0.geometry.set(Geometry { size: size.max(geometry.size), ..geometry });
+        Ok(size)
     }
 
     /// Releases the exclusive claim on a block device and keeps it open, so that the kernel can
@@ -213,7 +224,7 @@ impl Disk for FileDisk {
         &self.0.name
     }
     fn geometry(&self) -> Geometry {
-        self.0.geometry
+        self.0.geometry.get()
     }
     fn physical_sector(&self) -> u32 {
         self.0.physical_sector
@@ -221,7 +232,7 @@ impl Disk for FileDisk {
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
         let disk = self.clone();
         Box::pin(async move {
-            check(disk.name(), disk.0.geometry, Operation::Read, at, length as u64)?;
+            check(disk.name(), disk.geometry(), Operation::Read, at, length as u64)?;
             let result = disk.0.ring.read(&disk.file(), at, length).await;
             result.map_err(|error| disk.failed(Operation::Read, at, length as u64, error))
         })
@@ -235,7 +246,7 @@ impl Disk for FileDisk {
         let disk = self.clone();
         Box::pin(async move {
             let length = parts.iter().map(|part| part.len() as u64).sum();
-            check(disk.name(), disk.0.geometry, Operation::Write, at, length)?;
+            check(disk.name(), disk.geometry(), Operation::Write, at, length)?;
             let result = disk.0.ring.write(&disk.file(), at, &parts, durability).await;
             result.map_err(|error| disk.failed(Operation::Write, at, length, error))
         })
@@ -250,7 +261,7 @@ impl Disk for FileDisk {
     fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
         let disk = self.clone();
         Box::pin(async move {
-            check(disk.name(), disk.0.geometry, Operation::Discard, at, length)?;
+            check(disk.name(), disk.geometry(), Operation::Discard, at, length)?;
             let result = disk.discard_range(at, length).await;
             result.map_err(|error| disk.failed(Operation::Discard, at, length, error))
         })

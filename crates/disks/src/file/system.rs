@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Alignment that a file system requires for direct I/O, in bytes (statx(2), STATX_DIOALIGN).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,11 @@ pub fn direct_alignment(file: &File) -> DirectAlignment {
             offset: status.stx_dio_offset_align,
         }
     }
+}
+
+/// Returns the size in bytes of a file or block device.
+pub fn size_of(file: &OwnedFd) -> io::Result<u64> {
+    File::from(file.try_clone()?).seek(SeekFrom::End(0))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -78,9 +78,9 @@ impl Image {
     pub fn size(&self) -> u64 {
         self.size
     }
-    /// Appends zeros; `more` is a multiple of 4096, as the size is.
+    /// Appends zeros; `more` is a multiple of 512, as the size is.
     pub fn grow(&mut self, more: u64) {
-        assert!((self.size | more) % (PAGE as u64) == 0, "whole pages");
+        assert!((self.size | more) % 512 == 0, "whole sectors");
         self.size += more;
     }
     /// Fills `bytes` from byte `at` on. The range must be within the image.

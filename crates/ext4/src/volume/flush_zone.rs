@@ -11,6 +11,7 @@ use device::Disk;
 use format::ext4::VolumeSuperblock;
 use format::ext4::inode::flags;
 use format::ext4::superblock::JournalDevice;
+pub use format::flush_zone::FoundFlushZone;
 use format::flush_zone::{FLUSH_ZONE_SUPERBLOCK_SIZE, FlushZoneError, FlushZoneSuperblock};
 use std::ops::Range;
 use std::rc::Rc;
@@ -24,13 +25,6 @@ const CANDIDATES: u32 = 8;
 const PIECES_MAX: usize = 64;
 /// Bytes of one write while the zone is made.
 const WRITE: u64 = 1 << 20;
-
-/// A zone, and the byte ranges of its disk to which evictions may write.
-#[derive(Clone, Debug)]
-pub struct FoundFlushZone {
-    pub superblock: FlushZoneSuperblock,
-    pub extents: Vec<Range<u64>>,
-}
 
 impl Volume {
     /// Makes the volume's flush zone; for mkfs, before there are other files. `inode`, `uuid` and

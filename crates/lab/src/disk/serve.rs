@@ -193,7 +193,7 @@ fn answers(served: &Served, directory: &Path) -> Box<Answers> {
     Box::new(move |ask| {
         let answer = match ask {
             // There is nothing to change.
-            Ask::About | Ask::End | Ask::Change(_) => serde_json::json!(about),
+            Ask::About | Ask::End | Ask::Change(_) | Ask::Grow => serde_json::json!(about),
             Ask::Checkpoint | Ask::Checkpointing => cli::checkpoint::nothing(),
             Ask::Stats => {
                 let drives: Vec<_> = drives.iter().map(EmulatedDisk::statistics).collect();

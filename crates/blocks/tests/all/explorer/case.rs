@@ -1,15 +1,21 @@
 //! What a case consists of, by its seed.
 
 use super::model::Atomic;
-use crate::common::{Making, options};
+use crate::common::{Making, eviction_of, options};
 use blocks::{GroupBytes, Persistence};
-use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
+use disks::{Atomicity, CrashPolicy, Latency, LineReplacement, Lying, MemoryDisk};
 use engine::{DataMode, EngineOptions, LogGap, LogKind, RecordFormat, WriteThreshold};
 use runtime::SplitMix;
 use std::time::Duration;
 
 /// Modes, record formats, and logs: scattered, inside, on its own device.
-pub const COMBINATIONS: usize = 6 * 2 * 3;
+const CHOICES: u64 = 6 * 2 * 3;
+/// The same with flushes, and with evictions on disks that ignore flushes.
+pub const COMBINATIONS: usize = CHOICES as usize * 2;
+/// The seeds of one run. The last third plays disks that ignore flushes.
+pub const SEEDS: u64 = CHOICES * 12;
+/// Lines of 4096 bytes in the cache of a disk that ignores flushes.
+const LINES: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -36,8 +42,27 @@ pub struct Case {
     pub changes: u64,
     /// The last life ends with a close, not a cut.
     pub closes: bool,
+    /// The disks acknowledge flushes and durable writes, and do nothing for them.
+    pub lies: bool,
+    /// Every flush is an eviction.
+    pub coerces: bool,
+    /// The disk becomes longer before each life, and the volume grows while it is written.
+    pub grows: bool,
     place: Place,
     atomicity: Atomicity,
+}
+
+fn making(random: &SplitMix, block_size: u32, place: Place, lies: bool) -> Making {
+    let one_of = |count: u64| random.next() % count;
+    Making {
+        block_size,
+        disk_bytes: [8 << 20, 16 << 20][one_of(2) as usize],
+        journal_bytes: [1 << 20, 2 << 20][one_of(2) as usize],
+        journal_disk: (place == Place::OwnDevice).then_some(6 << 20),
+        groups: (place == Place::Scattered)
+            .then_some(GroupBytes { log: 512 << 10, group: 1536 << 10 }),
+        eviction: lies.then(|| eviction_of(LINES)),
+    }
 }
 
 impl Case {
@@ -45,8 +70,9 @@ impl Case {
         let random = SplitMix::new(seed);
         let one_of = |count: u64| random.next() % count;
         // Every combination in turn; the rest is chance.
-        let combination = seed % COMBINATIONS as u64;
-        let reuses = (seed / COMBINATIONS as u64) % 2 != 0;
+        let combination = seed % CHOICES;
+        let reuses = (seed / CHOICES) % 2 != 0;
+        let lies = seed / CHOICES % 12 >= 8;
         let data = DataMode::ALL[(combination % 6) as usize];
         let records = [RecordFormat::Packed, RecordFormat::Blocks][(combination / 6 % 2) as usize];
         let place =
@@ -83,14 +109,7 @@ impl Case {
             options.log = LogKind::Scattered;
             options.snapshot_after = [None, Some(256 << 10)][one_of(2) as usize];
         }
-        let making = Making {
-            block_size,
-            disk_bytes: [8 << 20, 16 << 20][one_of(2) as usize],
-            journal_bytes: [1 << 20, 2 << 20][one_of(2) as usize],
-            journal_disk: (place == Place::OwnDevice).then_some(6 << 20),
-            groups: (place == Place::Scattered)
-                .then_some(GroupBytes { log: 512 << 10, group: 1536 << 10 }),
-        };
+        let making = making(&random, block_size, place, lies);
         Case {
             seed,
             making,
@@ -104,15 +123,20 @@ impl Case {
             is_home_slow: one_of(2) == 0,
             lives: 2 + one_of(3),
             clients: if reuses { [1, 2, 4] } else { [2, 6, 6] }[one_of(3) as usize],
-            changes: [12, 60, 300][one_of(3) as usize],
+            // Each eviction is a change, too.
+            changes: [12, 60, 300][one_of(3) as usize] * if lies { 2 } else { 1 },
             closes: one_of(2) == 0,
+            lies,
+            coerces: lies,
             place,
             atomicity: Atomicity::Unit([512, 4096][one_of(2) as usize]),
+            grows: one_of(4) == 0,
         }
     }
 
     pub fn combination(&self) -> String {
-        format!("{:?} {:?} {:?}", self.options.data, self.options.records, self.place)
+        let barrier = if self.coerces { "coerce" } else { "flush" };
+        format!("{:?} {:?} {:?} {barrier}", self.options.data, self.options.records, self.place)
     }
     pub fn crash(&self, seed: u64) -> CrashPolicy {
         CrashPolicy::Random { seed, atomicity: self.atomicity }
@@ -123,6 +147,11 @@ impl Case {
 
     /// Gives the disks of a life what they can do, and the time they take.
     pub fn set_disks(&self, disks: &[MemoryDisk]) {
+        if self.lies {
+            let (lines, seed) = (LINES, self.seed);
+            let replacement = LineReplacement::LeastRecentlyUsed;
+            disks.iter().for_each(|disk| disk.lie(Lying { lines, replacement, seed }));
+        }
         for (disk, hides) in disks.iter().zip(self.hides_forced_unit_access) {
             if hides {
                 disk.hide_forced_unit_access();

@@ -166,6 +166,19 @@ impl Client {
         self.model.borrow_mut().flushed(since);
     }
 
+    /// The volume takes all of its disk, after a while.
+    pub async fn grow(&self) {
+        self.pause(20_000).await;
+        let before = self.volume.geometry().size / SECTOR;
+        let all = (self.disk.geometry().size / SECTOR).max(before);
+        // What the disk held there may be read.
+        let change = self.model.borrow_mut().begin(before..all, Kind::Discard);
+        let after = self.volume.grow().await.expect("a volume that grows") / SECTOR;
+        let mut model = self.model.borrow_mut();
+        model.acknowledged(change, false);
+        model.grown(after);
+    }
+
     async fn write(&self, range: Range<u64>) {
         let kind = match self.below(12) {
             0 => Kind::Zeros,

@@ -55,6 +55,8 @@ pub struct Model {
     /// The latest begin of a flush that was answered: what was acknowledged before is promised.
     flushed: u64,
     next: u64,
+    /// Sectors that the exported disk has at least.
+    size: u64,
 }
 
 pub struct Change {
@@ -126,6 +128,11 @@ impl Model {
         self.flushed = self.flushed.max(since);
     }
 
+    /// The disk has grown to that number of sectors: durably, once this was answered.
+    pub fn grown(&mut self, sectors: u64) {
+        self.size = self.size.max(sectors);
+    }
+
     /// What a read found that began at `since` and ends now.
     pub fn check_read(
         &self,
@@ -143,7 +150,10 @@ impl Model {
         let is_promised = |version: &Version| {
             version.is_durable || version.acknowledged.is_some_and(|at| at < self.flushed)
         };
-        self.check(0, all, atomic, is_promised)
+        match all.len() as u64 >= self.size {
+            true => self.check(0, all, atomic, is_promised),
+            false => Err(format!("{} sectors are left of {}", all.len(), self.size)),
+        }
     }
 
     fn check(
@@ -224,6 +234,7 @@ impl Model {
     pub fn settle(&mut self, all: &[u64]) {
         self.sectors.clear();
         self.writes.clear();
+        self.size = all.len() as u64;
         for (sector, id) in (0..).zip(all).filter(|(_, id)| **id != 0) {
             self.sectors.insert(sector, vec![found(*id)]);
         }

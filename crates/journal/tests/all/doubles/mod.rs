@@ -36,8 +36,18 @@ pub enum HomeAddresses {
     Volume,
     /// Files of 16 blocks each: the file's slot above, the block in it below.
     Files,
+    /// Data of a block volume: behind its journal, around the logs at the ends of its groups.
+    Blocks,
 }
 
+impl HomeAddresses {
+    pub const ALL: [HomeAddresses; 3] =
+        [HomeAddresses::Volume, HomeAddresses::Files, HomeAddresses::Blocks];
+}
+
+const DATA_AT: u64 = 512;
+const GROUP_BLOCKS: u64 = 24;
+const DATA_A_GROUP: u64 = 20;
 const FILE_BLOCKS: u64 = 16;
 const SLOT_SHIFT: u32 = 40;
 
@@ -46,6 +56,9 @@ impl HomeAddresses {
         HomeBlock(match self {
             HomeAddresses::Volume => index,
             HomeAddresses::Files => (7 + index / FILE_BLOCKS) << SLOT_SHIFT | (index % FILE_BLOCKS),
+            HomeAddresses::Blocks => {
+                DATA_AT + index / DATA_A_GROUP * GROUP_BLOCKS + index % DATA_A_GROUP
+            }
         })
     }
     pub fn index_of(self) -> fn(HomeBlock) -> usize {
@@ -55,12 +68,16 @@ impl HomeAddresses {
                 let block = home.get() & ((1 << SLOT_SHIFT) - 1);
                 (((home.get() >> SLOT_SHIFT) - 7) * FILE_BLOCKS + block) as usize
             },
+            HomeAddresses::Blocks => |home| {
+                let at = home.get() - DATA_AT;
+                (at / GROUP_BLOCKS * DATA_A_GROUP + at % GROUP_BLOCKS) as usize
+            },
         }
     }
     /// Returns the number of what becomes durable together.
     pub fn file(self, home: HomeBlock) -> u64 {
         match self {
-            HomeAddresses::Volume => 0,
+            HomeAddresses::Volume | HomeAddresses::Blocks => 0,
             HomeAddresses::Files => home.get() >> SLOT_SHIFT,
         }
     }
@@ -72,6 +89,9 @@ impl HomeAddresses {
                     (home.get() >> SLOT_SHIFT, home.get() & ((1 << SLOT_SHIFT) - 1));
                 (7..7 + blocks / FILE_BLOCKS).contains(&slot) && block < FILE_BLOCKS
             }
+            HomeAddresses::Blocks => home.get().checked_sub(DATA_AT).is_some_and(|at| {
+                at % GROUP_BLOCKS < DATA_A_GROUP && (self.index_of())(home) < blocks as usize
+            }),
         }
     }
 }

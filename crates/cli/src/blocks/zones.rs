@@ -1,0 +1,50 @@
+//! Flush zones of block volumes, for `barrier=coerce`.
+
+use super::{FormatArguments, failed};
+use crate::disk::coerce::{Coercion, Wanted, zone_for};
+use crate::error::CliError;
+use blocks::{BlockParts, BlocksError, NewFlushZone, find_flush_zones};
+use eviction::CoercedDisk;
+use std::path::Path;
+
+/// Zones that a format is to make.
+pub struct NewZones {
+    pub home: Option<NewFlushZone>,
+    pub journal: Option<NewFlushZone>,
+}
+
+impl NewZones {
+    /// Reads and checks the profiles, before anything is written.
+    pub fn new(arguments: &FormatArguments) -> Result<NewZones, CliError> {
+        let FormatArguments { flush_zone, log_flush_zone, target, log, .. } = arguments;
+        let plan = |profile: &Path, path: &Path| {
+            let (superblock, bytes) = zone_for(profile, path, arguments.force_profile)?;
+            Ok(NewFlushZone { superblock, bytes })
+        };
+        let of_log = log_flush_zone.as_ref().or(flush_zone.as_ref()).zip(log.as_ref());
+        Ok(NewZones {
+            home: flush_zone.as_ref().map(|profile| plan(profile, target)).transpose()?,
+            journal: of_log.map(|(profile, log)| plan(profile, log)).transpose()?,
+        })
+    }
+}
+
+/// Returns `parts` with coerced disks in place of those that have a flush zone; and these, home
+/// first. `paths` are those of the disks.
+pub async fn coerce(
+    mut parts: BlockParts,
+    paths: (&Path, Option<&Path>),
+    wanted: Wanted,
+) -> Result<(BlockParts, Vec<CoercedDisk>), CliError> {
+    let zones = match find_flush_zones(&parts).await {
+        Ok(zones) => Ok(zones),
+        Err(BlocksError::FlushZone { why, .. }) => Err(why),
+        // Other damage is reported by the replay.
+        Err(_) if wanted == Wanted::IfThere => Ok((None, None)),
+        Err(error) => return Err(failed(paths.0, &error)),
+    };
+    let world = parts.world.clone();
+    let coercion = Coercion { world, wanted, paths, made_by: "okeanos blocks format" };
+    let coerced = coercion.wrap(&mut parts.disk, parts.journal.as_mut(), zones)?;
+    Ok((parts, coerced))
+}
