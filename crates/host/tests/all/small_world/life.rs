@@ -5,6 +5,7 @@ use super::perform::{CREATED_CONTENT, Kernel, Performer};
 use super::script::{CutPlace, Script, Step};
 use super::shared_store::{CONTENT, MODE, SharedStore};
 use super::spec::{HOSTS, Outcome, Reach, Spec};
+use super::world::Ending;
 use crate::common::*;
 use disks::{CrashPolicy, MemoryDisk};
 use host::Host;
@@ -339,14 +340,7 @@ impl Life {
     async fn end(&mut self) -> Result<(), String> {
         let crashes = !self.shared.is_directory();
         if crashes {
-            if self.machines[0].host.is_some() {
-                self.take(Step { host: 0, operation: Operation::Crash }).await?;
-            }
-            for host in 0..HOSTS {
-                if self.machines[host].host.is_none() {
-                    self.take(Step { host, operation: Operation::Recover }).await?;
-                }
-            }
+            self.die_and_recover().await?;
         }
         if !self.spec.is_removed() {
             self.take_all(&SECOND_LIFE).await?;
@@ -363,6 +357,24 @@ impl Life {
                 && !self.spec.is_removed()
             {
                 return Err(format!("at the end a host does not unmount: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn die_and_recover(&mut self) -> Result<(), String> {
+        let (dying, recovered) = match self.script.world.ending {
+            Ending::FirstDies => (1, [0, 1]),
+            Ending::BothDie { first } => (HOSTS, [first, 1 - first]),
+        };
+        for host in 0..dying {
+            if self.machines[host].host.is_some() {
+                self.take(Step { host, operation: Operation::Crash }).await?;
+            }
+        }
+        for host in recovered {
+            if self.machines[host].host.is_none() {
+                self.take(Step { host, operation: Operation::Recover }).await?;
             }
         }
         Ok(())
