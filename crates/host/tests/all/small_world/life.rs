@@ -20,6 +20,9 @@ const HANGS: Duration = Duration::from_secs(600);
 const WAIT: Duration = Duration::from_secs(3);
 const WAIT_LEASE: Duration = Duration::from_secs(40);
 
+/// What the first host does in a world that has it lose its connection again.
+const RECONNECTION: [Operation; 3] = [Operation::Silence, Operation::Read, Operation::Sync];
+
 /// What both hosts do after the first crash.
 const SECOND_LIFE: [(usize, Operation); 7] = [
     (1, Operation::Read),
@@ -339,6 +342,14 @@ impl Life {
     /// the same in the end.
     async fn end(&mut self) -> Result<(), String> {
         let crashes = !self.shared.is_directory();
+        if self.script.world.ending == Ending::FirstReconnects {
+            for operation in RECONNECTION {
+                let step = Step { host: 0, operation };
+                if self.is_possible(step) {
+                    self.take(step).await?;
+                }
+            }
+        }
         if crashes {
             self.die_and_recover().await?;
         }
@@ -364,7 +375,7 @@ impl Life {
 
     async fn die_and_recover(&mut self) -> Result<(), String> {
         let (dying, recovered) = match self.script.world.ending {
-            Ending::FirstDies => (1, [0, 1]),
+            Ending::FirstDies | Ending::FirstReconnects => (1, [0, 1]),
             Ending::BothDie { first } => (HOSTS, [first, 1 - first]),
         };
         for host in 0..dying {

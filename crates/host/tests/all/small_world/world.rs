@@ -17,6 +17,8 @@ pub enum Shared {
 pub enum Ending {
     /// The first host dies and is recovered.
     FirstDies,
+    /// The first host loses its connection, connects anew and syncs; then it dies.
+    FirstReconnects,
     /// Both hosts die, and the one with this index is recovered first.
     BothDie { first: usize },
 }
@@ -63,6 +65,7 @@ pub const LEASE: HostWorld = HostWorld {
     alphabet: &[Write, Sync, Silence, Read, Reopen],
     operations: 4,
     cut_operations: 2,
+    ending: Ending::FirstReconnects,
     ..UNDER_PRESSURE
 };
 pub const DESTAGE: HostWorld = HostWorld {
