@@ -1,15 +1,15 @@
 //! Conflict files: the journaled bytes of a file that cannot be replayed, because another client
 //! has changed it since, are set aside at the store.
 //!
-//! `okeanos-conflicts/FILE-LOG` holds the journaled bytes at their offsets, and zeros between. The
-//! same name with `.txt` names their file, lists the ranges that were journaled, and states why
+//! `okeanos-conflicts/FILE-HOST-LOG` holds the journaled bytes at their offsets, and zeros between.
+//! The same name with `.txt` names their file, lists the ranges that were journaled, and states why
 //! they were set aside. The names follow from the log, so a second recovery after a crash writes
-//! the same files again.
+//! the same files again. Logs of two hosts may have the same numbers.
 
 use crate::error::HostError;
 use crate::replay::FileReplay;
 use store::{
-    Creator, FileId, FileKind, Found, NewNode, OpenMode, Refusal, Store, StoreError,
+    Creator, FileId, FileKind, Found, Identity, NewNode, OpenMode, Refusal, Store, StoreError,
     TRANSFER_BYTES_MAX, Version,
 };
 
@@ -66,7 +66,7 @@ async fn write_file(
 pub(crate) async fn set_aside(
     store: &dyn Store,
     replay: &FileReplay,
-    log: (u32, u32),
+    (host, log): (&Identity, (u32, u32)),
     why: &str,
 ) -> Result<String, HostError> {
     let owner = Creator { uid: replay.last.uid, gid: replay.last.gid, umask: 0 };
@@ -82,7 +82,7 @@ pub(crate) async fn set_aside(
     let directory = directory.file;
     let file = || (NewNode::Regular { mode: 0o600 }, owner);
     let owners = [owner.uid, ours];
-    let name = format!("{}-{}.{}", replay.last.file.0, log.0, log.1);
+    let name = name_of(replay.last.file, host, log);
     let runs = replay.runs(TRANSFER_BYTES_MAX);
     let (data, name) = found_or_made(store, directory, &name, file(), &owners).await?;
     write_file(store, data.file, &runs).await?;
@@ -94,6 +94,15 @@ pub(crate) async fn set_aside(
     store.sync_directory(directory).await?;
     store.sync_directory(store.root()).await?;
     Ok(name)
+}
+
+fn name_of(file: FileId, Identity(host): &Identity, (sequence, start): (u32, u32)) -> String {
+    if units::fault!("host-conflicts-share-names") {
+        return format!("{}-{sequence}.{start}", file.0);
+    }
+    // A name of a file has no slash.
+    let host = host.replace('/', "_");
+    format!("{}-{host}-{sequence}.{start}", file.0)
 }
 
 fn text_of(

@@ -65,6 +65,7 @@ impl Host {
         // journal still has everything.
         self.noted_with(file, self.store.make_durable(open).await)?;
         self.succeeded(file).await?;
+        file.was_taken_over.set(false);
         self.log().free(dirty.slot);
         let bytes = file.ranges.borrow().bytes();
         self.files.set_dirty(file, None);

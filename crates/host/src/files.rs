@@ -37,6 +37,9 @@ pub(crate) struct File {
     pub cached_by_kernel: Cell<bool>,
     /// The version that the store reported last.
     pub reported: Cell<Version>,
+    /// Whether the journal of a host that died may have changes of the file, and the store has
+    /// nothing yet of what this host has changed under its token.
+    pub was_taken_over: Cell<bool>,
     pub dirty: Cell<Option<Dirty>>,
     /// Dirty ranges; empty while the file is clean.
     pub ranges: RefCell<DirtyRanges>,
@@ -142,6 +145,7 @@ impl Files {
                 without_capabilities: Cell::new(0),
                 cached_by_kernel: Cell::new(false),
                 reported: Cell::default(),
+                was_taken_over: Cell::new(false),
                 dirty: Cell::new(None),
                 ranges: RefCell::default(),
                 nameless: Cell::new(false),

@@ -249,7 +249,9 @@ impl Host {
             ),
             result => (wanted, self.noted(result)?),
         };
+        let is_taken_over = taken == Token::ExclusiveWrite && self.may_have_dead_owner(file).await;
         self.begin_token(file, taken, &attributes);
+        file.was_taken_over.set(is_taken_over);
         Ok(taken)
     }
 
@@ -345,7 +347,7 @@ impl Host {
                 };
             let is_soon = durable == Durable::Soon || units::fault!("host-answered-before-commit");
             let Some(last) = last.filter(|_| !is_soon) else { return Ok(attributes) };
-            match self.commit_proven(last).await {
+            match self.commit_proven(&file, last).await {
                 Err(error) if self.is_again(&error) => drop(busy),
                 result => return result.map(|()| attributes),
             }
@@ -356,7 +358,12 @@ impl Host {
             return self.sync_file(id).await.map(|()| attributes);
         }
     }
-    async fn commit_proven(self: &Rc<Self>, last: TransactionId) -> Result<(), HostError> {
+    async fn commit_proven(
+        self: &Rc<Self>,
+        file: &File,
+        last: TransactionId,
+    ) -> Result<(), HostError> {
+        self.destage_takeover(file).await?;
         self.log().commit(last).await?;
         self.prove_lease().await
     }
@@ -498,6 +505,7 @@ impl Host {
     }
     async fn try_sync_file(self: &Rc<Self>, id: FileId) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return self.check() };
+        self.destage_takeover(&file).await?;
         if let Some(dirty) = file.dirty.get() {
             self.log().commit(dirty.last).await?;
             self.check_file(&file)?;
@@ -536,6 +544,9 @@ impl Host {
         self.idle.notify();
         self.restored.notify();
         let log = self.log().close().await;
+        if result.is_ok() && log.is_ok() && self.log().has_no_slots() {
+            result = self.noted(self.store.unregister_host().await);
+        }
         if result.is_ok() {
             result = self.noted(self.store.disconnect().await);
         }

@@ -81,6 +81,7 @@ impl Host {
         file.token.set(Some(token));
         file.grant.set(file.grant.get() + 1);
         file.reported.set(attributes.version);
+        file.was_taken_over.set(false);
         file.nameless.set(attributes.links == 0);
     }
     /// Ends the token, which is to be returned, and returns it.

@@ -41,6 +41,7 @@ mod run_plan;
 mod shared_lookups;
 mod stats;
 mod superblock;
+mod takeover;
 
 pub use conflict::CONFLICT_DIRECTORY;
 pub use error::HostError;

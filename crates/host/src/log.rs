@@ -629,6 +629,10 @@ impl HostLog {
         self.check()
     }
 
+    /// Returns whether the store has everything of every file.
+    pub fn has_no_slots(&self) -> bool {
+        self.state.borrow().slots.is_empty()
+    }
     /// Commits, marks the log empty if no slot is left, and ends it: nothing is accepted any more.
     pub async fn close(&self) -> Result<(), HostError> {
         self.end().await?;

@@ -41,8 +41,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    AttributeChange, FileAttributes, FileId, FileKind, OpenFile, OpenMode, Refusal, Store,
-    StoreError, StoreEvent, TRANSFER_BYTES_MAX, TimeChange, Token, Version,
+    AttributeChange, FileAttributes, FileId, FileKind, HostPhase, OpenFile, OpenMode, Refusal,
+    Store, StoreError, StoreEvent, TRANSFER_BYTES_MAX, TimeChange, Token, Version,
 };
 
 /// How long another client may keep a file open. Ceph grants no token during that time.
@@ -108,8 +108,8 @@ pub(crate) async fn recover_noting(
     if !units::fault!("host-any-store") {
         journal.check_store_identity(&store.store_identity())?;
     }
-    if !dry_run && !units::fault!("host-not-fenced") {
-        store.fence(&journal.head.identity).await?;
+    if !dry_run {
+        begin_at_store(store, journal).await?;
     }
     let mut superblock = journal.read_superblock().await?;
     let mut report = HostRecoveryReport {
@@ -119,7 +119,7 @@ pub(crate) async fn recover_noting(
     };
     if superblock.is_clean() {
         if !dry_run {
-            journal.note_store_identity(&store.store_identity()).await?;
+            end_at_store(store, journal).await?;
         }
         return Ok(report);
     }
@@ -159,10 +159,24 @@ pub(crate) async fn recover_noting(
         superblock.set_clean(content.next.previous());
         records::clear(&mut superblock, true);
         run_plan(&*journal.disk, unit, plan_empty_log(Some(image_of(&superblock)))).await?;
-        journal.note_store_identity(&store.store_identity()).await?;
+        end_at_store(store, journal).await?;
     }
     report.nanoseconds = world.now().since(begun).as_nanos() as u64;
     Ok(report)
+}
+
+/// Fences the former connection, and registers the host. It is registered since its first mount,
+/// unless that was by an older release.
+async fn begin_at_store(store: &dyn Store, journal: &HostJournal) -> Result<(), HostError> {
+    if !units::fault!("host-not-fenced") {
+        store.fence(&journal.head.identity).await?;
+    }
+    Ok(store.register_host(HostPhase::Recovering).await?)
+}
+/// Notes that the journal has nothing of an earlier life.
+async fn end_at_store(store: &dyn Store, journal: &HostJournal) -> Result<(), HostError> {
+    journal.note_store_identity(&store.store_identity()).await?;
+    Ok(store.register_host(HostPhase::Running).await?)
 }
 
 struct Recovery<'a> {
@@ -300,7 +314,8 @@ impl Recovery<'_> {
             return Ok(FileFate::SetAside { name: String::new(), why });
         }
         let _guard = self.setting_aside.write().await;
-        let name = set_aside(self.store, replay, self.log, &why).await?;
+        let of = (&self.journal.head.identity, self.log);
+        let name = set_aside(self.store, replay, of, &why).await?;
         Ok(FileFate::SetAside { name, why })
     }
 

@@ -6,6 +6,15 @@ use units::Instant;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity(pub String);
 
+/// What a registered host is doing ([`crate::Store::register_host`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostPhase {
+    /// Its journal may have changes of an earlier life, which are being recovered.
+    Recovering,
+    /// Its journal has changes of files alone that it has the tokens of.
+    Running,
+}
+
 /// The rights of a client to a file until it is recalled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Token {

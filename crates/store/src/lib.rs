@@ -23,7 +23,7 @@ pub use attributes::{
     Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version,
 };
 pub use error::{Refusal, StoreError};
-pub use event::{Identity, StoreEvent, Token};
+pub use event::{HostPhase, Identity, StoreEvent, Token};
 pub use limits::{
     LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, TRANSFER_BYTES_MAX, XATTR_BYTES_MAX,
     size_report_threshold,

@@ -1,11 +1,14 @@
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId};
-use crate::error::StoreError;
-use crate::event::{Identity, StoreEvent, Token};
+use crate::error::{Refusal, StoreError};
+use crate::event::{HostPhase, Identity, StoreEvent, Token};
 use crate::lock::FileLock;
 use crate::names::{Created, Creator, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 use crate::open_file::{OpenFile, OpenMode};
 use device::LocalFuture;
 use std::ops::Range;
+
+/// Extended attributes of the root that name the registered hosts begin so.
+const HOST_ATTRIBUTE: &str = "user.okeanos.host.";
 
 pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 
@@ -206,6 +209,48 @@ pub trait Store {
     /// another client can have it; an error is that of [`Store::make_durable`]. Without a token it
     /// does nothing.
     fn return_token(&self, file: FileId) -> Answer<()>;
+
+    // Hosts: a journal may have changes of files that its host had when it died
+
+    /// Registers this host, durably and beyond its death, before it takes tokens.
+    fn register_host(&self, phase: HostPhase) -> Answer<()> {
+        if phase == HostPhase::Running {
+            // It is registered since its recovery.
+            return Box::pin(async { Ok(()) });
+        }
+        let name = [HOST_ATTRIBUTE.as_bytes(), self.identity().0.as_bytes()].concat();
+        let (known, set) = (
+            self.xattr_names(self.root()),
+            self.set_xattr(self.root(), &name, b"1", XattrMode::Set),
+        );
+        Box::pin(async move {
+            let is_known = known.await?.split(|byte| *byte == 0).any(|one| one == name);
+            if is_known { Ok(()) } else { set.await }
+        })
+    }
+    /// Ends the registration: the store has everything that the journal has.
+    fn unregister_host(&self) -> Answer<()> {
+        let name = [HOST_ATTRIBUTE, &self.identity().0].concat();
+        let removed = self.remove_xattr(self.root(), name.as_bytes());
+        Box::pin(async move {
+            match removed.await {
+                Err(StoreError::Refused(Refusal::NoAttribute)) => Ok(()),
+                removed => removed,
+            }
+        })
+    }
+    /// Returns whether the journal of a host that died may have changes of a file of which this
+    /// connection has the exclusive token, and did not create. May be true without cause: a store
+    /// that does not know which hosts live returns whether others are registered.
+    fn may_have_dead_owner(&self, _file: FileId) -> Answer<bool> {
+        let own = [HOST_ATTRIBUTE, &self.identity().0].concat();
+        let known = self.xattr_names(self.root());
+        Box::pin(async move {
+            let is_other =
+                |name: &[u8]| name.starts_with(HOST_ATTRIBUTE.as_bytes()) && name != own.as_bytes();
+            Ok(known.await?.split(|byte| *byte == 0).any(is_other))
+        })
+    }
 
     // Locks of programs. They end with the connection, at the latest
 

@@ -5,6 +5,7 @@ mod common;
 mod failures;
 mod files;
 mod hostile;
+mod hosts;
 mod killed;
 mod order;
 mod tokens;

@@ -30,7 +30,13 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
         let connection = store.connect(&for_run, identity).await?;
         let report =
             recover(&for_run, &*connection, &journal, arguments.dry_run).await.map_err(failed)?;
-        connection.disconnect().await.map_err(|error| CliError::new(error.to_string()))?;
+        let ends = async {
+            if !arguments.dry_run {
+                connection.unregister_host().await?;
+            }
+            connection.disconnect().await
+        };
+        ends.await.map_err(|error| CliError::new(error.to_string()))?;
         Ok::<_, CliError>(report)
     });
     world.end();

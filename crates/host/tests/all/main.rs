@@ -18,3 +18,4 @@ mod relog;
 mod sharing;
 mod sizes;
 mod small_world;
+mod takeover;

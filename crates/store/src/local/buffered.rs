@@ -14,6 +14,9 @@ pub(super) struct LocalBuffered {
     /// Changes that are being written to the file.
     pub flushing: Option<Overlay>,
     pub clean: bool,
+    /// Whether the file's note may be this client's. A dead client's stays: its journal builds on
+    /// the noted state.
+    pub was_noted: bool,
     pub flush_lock: std::rc::Rc<runtime::sync::RwLock>,
     /// Works also after the file has lost its last name.
     pub handle: std::rc::Rc<File>,

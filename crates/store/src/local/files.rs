@@ -243,6 +243,7 @@ impl Local {
             let overlay = std::mem::replace(&mut buffered.overlay, fresh);
             buffered.flushing = Some(overlay.clone());
             buffered.clean = true;
+            buffered.was_noted = true;
             Flush { file, notes: self.notes.clone(), attributes: buffered.attributes, overlay }
         };
         let flushed = self.away("making durable", move || flush.run()).await;

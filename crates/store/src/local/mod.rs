@@ -13,11 +13,14 @@
 //!    holder ends. A client that wants one leaves a wish (`.okeanos/wishes`), for which holders
 //!    look. No server can break a token: a stopped client keeps it, and the waiting client gets an
 //!    error.
-//! 4. `.okeanos` is never shown.
+//! 4. A host is registered by a file in `.okeanos/hosts`, from before its first token until a clean
+//!    end. The file is locked while the host runs and its journal has nothing of an earlier life.
+//! 5. `.okeanos` is never shown.
 
 mod buffered;
 mod extended_attributes;
 mod files;
+mod hosts;
 mod identity;
 mod locks;
 mod names;

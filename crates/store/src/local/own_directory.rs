@@ -78,6 +78,15 @@ impl OwnDirectory {
     pub fn open_or_make(&self, name: &str) -> io::Result<File> {
         self.open(name, OFlags::RDWR | OFlags::CREATE)
     }
+    /// Opens a file as [`OwnDirectory::open_or_make`] does. Returns whether it was there.
+    pub fn open_and_look(&self, name: &str) -> io::Result<(File, bool)> {
+        match self.open(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.open_or_make(name).map(|file| (file, true))
+            }
+            made => made.map(|file| (file, false)),
+        }
+    }
     pub fn open_to_write(&self, name: &str) -> io::Result<File> {
         self.open(name, OFlags::RDWR)
     }

@@ -1,4 +1,5 @@
 use super::buffered::LocalBuffered;
+use super::hosts::LocalHosts;
 use super::identity::{identity_in, identity_or_new};
 use super::notes::Notes;
 use super::own_directory::OwnDirectory;
@@ -7,7 +8,7 @@ use super::tokens::{Exclusion, LocalTokens, lock_life};
 use super::{OWN_DIRECTORY, failed};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
-use crate::event::{Identity, StoreEvent, Token};
+use crate::event::{HostPhase, Identity, StoreEvent, Token};
 use crate::lock::{FileLock, LockOwner};
 use crate::names::{
     Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode,
@@ -51,6 +52,7 @@ pub(super) struct Local {
     pub places: Places,
     pub notes: Notes,
     pub tokens: LocalTokens,
+    hosts: LocalHosts,
     pub files: RefCell<BTreeMap<FileId, LocalBuffered>>,
     pub opens: RefCell<Opens<Open>>,
     pub listings: RefCell<BTreeMap<FileId, Rc<Vec<Entry>>>>,
@@ -94,6 +96,7 @@ impl LocalStore {
         let inner = |part: &str| own.inner(part).map_err(|error| failed(&own_path, part, &error));
         let (notes, lives) = (inner("notes")?, inner("lives")?);
         let tokens = LocalTokens::new(inner("tokens")?, inner("wishes")?, identity.clone());
+        let hosts = LocalHosts::new(inner("hosts")?, &identity);
         let life = lock_life(&lives, &identity)?;
         let uuid = u128::from(world.random()) << 64 | u128::from(world.random());
         let store_identity = identity_or_new(&own, uuid).map_err(|error| cannot(&error))?;
@@ -105,6 +108,7 @@ impl LocalStore {
             places,
             notes: Notes(notes),
             tokens,
+            hosts,
             files: RefCell::default(),
             opens: RefCell::default(),
             listings: RefCell::default(),
@@ -270,7 +274,8 @@ impl Local {
             (file, open.handle.clone())
         };
         self.flush(file).await?;
-        self.files.borrow_mut().remove(&file);
+        let former = self.files.borrow_mut().remove(&file);
+        let was_noted = former.is_some_and(|former| former.was_noted);
         if self.tokens.is_wished(file) && self.tokens.of(file).is_none() {
             // A waiting client checks only this often: a client that has just returned the token
             // must not win each time.
@@ -304,6 +309,7 @@ impl Local {
                 overlay,
                 flushing: None,
                 clean: true,
+                was_noted,
                 flush_lock,
                 handle,
             };
@@ -316,8 +322,10 @@ impl Local {
         let flushed = self.flush(file).await;
         let held = self.files.borrow_mut().remove(&file);
         if let Some(held) = held.filter(|_| flushed.is_ok()) {
-            // No client asks for a reported state any more: what it guarded is in the file.
-            self.notes.remove(file);
+            if held.was_noted || units::fault!("store-dead-clients-note-removed") {
+                // No client asks for a reported state any more: what it guarded is in the file.
+                self.notes.remove(file);
+            }
             drop(held);
         }
         self.tokens.give_back(file);
@@ -534,6 +542,26 @@ impl Store for LocalStore {
     }
     fn return_token(&self, file: FileId) -> Answer<()> {
         self.start(move |local| async move { local.return_token(file).await })
+    }
+
+    fn register_host(&self, phase: HostPhase) -> Answer<()> {
+        self.at_once(move |local| {
+            local.hosts.register(phase).map_err(|error| local.failed("registering", &error))
+        })
+    }
+    fn unregister_host(&self) -> Answer<()> {
+        self.at_once(|local| {
+            local.hosts.unregister().map_err(|error| local.failed("unregistering", &error))
+        })
+    }
+    fn may_have_dead_owner(&self, file: FileId) -> Answer<bool> {
+        self.at_once(move |local| {
+            let has_dead = || {
+                let found = local.hosts.has_dead();
+                found.map_err(|error| local.failed("looking for other hosts", &error))
+            };
+            Ok(local.tokens.was_left(file) || has_dead()?)
+        })
     }
 
     fn lock(&self, open: OpenFile, lock: FileLock) -> Answer<()> {

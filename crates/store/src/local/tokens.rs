@@ -25,6 +25,8 @@ struct HeldToken {
     token: Token,
     /// Locked as long as it is open.
     lock: File,
+    /// Whether another client had not removed the file.
+    was_there: bool,
     /// When the recall for others' wishes was reported.
     recalled: Option<SystemTime>,
 }
@@ -67,33 +69,40 @@ impl LocalTokens {
     /// Takes a token unless another client holds a conflicting one. First gives up this client's
     /// token of the file.
     pub fn try_take(&self, file: FileId, token: Token) -> io::Result<bool> {
+        let was_there = self.was_left(file);
         self.give_back(file);
         let access = match token {
             Token::ExclusiveWrite => DiskAccess::ReadWrite,
             Token::SharedRead | Token::SharedWrite => DiskAccess::ReadOnly,
         };
-        let Some(lock) = self.lock(file, access)? else { return Ok(false) };
-        self.held.borrow_mut().insert(file, HeldToken { token, lock, recalled: None });
+        let Some((lock, is_there)) = self.lock(file, access)? else { return Ok(false) };
+        let was_there = was_there || is_there;
+        self.held.borrow_mut().insert(file, HeldToken { token, lock, was_there, recalled: None });
         Ok(true)
+    }
+    /// Returns whether the former holder may have died with the token. May be true without cause.
+    pub fn was_left(&self, file: FileId) -> bool {
+        self.held.borrow().get(&file).is_some_and(|held| held.was_there)
     }
     /// Takes the exclusive token for one call of a client that has none. `None`: another client has
     /// one.
     pub fn try_exclude(&self, file: FileId) -> io::Result<Option<Exclusion>> {
         let (tokens, name) = (self.tokens.clone(), file.0.to_string());
         let lock = self.lock(file, DiskAccess::ReadWrite)?;
-        Ok(lock.map(|lock| Exclusion { tokens, name, _lock: lock }))
+        Ok(lock.map(|(lock, _)| Exclusion { tokens, name, _lock: lock }))
     }
-    fn lock(&self, file: FileId, access: DiskAccess) -> io::Result<Option<File>> {
+    /// Locks the file of a token. Returns whether it was there before.
+    fn lock(&self, file: FileId, access: DiskAccess) -> io::Result<Option<(File, bool)>> {
         let name = file.0.to_string();
         for _ in 0..TRIES_MAX {
-            let lock = self.tokens.open_or_make(&name)?;
+            let (lock, was_there) = self.tokens.open_and_look(&name)?;
             if disks::lock_image(Path::new(&name), &lock, access).is_err() {
                 return Ok(None);
             }
             // Its last holder may have removed it since: a lock on a file without a name binds
             // nobody.
             if self.tokens.is_at(&name, &lock) {
-                return Ok(Some(lock));
+                return Ok(Some((lock, was_there)));
             }
         }
         Ok(None)

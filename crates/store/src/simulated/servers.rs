@@ -228,6 +228,8 @@ pub(super) struct State {
     pub next_inode: Cell<u64>,
     pub tokens: RefCell<SimulatedTokens>,
     pub locks: RefCell<SimulatedLocks>,
+    /// Registered hosts.
+    pub hosts: RefCell<BTreeSet<Identity>>,
     pub sessions: RefCell<Vec<Rc<Session>>>,
     pub next_session: Cell<u64>,
     /// Number of changes of names by each session.
@@ -304,6 +306,7 @@ impl Cluster {
             next_inode: Cell::new(2),
             tokens: RefCell::default(),
             locks: RefCell::default(),
+            hosts: RefCell::default(),
             sessions: RefCell::default(),
             next_session: Cell::new(1),
             name_changes: RefCell::default(),

@@ -1,12 +1,15 @@
 //! The rules of `Store` between clients, on every store of this crate.
 
 use crate::contract::{make, on_a_directory, on_each, own, return_recalled};
+use device::World;
+use runtime::RealWorld;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use store::{
-    AttributeChange, Creator, FileId, FileLock, LOCK_END, LockKind, LockMode, LockOwner, NewNode,
-    OpenFile, OpenMode, Refusal, RenameOver, Store, StoreError, StoreEvent, Token, XattrMode,
+    AttributeChange, Creator, FileId, FileLock, HostPhase, Identity, LOCK_END, LocalStore,
+    LockKind, LockMode, LockOwner, NewNode, OpenFile, OpenMode, Refusal, RenameOver, Store,
+    StoreError, StoreEvent, Token, XattrMode,
 };
 
 async fn held(store: &Rc<dyn Store>, name: &str, content: &[u8]) -> (FileId, OpenFile) {
@@ -321,5 +324,51 @@ fn a_flush_for_which_no_descriptor_is_left_loses_nothing() {
         drop(others);
         store.make_durable(open).await.unwrap();
         assert_eq!(std::fs::read(root.join("file")).unwrap(), b"synced");
+    });
+}
+
+async fn may_have_dead_owner(store: &Rc<dyn Store>, file: FileId) -> bool {
+    store.may_have_dead_owner(file).await.unwrap()
+}
+
+#[test]
+fn a_registered_host_counts_until_its_clean_end() {
+    on_each(|(first, second, _)| async move {
+        let (file, _) = held(&first, "file", b"mine").await;
+        first.register_host(HostPhase::Recovering).await.unwrap();
+        assert!(!may_have_dead_owner(&first, file).await, "a host knows itself");
+        second.register_host(HostPhase::Recovering).await.unwrap();
+        second.register_host(HostPhase::Recovering).await.unwrap();
+        assert!(may_have_dead_owner(&first, file).await, "its journal is not recovered");
+        second.unregister_host().await.unwrap();
+        second.unregister_host().await.unwrap();
+        assert!(!may_have_dead_owner(&first, file).await);
+    });
+}
+
+#[test]
+fn in_a_directory_only_hosts_that_died_or_recover_count() {
+    on_a_directory(|store, root| async move {
+        let world: Rc<dyn World> = Rc::new(RealWorld::new().unwrap());
+        let (file, open) = held(&store, "file", b"mine").await;
+        let others = async |phase| {
+            let name = Identity("other".into());
+            let other = LocalStore::open(world.clone(), &root, name).unwrap();
+            other.register_host(phase).await.unwrap();
+            other
+        };
+        let other = others(HostPhase::Running).await;
+        assert!(!may_have_dead_owner(&store, file).await, "it lives");
+        other.register_host(HostPhase::Recovering).await.unwrap();
+        assert!(may_have_dead_owner(&store, file).await);
+        drop(other);
+        assert!(may_have_dead_owner(&store, file).await, "it died");
+        others(HostPhase::Running).await.unregister_host().await.unwrap();
+        assert!(!may_have_dead_owner(&store, file).await);
+        // A process that dies drops its locks one after the other.
+        store.return_token(file).await.unwrap();
+        std::fs::write(root.join(format!(".okeanos/tokens/{}", file.0)), b"").unwrap();
+        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        assert!(may_have_dead_owner(&store, file).await, "its token was left");
     });
 }

@@ -5,6 +5,7 @@ use super::perform::{CREATED_CONTENT, Kernel, Performer};
 use super::script::{CutPlace, Script, Step};
 use super::shared_store::{CONTENT, MODE, SharedStore};
 use super::spec::{HOSTS, Outcome, Reach, Spec};
+use super::world::Ending;
 use crate::common::*;
 use disks::{CrashPolicy, MemoryDisk};
 use host::Host;
@@ -18,6 +19,9 @@ use store::{Cut, CutKind, FileId, Identity};
 const HANGS: Duration = Duration::from_secs(600);
 const WAIT: Duration = Duration::from_secs(3);
 const WAIT_LEASE: Duration = Duration::from_secs(40);
+
+/// What the first host does in a world that has it lose its connection again.
+const RECONNECTION: [Operation; 3] = [Operation::Silence, Operation::Read, Operation::Sync];
 
 /// What both hosts do after the first crash.
 const SECOND_LIFE: [(usize, Operation); 7] = [
@@ -338,15 +342,16 @@ impl Life {
     /// the same in the end.
     async fn end(&mut self) -> Result<(), String> {
         let crashes = !self.shared.is_directory();
-        if crashes {
-            if self.machines[0].host.is_some() {
-                self.take(Step { host: 0, operation: Operation::Crash }).await?;
-            }
-            for host in 0..HOSTS {
-                if self.machines[host].host.is_none() {
-                    self.take(Step { host, operation: Operation::Recover }).await?;
+        if self.script.world.ending == Ending::FirstReconnects {
+            for operation in RECONNECTION {
+                let step = Step { host: 0, operation };
+                if self.is_possible(step) {
+                    self.take(step).await?;
                 }
             }
+        }
+        if crashes {
+            self.die_and_recover().await?;
         }
         if !self.spec.is_removed() {
             self.take_all(&SECOND_LIFE).await?;
@@ -363,6 +368,24 @@ impl Life {
                 if !self.spec.is_removed() {
                     return Err(format!("at the end a host does not unmount: {error}"));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    async fn die_and_recover(&mut self) -> Result<(), String> {
+        let (dying, recovered) = match self.script.world.ending {
+            Ending::FirstDies | Ending::FirstReconnects => (1, [0, 1]),
+            Ending::BothDie { first } => (HOSTS, [first, 1 - first]),
+        };
+        for host in 0..dying {
+            if self.machines[host].host.is_some() {
+                self.take(Step { host, operation: Operation::Crash }).await?;
+            }
+        }
+        for host in recovered {
+            if self.machines[host].host.is_none() {
+                self.take(Step { host, operation: Operation::Recover }).await?;
             }
         }
         Ok(())

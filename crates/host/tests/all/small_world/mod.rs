@@ -42,6 +42,15 @@ fn destaging_beside_another_host_loses_nothing() {
     assert!(report.scripts > 400 && report.cuts > 10, "{report:?}");
 }
 
+/// Both hosts die. The earlier one's synced bytes are then its conflict.
+#[test]
+fn what_the_later_dead_host_synced_is_in_the_file() {
+    for world in [&world::EARLIER_FIRST, &world::LATER_FIRST] {
+        let report = explore(world);
+        assert!(report.scripts > 400 && report.cuts > 200 && report.conflicts > 20, "{report:?}");
+    }
+}
+
 #[test]
 fn two_hosts_on_a_directory_undo_nothing() {
     let report = explore(&world::DIRECTORY);
@@ -67,6 +76,7 @@ fn a_printed_script_replays() {
     let known = [
         "content: A:write B:append-now A:sync",
         "content: A:write-now B:read cut=2:message-1-answer",
+        "content: A:write B:write-now B:crash cut=2:message-4-answer",
         "bursts: A:burst-81 A:sync cut=2:journal-A-0",
     ];
     for text in known.into_iter().chain(given.as_deref()) {

@@ -267,7 +267,8 @@ impl Branch {
         branch
     }
     /// Returns the branches in which a host that recovers finds its own states still possible: the
-    /// change of the host that overtook it is with that host alone, which is not reached.
+    /// change of the host that overtook it is with that host alone, which is not reached and has
+    /// not promised it. The later owner wins what it has synced, whichever is recovered first.
     fn won_back(&self, host: usize, reach: [Reach; HOSTS]) -> Vec<Branch> {
         let Some(rival) = self.rivals.iter().find(|rival| rival.host == host) else {
             return Vec::new();
@@ -276,7 +277,8 @@ impl Branch {
         let is_unchanged = base.content == now.content && base.mode == now.mode;
         let holder = 1 - host;
         let is_alone = self.holder == Some(holder) && reach[holder] != Reach::Connected;
-        if !is_alone && (self.holder.is_some() || !is_unchanged) {
+        let is_promised = is_alone && self.promised > 0;
+        if is_promised || !is_alone && (self.holder.is_some() || !is_unchanged) {
             return Vec::new();
         }
         let win = |state: &FileState| {
@@ -287,10 +289,6 @@ impl Branch {
             if is_alone && reach[holder] == Reach::Silent {
                 branch.fates[holder] = Fate::Lost;
                 branch.is_stale[holder] = true;
-            }
-            if self.promised > 0 {
-                let (base, states) = (state.clone(), self.chain[self.promised..].to_vec());
-                branch.aside.push(Aside { host: holder, base, states });
             }
             branch
         };
@@ -418,9 +416,14 @@ impl Action<'_> {
         if branch.holder == Some(self.host) {
             // Of a client that has died the servers set the time of change after its content. What
             // is replayed has the time that it had.
-            let settled = |state: &FileState| match branch.promised {
-                0 => branch.settled(FileState { modified: None, ..state.clone() }),
-                _ => branch.settled(state.clone()),
+            let settled = |state: &FileState| {
+                let untimed = FileState { modified: None, ..state.clone() };
+                let is_home = untimed.is(self.servers);
+                branch.settled(if branch.promised == 0 || is_home {
+                    untimed
+                } else {
+                    state.clone()
+                })
             };
             return branch.chain[branch.promised..].iter().map(settled).collect();
         }

@@ -12,6 +12,17 @@ pub enum Shared {
     Directory,
 }
 
+/// What happens after a script, before both hosts go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// The first host dies and is recovered.
+    FirstDies,
+    /// The first host loses its connection, connects anew and syncs; then it dies.
+    FirstReconnects,
+    /// Both hosts die, and the one with this index is recovered first.
+    BothDie { first: usize },
+}
+
 #[derive(Debug)]
 pub struct HostWorld {
     pub name: &'static str,
@@ -24,6 +35,7 @@ pub struct HostWorld {
     pub operations: usize,
     /// Most operations of a script with a step that is cut at each message and journal write.
     pub cut_operations: usize,
+    pub ending: Ending,
 }
 
 const UNDER_PRESSURE: HostWorld = HostWorld {
@@ -34,6 +46,7 @@ const UNDER_PRESSURE: HostWorld = HostWorld {
     destage: Destage::UnderPressure,
     operations: 3,
     cut_operations: 1,
+    ending: Ending::FirstDies,
 };
 
 pub const CONTENT: HostWorld = HostWorld {
@@ -52,6 +65,7 @@ pub const LEASE: HostWorld = HostWorld {
     alphabet: &[Write, Sync, Silence, Read, Reopen],
     operations: 4,
     cut_operations: 2,
+    ending: Ending::FirstReconnects,
     ..UNDER_PRESSURE
 };
 pub const DESTAGE: HostWorld = HostWorld {
@@ -60,6 +74,17 @@ pub const DESTAGE: HostWorld = HostWorld {
     destage: Destage::After(Duration::from_secs(2)),
     ..UNDER_PRESSURE
 };
+/// The host that begins, most often the earlier owner of the file, is recovered first.
+pub const EARLIER_FIRST: HostWorld = HostWorld {
+    name: "earlier-first",
+    alphabet: &[Write, WriteNow, AppendNow, Sync, Truncate, Chmod, Crash],
+    cut_operations: 2,
+    ending: Ending::BothDie { first: 0 },
+    ..UNDER_PRESSURE
+};
+/// The other host is recovered first.
+pub const LATER_FIRST: HostWorld =
+    HostWorld { name: "later-first", ending: Ending::BothDie { first: 1 }, ..EARLIER_FIRST };
 pub const BURSTS: HostWorld = HostWorld {
     name: "bursts",
     alphabet: &[Sync, Chmod],
@@ -84,8 +109,17 @@ pub const DIRECTORY_NAMES: HostWorld = HostWorld {
     ..DIRECTORY
 };
 
-pub const WORLDS: [&HostWorld; 7] =
-    [&CONTENT, &ATTRIBUTES, &LEASE, &DESTAGE, &BURSTS, &DIRECTORY, &DIRECTORY_NAMES];
+pub const WORLDS: [&HostWorld; 9] = [
+    &CONTENT,
+    &ATTRIBUTES,
+    &LEASE,
+    &DESTAGE,
+    &EARLIER_FIRST,
+    &LATER_FIRST,
+    &BURSTS,
+    &DIRECTORY,
+    &DIRECTORY_NAMES,
+];
 
 pub fn find(name: &str) -> Option<&'static HostWorld> {
     WORLDS.into_iter().find(|world| world.name == name)

@@ -3,7 +3,7 @@
 use super::{SimulatedStore, names, new_session};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId};
 use crate::error::{Refusal, StoreError};
-use crate::event::{Identity, StoreEvent, Token};
+use crate::event::{HostPhase, Identity, StoreEvent, Token};
 use crate::lock::FileLock;
 use crate::names::{Created, Creator, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 use crate::open_file::{OpenFile, OpenMode};
@@ -288,6 +288,29 @@ impl Store for SimulatedStore {
     }
     fn return_token(&self, file: FileId) -> Answer<()> {
         self.start(move |client| async move { client.return_token(file).await })
+    }
+
+    fn register_host(&self, phase: HostPhase) -> Answer<()> {
+        self.start(move |client| async move {
+            if phase == HostPhase::Running {
+                return Ok(());
+            }
+            let register = || client.state.hosts.borrow_mut().insert(client.identity.clone());
+            client.exchange(RequestKind::Change, 0, register).await.map(drop)
+        })
+    }
+    fn unregister_host(&self) -> Answer<()> {
+        self.start(|client| async move {
+            let unregister = || client.state.hosts.borrow_mut().remove(&client.identity);
+            client.exchange(RequestKind::Change, 0, unregister).await.map(drop)
+        })
+    }
+    /// Clients are called back before the attributes of the root change, and need not ask.
+    fn may_have_dead_owner(&self, _file: FileId) -> Answer<bool> {
+        self.start(|client| async move {
+            let hosts = client.state.hosts.borrow();
+            Ok(hosts.iter().any(|host| *host != client.identity))
+        })
     }
 
     fn lock(&self, open: OpenFile, lock: FileLock) -> Answer<()> {
