@@ -196,8 +196,10 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     Ok(Results { pictures, claims: claims(&mixes), notes })
 }
 
+type SpeedUp = fn(&Mixed) -> f64;
+
 /// Two layers compared, by the name in identifiers of statements.
-const COMPARED: [(&str, fn(&Mixed) -> f64); 3] =
+const COMPARED: [(&str, SpeedUp); 3] =
     [("mlb", Mixed::of_mlb), ("soonest", Mixed::of_mlsmr), ("mlsmr", Mixed::of_mlsmr_by_cylinder)];
 
 fn claims(mixes: &[Mixed]) -> Vec<Claim> {
