@@ -545,7 +545,11 @@ impl Host {
         self.restored.notify();
         let log = self.log().close().await;
         if result.is_ok() && log.is_ok() && self.log().has_no_slots() {
-            result = self.noted(self.store.unregister_host().await);
+            // Who stays registered, on a store that is full, costs others a destage and no promise.
+            match self.store.unregister_host().await {
+                Err(StoreError::Refused(_)) => {}
+                unregistered => result = self.noted(unregistered),
+            }
         }
         if result.is_ok() {
             result = self.noted(self.store.disconnect().await);

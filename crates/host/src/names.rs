@@ -8,7 +8,7 @@ use runtime::sync::WriteGuard;
 use std::rc::Rc;
 use store::{
     AttributeChange, Creator, FileAttributes, FileId, Found, Listing, NewNode, Refusal, RenameOver,
-    Space, StoreError, Token, XattrMode,
+    Space, StoreError, Token, XattrMode, registers_host,
 };
 
 /// The extended attribute that holds file capabilities.
@@ -368,10 +368,16 @@ impl Host {
     }
 
     pub async fn xattr(&self, file: FileId, name: &[u8]) -> Result<Vec<u8>, HostError> {
+        if registers_host(name) {
+            return Err(StoreError::from(Refusal::NoAttribute).into());
+        }
         self.query(|| self.store.xattr(file, name)).await
     }
+    /// Returns the names of the extended attributes, each with a zero behind it.
     pub async fn xattr_names(&self, file: FileId) -> Result<Vec<u8>, HostError> {
-        self.query(|| self.store.xattr_names(file)).await
+        let names = self.query(|| self.store.xattr_names(file)).await?;
+        let shown = names.split_inclusive(|byte| *byte == 0).filter(|name| !registers_host(name));
+        Ok(shown.flatten().copied().collect())
     }
 
     /// Sets an extended attribute. The store may count it as a change of the file, which is
@@ -383,6 +389,9 @@ impl Host {
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<(), HostError> {
+        if registers_host(name) {
+            return Err(StoreError::from(Refusal::NotPermitted).into());
+        }
         let _busy = self.enter().await?;
         let file = self.files.get(id);
         let _settled = self.settled(file.as_deref()).await?;
