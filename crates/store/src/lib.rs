@@ -36,4 +36,4 @@ pub use simulated::{
     Cluster, Cut, CutKind, MetadataTimes, Moment, Network, ServerDisks, SimulatedStore,
     TrafficCount,
 };
-pub use store::{Answer, Store};
+pub use store::{Answer, Store, registers_host};

@@ -10,6 +10,12 @@ use std::ops::Range;
 /// Extended attributes of the root that name the registered hosts begin so.
 const HOST_ATTRIBUTE: &str = "user.okeanos.host.";
 
+/// Returns whether an extended attribute registers a host. Programs on a host neither see nor
+/// change it: a copied root would register hosts that are gone, or forget those that are there.
+pub fn registers_host(name: &[u8]) -> bool {
+    name.starts_with(HOST_ATTRIBUTE.as_bytes())
+}
+
 pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 
 /// A shared file system, over one connection. Single-threaded: an implementation with threads hands
@@ -246,8 +252,7 @@ pub trait Store {
         let own = [HOST_ATTRIBUTE, &self.identity().0].concat();
         let known = self.xattr_names(self.root());
         Box::pin(async move {
-            let is_other =
-                |name: &[u8]| name.starts_with(HOST_ATTRIBUTE.as_bytes()) && name != own.as_bytes();
+            let is_other = |name: &[u8]| registers_host(name) && name != own.as_bytes();
             Ok(known.await?.split(|byte| *byte == 0).any(is_other))
         })
     }

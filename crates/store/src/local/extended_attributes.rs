@@ -59,7 +59,7 @@ impl Local {
         let _exclusion = self.exclude(file, kind).await?;
         let handle = self.any_handle(file);
         let place = if handle.is_none() { Some(self.places.place(file)?) } else { None };
-        self.notes.remove(file);
+        self.notes.forget(file);
         let path = place.as_ref().map(AsRef::as_ref);
         change_at(handle.as_deref(), path, &name[..], value)
             .map_err(|error| self.refused(error))?;

@@ -208,7 +208,7 @@ impl Local {
         if let Some(answer) = buffered {
             return answer;
         }
-        self.notes.remove(file);
+        self.notes.forget(file);
         handle.write_all_at(bytes, at).map_err(|error| self.failed("writing", &error))?;
         let metadata =
             handle.metadata().map_err(|error| self.failed("asking for attributes", &error))?;
@@ -313,7 +313,7 @@ impl Local {
         let metadata = match self.writable(file) {
             // Works also after the file has lost its last name.
             Some(handle) => {
-                self.notes.remove(file);
+                self.notes.forget(file);
                 let applied = apply_to_handle(&handle, &change, now);
                 if change.size.is_some() && applied.is_ok() {
                     let handle = handle
@@ -325,7 +325,7 @@ impl Local {
             }
             None => {
                 let place = self.places.place(file)?;
-                self.notes.remove(file);
+                self.notes.forget(file);
                 let mut applied = apply_to_path(place.as_ref(), &change, now);
                 if change.size.is_some() && applied.is_ok() {
                     match open_to_cut(place.as_ref()) {
@@ -355,7 +355,7 @@ impl Local {
     ) -> Result<FileAttributes, StoreError> {
         let (file, handle) = self.handle_of(open)?;
         self.flush(file).await?;
-        self.notes.remove(file);
+        self.notes.forget(file);
         let flags = match what {
             Allocation::Reserve => FallocateFlags::empty(),
             Allocation::ReserveKeepingSize => FallocateFlags::KEEP_SIZE,

@@ -96,7 +96,7 @@ impl Local {
         let file = FileId(metadata.ino());
         self.places.forget(file);
         if metadata.nlink() == 1 && !self.files.borrow().contains_key(&file) {
-            self.notes.remove(file);
+            self.notes.forget(file);
         }
         Ok(())
     }

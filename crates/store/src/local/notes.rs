@@ -82,9 +82,18 @@ impl Notes {
         self.0.rename(&fresh, &file.0.to_string())?;
         self.0.sync()
     }
-    pub fn remove(&self, file: FileId) {
-        // There may be none.
+    /// Removes a note of a file that is about to change, or gone, if there is one.
+    pub fn forget(&self, file: FileId) {
         let _ = self.0.remove(&file.0.to_string());
+    }
+    /// Removes a note of a file that stays as it is, if there is one; durable when this returns. If
+    /// it came back with the next boot, it would name a version that nobody builds on.
+    pub fn remove(&self, file: FileId) -> io::Result<()> {
+        match self.0.remove(&file.0.to_string()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => self.0.sync(),
+        }
     }
 }
 

@@ -319,17 +319,23 @@ impl Local {
     }
 
     async fn return_token(&self, file: FileId) -> Result<(), StoreError> {
-        let flushed = self.flush(file).await;
+        let mut flushed = self.flush(file).await;
         let held = self.files.borrow_mut().remove(&file);
         if let Some(held) = held.filter(|_| flushed.is_ok()) {
-            if held.was_noted || units::fault!("store-dead-clients-note-removed") {
+            if held.was_noted && !self.is_awaited() {
                 // No client asks for a reported state any more: what it guarded is in the file.
-                self.notes.remove(file);
+                let removed = self.notes.remove(file);
+                flushed = removed.map_err(|error| self.failed("removing a note", &error));
             }
             drop(held);
         }
         self.tokens.give_back(file);
         flushed
+    }
+    /// Returns whether the recovery of another host may compare a file with what it builds on. Where
+    /// times have whole seconds, only the note tells a state from the one before.
+    fn is_awaited(&self) -> bool {
+        !units::fault!("store-note-not-kept") && self.hosts.has_dead().unwrap_or(true)
     }
 
     async fn next_event(&self) -> StoreEvent {

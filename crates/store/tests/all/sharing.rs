@@ -372,3 +372,20 @@ fn in_a_directory_only_hosts_that_died_or_recover_count() {
         assert!(may_have_dead_owner(&store, file).await, "its token was left");
     });
 }
+
+/// Where times have whole seconds, nothing else tells a state from the one before.
+#[test]
+fn a_reported_version_stays_while_a_dead_host_may_compare_it() {
+    on_two_of_a_directory(|(dead, store, _), _| async move {
+        dead.register_host(HostPhase::Recovering).await.unwrap();
+        let (file, open) = held(&store, "file", b"content").await;
+        let reported = store.attributes(file).await.unwrap().version;
+        store.return_token(file).await.unwrap();
+        assert_eq!(store.attributes(file).await.unwrap().version, reported);
+        dead.unregister_host().await.unwrap();
+        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let reported = store.write(open, 0, b"Content").await.unwrap().version;
+        store.return_token(file).await.unwrap();
+        assert_ne!(store.attributes(file).await.unwrap().version, reported, "no note is left");
+    });
+}
