@@ -102,10 +102,17 @@ HOURS ?= 1
 # What `soak-posix` begins with: another seed each hour.
 SOAK_SEED ?= $(shell date +%Y%m%d%H)
 
-soak: deps build ## the crash explorer for HOURS hours (resumable), then a real crash under load
+# What tests of other crates explore is recorded beside the state files; that of the hosts once.
+EXPLORED := $(abspath target/soak.tests)
+BLOCK_CASES ?= 2000
+
+soak: deps build ## the crash explorers for HOURS hours (resumable; target/PROOF.md adds them up), then a real crash under load
 	$(LAB) sim --enumerated 3 --state target/soak.enumerated --shrink
 	$(LAB) sim --lying lru --barrier coerce --state target/soak.lying --rounds 50 --shrink
+	OKEANOS_EXPLORED=$(EXPLORED) CASES=$(BLOCK_CASES) $(CARGO) test --package blocks --test all explorer::
+	grep -qs '"suite":"hosts' $(EXPLORED) || OKEANOS_EXPLORED=$(EXPLORED) $(CARGO) test --package host --test all -- explorer:: small_world::
 	$(LAB) sim --hours $(HOURS) --state target/soak.state --shrink
+	$(LAB) sim --proof target/soak.enumerated target/soak.lying target/soak.state $(EXPLORED) --page target/PROOF.md
 	$(LAB) bench demo --crash-after 20s --seconds 20s
 
 faults: deps ## switch on one deliberate fault at a time: does a test or the explorer find each? (docs/FAULTS.md)

@@ -4,6 +4,7 @@
 use crate::layers::{Layers, quoted};
 use crate::rules::RULES;
 use crate::sources::Workspace;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages whose quoted names are checked.
@@ -162,8 +163,9 @@ fn check_recipes(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<
 /// Checks that each deliberate fault stands in the source, in the list, and in the table.
 fn check_faults(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), String> {
     const LIST: &str = "scripts/faults.toml";
+    let list_text = workspace.file(LIST)?;
     let list: BTreeMap<String, BTreeMap<String, String>> =
-        toml::from_str(&workspace.file(LIST)?).map_err(|error| format!("{LIST}: {error}"))?;
+        toml::from_str(&list_text).map_err(|error| format!("{LIST}: {error}"))?;
     let table = page(workspace, "docs/FAULTS.md")?;
     let mut injected = BTreeSet::new();
     for source in workspace.product() {
@@ -190,5 +192,47 @@ fn check_faults(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(
     if table.contains("**survives**") {
         complaints.push("docs/FAULTS.md: a fault survives".to_owned());
     }
+    let heads = list_text.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']'));
+    check_order(LIST, &heads.collect::<Vec<_>>(), complaints);
+    let rows = fault_rows(table);
+    check_order("docs/FAULTS.md", &rows, complaints);
+    for name in rows.iter().filter(|name| !list.contains_key(**name)) {
+        complaints.push(format!("docs/FAULTS.md: {name} is in no list of faults"));
+    }
     Ok(())
+}
+
+/// The faults that the table has rows of.
+fn fault_rows(table: &str) -> Vec<&str> {
+    let rows = table.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+    rows.filter_map(|row| Some(row.strip_prefix("| ")?.split_once(" |")?.0)).collect()
+}
+
+/// Checks that names stand in the order of the alphabet, each once: two branches that add one name
+/// then conflict.
+fn check_order(page: &str, names: &[&str], complaints: &mut Vec<String>) {
+    for pair in names.windows(2) {
+        match pair[0].cmp(pair[1]) {
+            Ordering::Less => {}
+            Ordering::Equal => complaints.push(format!("{page}: {} is there twice", pair[0])),
+            Ordering::Greater => {
+                complaints.push(format!("{page}: {} stands before {}", pair[0], pair[1]));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doubled_and_misplaced_faults_are_found() {
+        let table = "| fault | breaks |\n|---|---|\n| a | x |\n| c | x |\n| c | x |\n| b | x |\n";
+        let rows = fault_rows(table);
+        assert_eq!(rows, ["a", "c", "c", "b"]);
+        let mut complaints = Vec::new();
+        check_order("page", &rows, &mut complaints);
+        assert_eq!(complaints, ["page: c is there twice", "page: c stands before b"]);
+    }
 }

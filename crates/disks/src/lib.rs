@@ -4,6 +4,7 @@
 
 mod check;
 mod elevator;
+pub mod explored;
 mod file;
 mod memory;
 mod raid0;

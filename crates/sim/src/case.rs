@@ -3,7 +3,7 @@
 
 use crate::crash::{Recording, Snapshot, State, record};
 use crate::faults::FaultPlan;
-use crate::judge::{ExtraChecks, Violation, judge};
+use crate::judge::{ExtraChecks, Recoveries, Violation, judge};
 use crate::lying_disk::LyingDisk;
 use crate::model::{History, Outcome, WriteBounds};
 use crate::script::{Mix, Script, ScriptSize, add_requests, add_rests, make_scripts};
@@ -423,6 +423,9 @@ pub struct CaseReport {
     pub cuts: u64,
     /// Crash images recovered and judged, those of the next two counts included.
     pub images: u64,
+    /// Recoveries of images, but for those of a later life. Of an image that differs in no byte
+    /// that an earlier recovery read, the outcome is known.
+    pub recoveries: u64,
     pub recoveries_cut: u64,
     /// Images that were continued and cut again, and the images that these later lives left.
     pub lives: u64,
@@ -468,6 +471,7 @@ impl CaseReport {
         self.scripts += other.scripts;
         self.cuts += other.cuts;
         self.images += other.images;
+        self.recoveries += other.recoveries;
         self.recoveries_cut += other.recoveries_cut;
         self.lives += other.lives;
         self.later_images += other.later_images;
@@ -572,7 +576,7 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
     };
     let (mut last_lost, mut first_torn) = (None, None);
     let (mut log, mut last_cut) = (WrittenLog::new(case, &at_cuts), None);
-    let mut turn = 0;
+    let (mut turn, mut known) = (0, Recoveries::default());
     for (index, snapshot) in snapshots.into_iter().enumerate() {
         let sampled = only_cut.is_some() || (index as u64) % case.sample == 0;
         let (cut, left) = (snapshot.cut, snapshot.left.clone());
@@ -585,7 +589,7 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
         let life = case.lives_on(image, snapshot.at_superblock && turn < TURNS_AT_SUPERBLOCK);
         let judged = match last_cut.replace(cut) {
             Some(last) if last == cut => Ok(()),
-            _ => judge_stale(case, &mut log, &snapshot, &histories, &mut report),
+            _ => judge_stale(case, &mut log, &snapshot, &histories, &mut known, &mut report),
         };
         let judged = judged.and_then(|()| {
             if let (State::Cut(disks), None) = (&snapshot.state, &case.lying_disk) {
@@ -594,7 +598,8 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
             if only_cut.is_none() && life.is_none() && case.leaves_out(cut + turn) {
                 return Ok(());
             }
-            judge(case, snapshot, &histories, ExtraChecks { sampled, life }, &mut report)
+            let extra = ExtraChecks { sampled, life };
+            judge(case, snapshot, &histories, extra, &mut known, &mut report)
         });
         if let Err(wrong) = judged {
             let failure = |why| Box::new(Failure { case: case.clone(), cut, left, why });
@@ -626,6 +631,7 @@ fn judge_stale(
     log: &mut WrittenLog,
     snapshot: &Snapshot,
     histories: &[History],
+    known: &mut Recoveries,
     report: &mut CaseReport,
 ) -> Result<(), Violation> {
     let stale = if case.lying_disk.is_none() { log.stale(snapshot)? } else { None };
@@ -635,7 +641,7 @@ fn judge_stale(
     if let State::Cut(disks) = &stale.state {
         log.check(stale.cut, disks).map_err(|why| in_image(why.into()))?;
     }
-    judge(case, stale, histories, ExtraChecks::default(), report).map_err(in_image)
+    judge(case, stale, histories, ExtraChecks::default(), known, report).map_err(in_image)
 }
 
 pub(crate) fn refused(outcomes: &[Vec<Outcome>]) -> u64 {

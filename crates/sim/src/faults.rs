@@ -4,7 +4,7 @@
 
 use crate::case::{Case, CaseReport, Failure, refused};
 use crate::crash::{Snapshot, State};
-use crate::judge::{ExtraChecks, judge, read_back};
+use crate::judge::{ExtraChecks, Recoveries, judge, read_back};
 use crate::memory_disks::MemoryDisks;
 use crate::model::{CrashGuarantee, History, Outcome};
 use crate::setup::Disks;
@@ -132,6 +132,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
     let histories = case.histories(&outcome.outcomes);
     let mut report =
         CaseReport { scripts: 1, faults: outcome.met.into(), refused, ..CaseReport::default() };
+    let mut known = Recoveries::default();
     for (policy, disks) in images {
         let left = format!("{policy:?} after the fault");
         let progress = outcome.progress.clone();
@@ -143,7 +144,8 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
             progress,
         };
         let sampled = outcome.failed && policy == random && plan.place % case.sample == 0;
-        judge(case, snapshot, &histories, ExtraChecks { sampled, life: None }, &mut report)
+        let extra = ExtraChecks { sampled, life: None };
+        judge(case, snapshot, &histories, extra, &mut known, &mut report)
             .map_err(|wrong| failure(left, wrong.why))?;
     }
     Ok(report)

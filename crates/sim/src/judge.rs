@@ -1,10 +1,11 @@
 //! Recovers a crash image, reads everything back, and compares it with the histories of the
 //! writers.
 
+use crate::bytes_read::BytesRead;
 use crate::case::{Case, CaseReport};
 use crate::crash::{Snapshot, State};
 use crate::earlier_life;
-use crate::lives;
+use crate::lives::{self, CutState};
 use crate::lying_disk::LyingDisk;
 use crate::memory_disks::MemoryDisks;
 use crate::model::{CrashGuarantee, Found, FoundEntry, History};
@@ -13,9 +14,10 @@ use crate::setup::{Disks, check};
 use crate::stalls;
 use crate::writer::{ATTRIBUTE, Progress, directory_of};
 use disks::{Atomicity, CrashPolicy};
-use engine::DataMode;
+use engine::{DataMode, RecoveryReport};
 use ext4::{Error, FileType, Inode, Volume};
 use runtime::{Either, SplitMix, VirtualWorld, race};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 use units::InodeNumber;
@@ -33,6 +35,9 @@ impl From<String> for Violation {
     }
 }
 
+/// Recoveries of which the outcome is kept.
+const KNOWN: usize = 32;
+
 /// Additional work on an image.
 #[derive(Clone, Copy, Default)]
 pub struct ExtraChecks {
@@ -49,6 +54,7 @@ pub fn judge(
     snapshot: Snapshot,
     histories: &[History],
     extra: ExtraChecks,
+    known: &mut Recoveries,
     report: &mut CaseReport,
 ) -> Result<(), Violation> {
     let ExtraChecks { sampled, life } = extra;
@@ -63,7 +69,7 @@ pub fn judge(
     let mut judge_now = |disks: &Disks, cuts: &[String], life: Option<u64>| {
         report.recoveries_cut += u64::from(!cuts.is_empty());
         let extra = ExtraChecks { sampled, life };
-        judge_once(case, disks, &progress, histories, extra, report).map_err(
+        judge_once(case, disks, &progress, histories, extra, known, report).map_err(
             |Violation { why, torn }| {
                 let after = if cuts.is_empty() {
                     String::new()
@@ -85,20 +91,93 @@ pub fn judge(
     Ok(())
 }
 
+/// A recovery, and what it found.
+struct Recovered {
+    found: Vec<Found>,
+    report: RecoveryReport,
+    read: BytesRead,
+}
+
+/// The last recoveries of a case without a later life. Most images of a cut differ from those of
+/// the cut before in no byte that a recovery and a mount read.
+#[derive(Default)]
+pub struct Recoveries(VecDeque<Rc<Recovered>>);
+
+impl Recoveries {
+    fn of(&self, disks: &Disks) -> Option<Rc<Recovered>> {
+        self.0.iter().find(|recovered| recovered.read.are_of(disks)).cloned()
+    }
+    fn add(&mut self, recovered: Rc<Recovered>) {
+        self.0.truncate(KNOWN - 1);
+        self.0.push_front(recovered);
+    }
+}
+
 fn judge_once(
     case: &Case,
     disks: &Disks,
     progress: &[Progress],
     histories: &[History],
     extra: ExtraChecks,
+    known: &mut Recoveries,
     report: &mut CaseReport,
 ) -> Result<(), Violation> {
     let later = extra.life.map(|life| case.later_life(life));
-    let world = VirtualWorld::new(case.seed ^ progress.len() as u64);
+    let is_plain = later.is_none() && !extra.sampled;
+    let recovered = if is_plain { known.of(disks) } else { None };
+    let (recovered, left, memory) = match recovered {
+        Some(recovered) => (recovered, None, None),
+        None => {
+            let (recovered, left, memory) =
+                recover(case, disks, progress.len(), histories.len(), later.as_ref())?;
+            let recovered = Rc::new(recovered);
+            if later.is_none() {
+                known.add(recovered.clone());
+            }
+            report.recoveries += 1;
+            (recovered, left, Some(memory))
+        }
+    };
+    note(&recovered.report, report);
+    for (writer, (found, history)) in recovered.found.iter().zip(histories).enumerate() {
+        let Progress { started, acknowledged, data_acknowledged, .. } = progress[writer];
+        match history.judge(found, acknowledged, data_acknowledged, started, guarantee(case)) {
+            Ok(judged) => {
+                report.writes += judged.writes;
+                report.split += u64::from(judged.split);
+            }
+            Err(verdict) => {
+                report.writes += verdict.writes;
+                let torn = verdict.torn.is_some();
+                return Err(Violation { why: format!("writer {writer}: {verdict}"), torn });
+            }
+        }
+    }
+    report.images += 1;
+    if let Some(memory) = memory.filter(|_| extra.sampled) {
+        report.checked += 1;
+        check(&memory.images()).map_err(|said| format!("e2fsck after recovery: {said}"))?;
+    }
+    match later.zip(left) {
+        Some((later, left)) => lives::judge(&later, left, &recovered.found, report),
+        None => Ok(()),
+    }
+}
+
+/// Recovers the disks, reads everything back, and goes on with the later life, if any.
+fn recover(
+    case: &Case,
+    disks: &Disks,
+    salt: usize,
+    writers: usize,
+    later: Option<&Case>,
+) -> Result<(Recovered, Option<CutState>, MemoryDisks), String> {
+    let world = VirtualWorld::new(case.seed ^ salt as u64);
     let memory = MemoryDisks::of(&world, disks, case);
-    let (found, recovery, left) = world.run({
-        let (world, memory, writers) = (world.clone(), memory.clone(), histories.len());
-        let (case, later) = (case.clone(), later.clone());
+    BytesRead::record(&memory);
+    let (found, report, left) = world.run({
+        let (world, memory) = (world.clone(), memory.clone());
+        let (case, later) = (case.clone(), later.cloned());
         async move {
             let options = later.as_ref().unwrap_or(&case);
             let volume =
@@ -117,6 +196,14 @@ fn judge_once(
             Ok::<_, String>((found, recovery, left))
         }
     })?;
+    stalls::note(&world);
+    world.end();
+    memory.stop_watching();
+    let read = BytesRead::of(disks, &memory);
+    Ok((Recovered { found, report, read }, left, memory))
+}
+
+fn note(recovery: &RecoveryReport, report: &mut CaseReport) {
     report.kept += u64::from(recovery.blocks_kept > 0);
     report.not_by_table += u64::from(recovery.table_refused.is_some());
     // Also a snapshot that records nothing before the oldest part of a block.
@@ -124,32 +211,6 @@ fn judge_once(
     report.by_snapshot += u64::from(is_believed);
     report.not_by_snapshot += u64::from(recovery.snapshot_refused.is_some());
     report.by_table += u64::from(recovery.table_pages_read > 0 && recovery.table_refused.is_none());
-    stalls::note(&world);
-    world.end();
-    memory.stop_watching();
-    for (writer, (found, history)) in found.iter().zip(histories).enumerate() {
-        let Progress { started, acknowledged, data_acknowledged, .. } = progress[writer];
-        match history.judge(found, acknowledged, data_acknowledged, started, guarantee(case)) {
-            Ok(judged) => {
-                report.writes += judged.writes;
-                report.split += u64::from(judged.split);
-            }
-            Err(verdict) => {
-                report.writes += verdict.writes;
-                let torn = verdict.torn.is_some();
-                return Err(Violation { why: format!("writer {writer}: {verdict}"), torn });
-            }
-        }
-    }
-    report.images += 1;
-    if extra.sampled {
-        report.checked += 1;
-        check(&memory.images()).map_err(|said| format!("e2fsck after recovery: {said}"))?;
-    }
-    match later.zip(left) {
-        Some((later, left)) => lives::judge(&later, left, found, report),
-        None => Ok(()),
-    }
 }
 
 /// Returns the message of recovered content that cannot be read, and so is lost.

@@ -2,6 +2,7 @@
 //! recovered and judged. The same scripts run on disks that fail, and under bitmaps that lie.
 #![forbid(unsafe_code)]
 
+mod bytes_read;
 mod case;
 mod crash;
 mod earlier_life;

@@ -92,7 +92,7 @@ fn images(disks: &MemoryDisks, seed: u64) -> Vec<(&'static str, Disks)> {
 pub fn judge(
     case: &Case,
     left: CutState,
-    found: Vec<Found>,
+    found: &[Found],
     report: &mut CaseReport,
 ) -> Result<(), Violation> {
     report.lives += 1;
@@ -100,7 +100,7 @@ pub fn judge(
     let histories = case.histories_from(before, &outcomes);
     for (turn, (name, disks)) in (case.life..).zip(images) {
         let (name, disks) = spoiled(name.to_owned(), disks, None, turn);
-        judge_image(case, &disks, &found, &histories, &progress).map_err(|why| {
+        judge_image(case, &disks, found, &histories, &progress).map_err(|why| {
             let life = case.life;
             Violation::from(format!("after life {life}, cut again at {cut} ({name}): {why}"))
         })?;

@@ -16,6 +16,8 @@ pub struct Proof {
     /// Results by mode and volume.
     pub combinations: BTreeMap<String, CombinationReport>,
     pub small_worlds: BTreeMap<String, SmallReport>,
+    /// What explorers in the tests of other crates played, by suite.
+    pub suites: BTreeMap<String, SuiteReport>,
     /// Steps longer than 2 ms, by task.
     pub stalls: BTreeMap<String, Stalls>,
 }
@@ -37,7 +39,41 @@ pub struct Stalls {
     pub longest_nanoseconds: u64,
 }
 
+/// Counts of an explorer in a test.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SuiteReport {
+    pub first_seed: u64,
+    pub last_seed: u64,
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// A line of [`disks::explored`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Explored {
+    pub suite: String,
+    pub program: String,
+    pub seed: u64,
+    pub counts: BTreeMap<String, u64>,
+}
+
 impl Proof {
+    /// Adds what a test has recorded.
+    pub fn add_explored(&mut self, explored: Explored) {
+        let Explored { suite, program, seed, counts } = explored;
+        self.programs.insert(program);
+        self.add_suite(suite, SuiteReport { first_seed: seed, last_seed: seed, counts });
+    }
+    fn add_suite(&mut self, suite: String, other: SuiteReport) {
+        let first_seed = other.first_seed;
+        let none = SuiteReport { first_seed, ..SuiteReport::default() };
+        let played = self.suites.entry(suite).or_insert(none);
+        played.first_seed = played.first_seed.min(first_seed);
+        played.last_seed = played.last_seed.max(other.last_seed);
+        for (name, count) in other.counts {
+            *played.counts.entry(name).or_default() += count;
+        }
+    }
     /// Adds a case in which nothing was lost.
     pub fn add(&mut self, case: &Case, report: CaseReport) {
         let name = format!("{} {}", case.mode.name(), case.setup.name);
@@ -75,6 +111,9 @@ impl Proof {
         for (name, report) in other.small_worlds {
             self.add_small_world(&name, report);
         }
+        for (suite, report) in other.suites {
+            self.add_suite(suite, report);
+        }
         for (task, other) in other.stalls {
             let known = self.stalls.entry(task).or_default();
             known.count += other.count;
@@ -82,12 +121,20 @@ impl Proof {
         }
     }
 
-    /// Formats it as a Markdown page.
-    pub fn page(&self) -> String {
+    /// Formats it as a Markdown page. `command`: what made the page.
+    pub fn page(&self, command: &str) -> String {
         let mut page = String::from(HEAD);
         let programs: Vec<&str> = self.programs.iter().map(String::as_str).collect();
+        let _ = writeln!(page, "Made by:\n\n    {command}\n");
         let _ = writeln!(page, "Programs: {}.\n", programs.join(", "));
         self.add_combinations(&mut page);
+        self.add_small_worlds(&mut page);
+        self.add_suites(&mut page);
+        self.add_long_steps(&mut page);
+        page
+    }
+
+    fn add_small_worlds(&self, page: &mut String) {
         if !self.small_worlds.is_empty() {
             page.push_str(SMALL_HEAD);
         }
@@ -101,6 +148,29 @@ impl Proof {
                 report.second_states
             );
         }
+    }
+
+    fn add_suites(&self, page: &mut String) {
+        if !self.suites.is_empty() {
+            page.push_str(SUITES_HEAD);
+        }
+        for (name, report) in &self.suites {
+            let seeds = match report.last_seed {
+                0 => "all".to_owned(),
+                last => format!("{}-{last}", report.first_seed),
+            };
+            let _ = write!(page, "| {name} | {seeds} |");
+            for column in SUITE_COLUMNS {
+                let _ = match report.counts.get(column) {
+                    Some(count) => write!(page, " {count} |"),
+                    None => write!(page, " |"),
+                };
+            }
+            page.push('\n');
+        }
+    }
+
+    fn add_long_steps(&self, page: &mut String) {
         page.push_str("\n## Steps of more than 2 ms of processor time\n\n");
         if self.stalls.is_empty() {
             page.push_str("None.\n");
@@ -111,20 +181,19 @@ impl Proof {
             let _ =
                 writeln!(page, "| {task} | {count} | {:.1} |", *longest_nanoseconds as f64 / 1e6);
         }
-        page
     }
 
     fn add_combinations(&self, page: &mut String) {
         page.push_str(COMBINATIONS_HEAD);
         let mut total = CaseReport::default();
         let mut row = |name: &str, seeds: String, report: &CaseReport| {
-            let CaseReport { scripts, cuts, images, lives, later_images, .. } = report;
+            let CaseReport { scripts, cuts, images, recoveries, lives, later_images, .. } = report;
             let (swaps, writes, torn, checked) =
                 (report.swaps, report.writes, report.torn, report.checked);
             let _ = writeln!(
                 page,
-                "| {name} | {seeds} | {scripts} | {cuts} | {images} | {lives} | {later_images} | \
-                 {swaps} | {writes} | {torn} | {checked} |"
+                "| {name} | {seeds} | {scripts} | {cuts} | {images} | {recoveries} | {lives} | \
+                 {later_images} | {swaps} | {writes} | {torn} | {checked} |"
             );
         };
         for (name, played) in &self.combinations {
@@ -139,14 +208,21 @@ impl Proof {
 const HEAD: &str = "\
 # What was explored
 
-Made by `okeanos-lab sim --proof FILE...` from the state files of `okeanos-lab sim --state FILE`,
-which the explorer writes itself. A round that breaks a promise ends the run and is not counted.
-What the columns count: [CRASH_MODEL.md](CRASH_MODEL.md#the-crash-explorer).
+The state files and records of explorers, added up. A run that breaks a promise ends at once and is
+not counted, so what stands here lost nothing. The columns are explained in
+[CRASH_MODEL.md](CRASH_MODEL.md#the-crash-explorer).
 
 ";
 const COMBINATIONS_HEAD: &str = "\
-| mode, volume | seeds | scripts | places to cut | images | second lives | images of these | swaps | writes judged | torn | seen by e2fsck |
-|---|---|---|---|---|---|---|---|---|---|---|
+| mode, volume | seeds | scripts | places to cut | images | recovered | second lives | images of these | swaps | writes judged | torn | seen by e2fsck |
+|---|---|---|---|---|---|---|---|---|---|---|---|
+";
+const SUITE_COLUMNS: [&str; 5] = ["scripts", "cuts", "images", "second lives", "recoveries cut"];
+const SUITES_HEAD: &str = "
+## Block devices and hosts
+
+| suite | seeds | scripts | cuts | images | second lives | recoveries cut |
+|---|---|---|---|---|---|---|
 ";
 const SMALL_HEAD: &str = "
 ## Small worlds, exhaustively
@@ -173,6 +249,13 @@ mod tests {
         let mut sum = proof(played(3, 5, 10));
         sum.merge(proof(played(1, 4, 7)));
         assert_eq!(sum, proof(played(1, 5, 17)));
-        assert!(sum.page().contains("| journal ext4-4k | 1-5 | 0 | 0 | 17 |"), "{}", sum.page());
+        for seed in [4, 9] {
+            let counts = BTreeMap::from([("images".to_owned(), 3)]);
+            let (suite, program) = ("blocks".to_owned(), "1".to_owned());
+            sum.add_explored(Explored { suite, program, seed, counts });
+        }
+        let page = sum.page("this");
+        assert!(page.contains("| journal ext4-4k | 1-5 | 0 | 0 | 17 |"), "{page}");
+        assert!(page.contains("| blocks | 4-9 | | | 6 | | |"), "{page}");
     }
 }

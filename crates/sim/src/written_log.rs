@@ -8,18 +8,17 @@
 //! 3. In place of lost sectors an earlier wrap of the log may have left any older content. An older
 //!    version of the same block is the worst, since a CRC may be blind to that.
 
+use crate::bytes_read::BytesRead;
 use crate::case::Case;
 use crate::crash::{CutContent, Snapshot, State};
 use crate::memory_disks::MemoryDisks;
 use crate::setup::Disks;
-use device::Operation;
-use disks::{Image, MemoryDisk};
+use disks::Image;
 use engine::PreviewedTransaction;
 use format::jbd2::Seed;
 use runtime::{SplitMix, VirtualWorld};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::Range;
 use std::rc::Rc;
 use units::{HomeBlock, TransactionId};
 
@@ -117,7 +116,7 @@ impl<'a> WrittenLog<'a> {
 
     /// Returns what recovery believes of the log, which most cuts leave unchanged.
     fn believed(&mut self, disks: &Disks) -> Rc<Believed> {
-        let known = self.known.iter().position(|known| known.is_of(disks));
+        let known = self.known.iter().position(|known| known.read.are_of(disks));
         let believed = match known.and_then(|index| self.known.remove(index)) {
             Some(known) => known,
             None => Rc::new(Believed::of(self.case, disks)),
@@ -133,52 +132,23 @@ impl<'a> WrittenLog<'a> {
 struct Believed {
     transactions: Vec<PreviewedTransaction>,
     sums: Vec<(TransactionId, u64)>,
-    /// Each of the disks, and the ranges that were read of it.
-    read: Vec<(Image, Vec<Range<u64>>)>,
+    read: BytesRead,
 }
 
 impl Believed {
     fn of(case: &Case, disks: &Disks) -> Believed {
         let world = VirtualWorld::new(case.seed);
         let memory = MemoryDisks::of(&world, disks, case);
-        memory.all().for_each(MemoryDisk::record);
+        BytesRead::record(&memory);
         let parts = memory.parts(&world, case);
         // The judge will report its faults.
         let transactions =
             world.run(async move { ext4::replay_preview(&parts).await }).unwrap_or_default();
         world.end();
-        let read = images(disks).cloned().zip(memory.all().map(ranges_read)).collect();
+        let read = BytesRead::of(disks, &memory);
         let sums = transactions.iter().map(|found| (found.id, sum_of(found))).collect();
         Believed { transactions, sums, read }
     }
-    fn is_of(&self, disks: &Disks) -> bool {
-        let is_same = |((before, read), now): (&(Image, Vec<Range<u64>>), &Image)| {
-            read.iter().all(|range| before.is_equal_in(now, range.clone()))
-        };
-        self.read.len() == images(disks).count() && self.read.iter().zip(images(disks)).all(is_same)
-    }
-}
-
-/// Returns the images in the order of [`MemoryDisks::all`]. All cuts of a case have the same ones,
-/// except perhaps the last.
-fn images(disks: &Disks) -> impl Iterator<Item = &Image> {
-    [Some(&disks.home), disks.journal.as_ref(), disks.table.as_ref()].into_iter().flatten()
-}
-
-/// Returns the ranges read since the disk records, each byte once.
-fn ranges_read(disk: &MemoryDisk) -> Vec<Range<u64>> {
-    let log = disk.take_log().into_iter();
-    let reads = log.filter(|logged| logged.operation == Operation::Read);
-    let mut reads: Vec<_> = reads.map(|read| read.at..read.at + read.length).collect();
-    reads.sort_by_key(|range| range.start);
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    for read in reads {
-        match ranges.last_mut().filter(|last| read.start <= last.end) {
-            Some(last) => last.end = last.end.max(read.end),
-            None => ranges.push(read),
-        }
-    }
-    ranges
 }
 
 /// A block that the log holds whole, with an older version at home.
@@ -279,7 +249,7 @@ mod tests {
                 let State::Cut(disks) = &snapshot.state else { continue };
                 (images, again) = (
                     images + 1,
-                    again + u64::from(log.known.iter().any(|known| known.is_of(disks))),
+                    again + u64::from(log.known.iter().any(|known| known.read.are_of(disks))),
                 );
                 let (known, anew) = (log.believed(disks), Believed::of(&case, disks));
                 assert_eq!(known.transactions, anew.transactions, "{name}, cut {}", snapshot.cut);

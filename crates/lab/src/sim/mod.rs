@@ -26,7 +26,7 @@ Examples:
   okeanos-lab sim --seed 1 --rounds 20                     all modes on all kinds of volumes, seeds 1 to 20
   okeanos-lab sim --hours 8 --state ~/explored             goes on where the last run with this file stopped
   okeanos-lab sim --enumerated 3 --state ~/enumerated      small worlds, and every script of up to three letters
-  okeanos-lab sim --proof ~/explored ~/enumerated          what was explored with these state files
+  okeanos-lab sim --proof ~/explored ~/enumerated --page docs/PROOF.md      what was explored with these state files
   okeanos-lab sim --lying lru                              disks that ignore flushes: finds what they lose
   okeanos-lab sim --lying lru --barrier coerce --rounds 20 the same with evictions, which lose nothing
   okeanos-lab sim --mode wasteless --setup ext4-1k --seed 17 --cut 42                       one power cut again
@@ -66,17 +66,22 @@ pub struct SimArguments {
     /// once in every mode, instead of random ones
     #[arg(long, value_name = "LETTERS", conflicts_with_all = ["rounds", "seed", "script", "cut", "fault"])]
     enumerated: Option<usize>,
-    /// Operations of the scripts in small worlds, second lives included; 0: none
-    #[arg(long, value_name = "N", default_value_t = OPERATIONS, requires = "enumerated")]
-    operations: usize,
+    /// Operations of the scripts in small worlds, second lives included; each world has a bound of
+    /// its own unless given; 0: none
+    #[arg(long, value_name = "N", requires = "enumerated")]
+    operations: Option<usize>,
     #[arg(long, requires = "enumerated", value_parser = known_world, help = worlds_help())]
     world: Option<&'static SmallWorld>,
     /// Play one failure of a small world again, as it was printed
     #[arg(long, value_name = "TEXT", exclusive = true)]
     again: Option<Replay>,
-    /// Print what was explored with these state files, as a Markdown page
-    #[arg(long, value_name = "FILE", num_args = 1.., exclusive = true)]
+    /// Print what was explored with these state files, and with the tests that wrote such records
+    /// ($OKEANOS_EXPLORED), as a Markdown page
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["state", "rounds", "hours", "enumerated"])]
     proof: Option<Vec<PathBuf>>,
+    /// Write that page to this file
+    #[arg(long, value_name = "FILE", requires = "proof")]
+    page: Option<PathBuf>,
     /// Keeps the next seed, to go on from after an interruption, and counts what was explored
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -198,12 +203,10 @@ fn on_disks(case: Case, arguments: &SimArguments, lying_disk: &Option<LyingDisk>
 
 /// Letters of a script. One more has ten times as many scripts.
 const LETTERS: usize = 3;
-/// Operations of a script. One more has about ten times as many states.
-const OPERATIONS: usize = 4;
 
 pub fn run(arguments: SimArguments) -> Result<(), CliError> {
     if let Some(files) = &arguments.proof {
-        return state::print_proof(files);
+        return state::print_proof(files, arguments.page.as_deref());
     }
     if let Some(replay) = &arguments.again {
         replay.run().map_err(|failure| CliError::new(failure.to_string()))?;
@@ -315,7 +318,6 @@ fn explore_small_worlds(
 ) -> Result<(), CliError> {
     let is_wanted = |small: &&SmallWorld| arguments.world.is_none_or(|world| world == *small);
     let worlds: Vec<&SmallWorld> = SMALL_WORLDS.iter().filter(is_wanted).collect();
-    let bounds = SmallBounds { operations: arguments.operations, ..SmallBounds::default() };
     let next = AtomicUsize::new(0);
     let (sender, results) = mpsc::channel();
     let explored = std::thread::scope(|scope| {
@@ -323,6 +325,7 @@ fn explore_small_worlds(
             let (sender, next, worlds) = (sender.clone(), &next, &worlds);
             scope.spawn(move || {
                 while let Some(world) = worlds.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
+                    let bounds = SmallBounds::of(world, arguments.operations);
                     let explored = explore_small_world(world, bounds, progress);
                     if sender.send(explored.map(|report| (world.name, report))).is_err() {
                         return;

@@ -111,12 +111,13 @@ pub fn print_stalls(stalls: &[LongSteps]) -> Result<(), CliError> {
 }
 
 /// Returns every count with its name.
-fn columns(report: &CaseReport) -> [(&'static str, u64); 22] {
+fn columns(report: &CaseReport) -> [(&'static str, u64); 23] {
     // Destructured in full: a new count must not be forgotten here.
     let CaseReport {
         scripts,
         cuts,
         images,
+        recoveries,
         recoveries_cut,
         lives,
         later_images,
@@ -141,6 +142,7 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 22] {
         ("scripts", scripts),
         ("places to cut", cuts),
         ("images", images),
+        ("recovered", recoveries),
         ("cut again", recoveries_cut),
         ("lived on", lives),
         ("later images", later_images),

@@ -42,13 +42,33 @@ pub fn write(arguments: &SimArguments, seed: u64, proof: &mut Proof) -> Result<(
         .map_err(|error| CliError::system(path.display().to_string(), error))
 }
 
-/// Prints the content of these files, as a page.
-pub fn print_proof(files: &[PathBuf]) -> Result<(), CliError> {
+/// Prints the content of these files as a page, or writes that.
+pub fn print_proof(files: &[PathBuf], page: Option<&Path>) -> Result<(), CliError> {
     let mut all = Proof::default();
     for path in files {
-        let (_, proof) = read_file(path)?
-            .ok_or_else(|| CliError::new(format!("{}: there is no such file", path.display())))?;
-        all.merge(proof);
+        all.merge(read_proof(path)?);
     }
-    crate::text::output::print(&all.page())
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let text = all.page(&format!("okeanos-lab {}", arguments.join(" ")));
+    match page {
+        None => crate::text::output::print(&text),
+        Some(page) => std::fs::write(page, text)
+            .map_err(|error| CliError::system(page.display().to_string(), error)),
+    }
+}
+
+/// Reads a state file, or the records of an explorer in a test.
+fn read_proof(path: &Path) -> Result<Proof, CliError> {
+    let system = |error| CliError::system(path.display().to_string(), error);
+    let text = std::fs::read_to_string(path).map_err(system)?;
+    if !text.starts_with('{') {
+        return Ok(read_file(path)?.map(|(_, proof)| proof).unwrap_or_default());
+    }
+    let mut proof = Proof::default();
+    for line in text.lines() {
+        let explored = serde_json::from_str(line)
+            .map_err(|error| CliError::new(format!("{}: {error}; remove it", path.display())))?;
+        proof.add_explored(explored);
+    }
+    Ok(proof)
 }

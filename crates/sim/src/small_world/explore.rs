@@ -10,7 +10,7 @@ use super::cut::SurvivingWrites;
 use super::life::{Life, LifeProgress, LifeResult, recovered};
 use super::operation::SmallOperation;
 use super::replay::{PowerCut, Replay};
-use super::transactions::{Content, HOME_BLOCKS, State, StateHistory};
+use super::transactions::{Content, State, StateHistory, allows};
 use super::world::{SmallWorld, Snapshots};
 use disks::{Image, MemoryDisk};
 use engine::{BarrierKind, LogKind};
@@ -30,9 +30,11 @@ pub struct SmallBounds {
     pub delayed: usize,
 }
 
-impl Default for SmallBounds {
-    fn default() -> SmallBounds {
-        SmallBounds { operations: 6, second_life: 3, delayed: 1 }
+impl SmallBounds {
+    /// Returns the bounds of a world. `operations`: instead of its own.
+    pub fn of(small: &SmallWorld, operations: Option<usize>) -> SmallBounds {
+        let operations = operations.unwrap_or(small.operations);
+        SmallBounds { operations, second_life: 3, delayed: 1 }
     }
 }
 
@@ -106,6 +108,8 @@ const SECOND_ALPHABET: [SmallOperation; 4] =
     [SmallOperation::Near, SmallOperation::Far, SmallOperation::Large, SmallOperation::Rest];
 const SECOND_CIRCULAR: [SmallOperation; 3] =
     [SmallOperation::Near, SmallOperation::Large, SmallOperation::Rest];
+const SECOND_REUSE: [SmallOperation; 4] =
+    [SmallOperation::Make, SmallOperation::Free, SmallOperation::Data, SmallOperation::Rest];
 
 impl SmallExplorer {
     pub fn new(small: &'static SmallWorld, bounds: SmallBounds) -> Result<SmallExplorer, String> {
@@ -229,6 +233,7 @@ impl SmallExplorer {
         replay: &Replay,
     ) -> Result<(), Box<SmallFailure>> {
         let alphabet: &[SmallOperation] = match self.small.log {
+            _ if self.small.reuses() => &SECOND_REUSE,
             LogKind::Scattered => &SECOND_ALPHABET,
             LogKind::Circular => &SECOND_CIRCULAR,
         };
@@ -336,10 +341,11 @@ fn judge(small: &SmallWorld, crashed: &Crashed) -> Result<State, String> {
     let Crashed { image, history, acknowledged, .. } = crashed;
     let found = recovered(small, image, small.snapshots, history.next)?;
     let states = &history.states[*acknowledged..];
-    if states.contains(&found) {
-        return Ok(found);
+    if let Some(state) = states.iter().find(|state| allows(state, &found)) {
+        return Ok(*state);
     }
-    let wrong = (0..).zip(found).zip(&states[0]).find(|((_, found), state)| found != *state);
+    let differs = |((_, found), state): &((i32, Content), &Content)| !state.allows(*found);
+    let wrong = (0..).zip(found).zip(&states[0]).find(differs);
     let ((block, found), expected) = wrong.expect("a state that differs");
     Err(format!(
         "block {block} holds {found:?} instead of {expected:?}, or of one of {} later states",
@@ -350,7 +356,7 @@ fn judge(small: &SmallWorld, crashed: &Crashed) -> Result<State, String> {
 impl Start {
     /// Returns a fresh disk; or that of an earlier life that wrote a snapshot.
     fn of(small: &SmallWorld) -> Result<Start, String> {
-        let (image, stale) = (small.fresh(), [Content::Stale; HOME_BLOCKS as usize]);
+        let (image, stale) = (small.fresh(), small.begun());
         if small.snapshots != Snapshots::OfSwaps {
             return Ok(Start { image, begun: (stale, 1) });
         }
@@ -374,8 +380,8 @@ impl Start {
             }
         })?;
         let image = left.take().ok_or("the earlier life changed nothing")?;
-        let found = recovered(small, &image, Snapshots::OfSwaps, 1)?;
-        Ok(Start { image, begun: (found, lived.history.next) })
+        let begun = (*lived.history.last(), lived.history.next);
+        Ok(Start { image, begun })
     }
 }
 

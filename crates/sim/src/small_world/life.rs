@@ -1,15 +1,16 @@
 //! One life of a small world: a script on a disk, from the recovery on to the cut.
 
-use super::operation::SmallOperation;
-use super::transactions::{BLOCK, Content, HOME_BLOCKS, State, StateHistory, page};
+use super::operation::{BITMAP, SmallOperation};
+use super::transactions::{BLOCK, Content, HOME_BLOCKS, REUSED, State, StateHistory, page};
 use super::world::{Arm, DELAY, Opener, REST, Rig, SmallWorld, Snapshots};
 use device::World;
 use disks::{Image, MemoryDisk};
-use engine::{BarrierKind, Credits, Engine, EngineError};
+use engine::{BarrierKind, Base, Contents, Credits, Engine, EngineError, FileUpdate, Handle};
 use runtime::VirtualWorld;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
-use units::{BlockRange, HomeBlock, TransactionId};
+use units::{BlockRange, HomeBlock, Owner};
 
 /// Parameters of a life.
 #[derive(Clone)]
@@ -120,6 +121,9 @@ impl LifeWriter {
                 | SmallOperation::Keep => {
                     self.write(&engine, *operation, Arm::Near).await?;
                 }
+                SmallOperation::Make | SmallOperation::Free | SmallOperation::Data => {
+                    self.reuse(&engine, *operation).await?;
+                }
             }
             engine.check()?;
         }
@@ -135,10 +139,45 @@ impl LifeWriter {
         let time = self.reads.replace(self.reads.get() + 1);
         engine.read_data(arm.block(time), 1).await?;
         for blocks in operation.transactions() {
-            let transaction = self.begin(engine, blocks).await?;
+            let transaction = self.begin(engine, operation, blocks).await?.stop();
             engine.commit(transaction).await?;
             self.acknowledge();
         }
+        Ok(())
+    }
+
+    /// Allocates or frees block [`REUSED`], if that is possible now.
+    async fn reuse(
+        &self,
+        engine: &Rc<Engine>,
+        operation: SmallOperation,
+    ) -> Result<(), EngineError> {
+        let reused = self.progress.history.borrow().last()[REUSED as usize];
+        if !operation.is_possible(reused) {
+            return Ok(());
+        }
+        let mut handle = self.begin(engine, operation, BITMAP..BITMAP + 1).await?;
+        let content = self.progress.history.borrow().last()[REUSED as usize];
+        match content {
+            Content::Data(_) => {
+                let update = FileUpdate {
+                    owner: Owner(1),
+                    home: HomeBlock(REUSED),
+                    range: whole(),
+                    bytes: &page(REUSED, content),
+                    base: Base::Zero,
+                    request: BLOCK as u64,
+                    sequential: false,
+                    in_place: false,
+                    durable_only: false,
+                };
+                handle.file_data(update).await?;
+            }
+            Content::Free => handle.forget(HomeBlock(REUSED), 1, Contents::Metadata),
+            _ => create(&mut handle, REUSED, content),
+        }
+        engine.commit(handle.stop()).await?;
+        self.acknowledge();
         Ok(())
     }
 
@@ -147,7 +186,7 @@ impl LifeWriter {
         engine.read_data(Arm::Near.block(time), 1).await?;
         let mut all = SmallOperation::Pair.transactions().into_iter();
         let (first, second) = (all.next().expect("two"), all.next().expect("two"));
-        let first = self.begin(engine, first).await?;
+        let first = self.begin(engine, SmallOperation::Pair, first).await?.stop();
         let committed = {
             let engine = engine.clone();
             runtime::spawn_with_result(&self.world as &dyn World, async move {
@@ -157,33 +196,47 @@ impl LifeWriter {
         while engine.running() == first {
             runtime::yield_now().await;
         }
-        let second = self.begin(engine, second).await?;
+        let second = self.begin(engine, SmallOperation::Pair, second).await?.stop();
         engine.commit(second).await?;
         committed.await.expect("a commit that ends")?;
         self.acknowledge();
         Ok(())
     }
 
+    /// Begins the next transaction, and writes these blocks in it.
     async fn begin(
         &self,
         engine: &Rc<Engine>,
-        blocks: std::ops::Range<u64>,
-    ) -> Result<TransactionId, EngineError> {
-        let count = (blocks.end - blocks.start) as u32;
-        let mut handle = engine.start(Credits(count)).await?;
-        let number = self.progress.history.borrow_mut().begin(blocks.clone());
-        for block in blocks {
-            let made = handle.create(HomeBlock(block));
-            let whole = BlockRange::new(0, BLOCK as u32);
-            handle.change(&made, whole, |bytes| bytes.copy_from_slice(&page(block, number)));
+        operation: SmallOperation,
+        blocks: Range<u64>,
+    ) -> Result<Handle, EngineError> {
+        let mut credits = Credits((blocks.end - blocks.start) as u32);
+        if operation.reuse(0).is_some() {
+            credits = credits + Credits(1) + engine.credits_revokes();
         }
-        Ok(handle.stop())
+        let mut handle = engine.start(credits).await?;
+        let mut history = self.progress.history.borrow_mut();
+        let reused = operation.reuse(history.next);
+        let number = history.begin(blocks.clone(), reused);
+        drop(history);
+        blocks.for_each(|block| create(&mut handle, block, Content::Version(number)));
+        Ok(handle)
     }
 
     /// Acknowledges all states begun: they are durable.
     fn acknowledge(&self) {
         self.progress.acknowledged.set(self.progress.history.borrow().states.len() - 1);
     }
+}
+
+/// Writes a whole block of metadata.
+fn create(handle: &mut Handle, block: u64, content: Content) {
+    let made = handle.create(HomeBlock(block));
+    handle.change(&made, whole(), |bytes| bytes.copy_from_slice(&page(block, content)));
+}
+
+fn whole() -> BlockRange {
+    BlockRange::new(0, BLOCK as u32)
 }
 
 /// Returns the state that a mount finds after a power cut.

@@ -1,5 +1,6 @@
 //! Operations of the scripts of small worlds.
 
+use super::transactions::Content;
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
@@ -22,6 +23,12 @@ pub enum SmallOperation {
     Keep,
     /// Two transactions of one block each, the second begun when the first is in flight.
     Pair,
+    /// A transaction that allocates the reused block for metadata, where it is free.
+    Make,
+    /// A transaction that frees it, where it is in use.
+    Free,
+    /// A transaction that allocates it for file data, where it is free.
+    Data,
     /// An idle time of some rounds of write-back: logs are swapped, snapshots written.
     Rest,
     /// Writes back all committed blocks, and moves the tail.
@@ -30,9 +37,14 @@ pub enum SmallOperation {
     Reopen,
 }
 
-use SmallOperation::{Burst, Checkpoint, Far, FarLarge, Keep, Large, Near, Pair, Reopen, Rest};
+use SmallOperation::{
+    Burst, Checkpoint, Data, Far, FarLarge, Free, Keep, Large, Make, Near, Pair, Reopen, Rest,
+};
 
-const NAMES: [(SmallOperation, &str); 10] = [
+/// The block that records whether the reused block is in use.
+pub(super) const BITMAP: u64 = 13;
+
+const NAMES: [(SmallOperation, &str); 13] = [
     (Near, "near"),
     (Large, "large"),
     (Burst, "burst"),
@@ -40,6 +52,9 @@ const NAMES: [(SmallOperation, &str); 10] = [
     (FarLarge, "far-large"),
     (Keep, "keep"),
     (Pair, "pair"),
+    (Make, "make"),
+    (Free, "free"),
+    (Data, "data"),
     (Rest, "rest"),
     (Checkpoint, "checkpoint"),
     (Reopen, "reopen"),
@@ -57,7 +72,28 @@ impl SmallOperation {
             Burst => (4..8).map(|block| block..block + 1).collect(),
             Large => vec![6..12],
             FarLarge => vec![8..14],
+            Make | Free | Data => vec![BITMAP..BITMAP + 1],
             Rest | Checkpoint | Reopen => Vec::new(),
+        }
+    }
+
+    /// Whether it may follow where the reused block holds `reused`.
+    pub(super) fn is_possible(self, reused: Content) -> bool {
+        let is_free = matches!(reused, Content::Stale | Content::Free);
+        match self {
+            Make | Data => is_free,
+            Free => !is_free,
+            _ => true,
+        }
+    }
+
+    /// Returns what it does to the reused block, if anything.
+    pub(super) fn reuse(self, number: u32) -> Option<Content> {
+        match self {
+            Make => Some(Content::Version(number)),
+            Data => Some(Content::Data(number)),
+            Free => Some(Content::Free),
+            _ => None,
         }
     }
 }

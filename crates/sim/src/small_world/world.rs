@@ -3,7 +3,7 @@
 
 use super::operation::SmallOperation;
 use super::stopped_world::StoppedWorld;
-use super::transactions::{BLOCK, Content, HOME_BLOCKS};
+use super::transactions::{BLOCK, Content, HOME_BLOCKS, REUSED, State};
 use device::World;
 use disks::{Image, Latency, MemoryDisk};
 use engine::{
@@ -22,6 +22,7 @@ use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallWorld {
     pub name: &'static str,
+    pub data: DataMode,
     pub log: LogKind,
     pub records: RecordFormat,
     pub forced_unit_access: bool,
@@ -30,6 +31,8 @@ pub struct SmallWorld {
     pub snapshots: Snapshots,
     /// Barrier in the second life; the first one uses flushes.
     pub later_barrier: BarrierKind,
+    /// Most operations of both lives together, unless another bound is given.
+    pub operations: usize,
     /// Operations of the scripts.
     pub alphabet: &'static [SmallOperation],
 }
@@ -45,16 +48,22 @@ pub enum Snapshots {
     OfSwaps,
 }
 
-use SmallOperation::{Burst, Checkpoint, Far, FarLarge, Large, Near, Pair, Reopen, Rest};
+use SmallOperation::{
+    Burst, Checkpoint, Data, Far, FarLarge, Free, Large, Make, Near, Pair, Reopen, Rest,
+};
 
 const CIRCULAR: &[SmallOperation] = &[Near, Large, Pair, Rest, Checkpoint, Reopen];
 const SCATTERED: &[SmallOperation] = &[Near, Large, Far, Rest, Pair, Checkpoint, Reopen];
 /// Few, so that longer scripts can be played: a swap, and another of what it has moved.
 const SWAPS: &[SmallOperation] = &[Burst, Rest, Far, FarLarge, Near];
 
+/// A block is freed, and used again for metadata and for data, which bypasses the log.
+const REUSE: &[SmallOperation] = &[Make, Free, Data, Rest, Checkpoint, Reopen];
+
 const fn circular(name: &'static str, records: RecordFormat) -> SmallWorld {
     SmallWorld {
         name,
+        data: DataMode::Journal,
         log: LogKind::Circular,
         records,
         forced_unit_access: true,
@@ -62,6 +71,7 @@ const fn circular(name: &'static str, records: RecordFormat) -> SmallWorld {
         gap: LogGap::Off,
         snapshots: Snapshots::Never,
         later_barrier: BarrierKind::Flush,
+        operations: 3,
         alphabet: CIRCULAR,
     }
 }
@@ -72,6 +82,15 @@ const fn scattered(
     alphabet: &'static [SmallOperation],
 ) -> SmallWorld {
     SmallWorld { log: LogKind::Scattered, snapshots, alphabet, ..circular(name, records) }
+}
+
+const fn reusing(name: &'static str, records: RecordFormat) -> SmallWorld {
+    SmallWorld {
+        data: DataMode::Ordered,
+        alphabet: REUSE,
+        operations: 4,
+        ..circular(name, records)
+    }
 }
 
 pub const SMALL_WORLDS: &[SmallWorld] = &[
@@ -87,6 +106,13 @@ pub const SMALL_WORLDS: &[SmallWorld] = &[
         gap: LogGap::Always(2048),
         ..circular("circular-gaps", RecordFormat::Packed)
     },
+    SmallWorld {
+        data: DataMode::Ordered,
+        operations: 4,
+        ..scattered("scattered-reuse", RecordFormat::Packed, Snapshots::Each, REUSE)
+    },
+    reusing("circular-reuse", RecordFormat::Blocks),
+    reusing("circular-reuse-packed", RecordFormat::Packed),
     circular("circular", RecordFormat::Blocks),
     SmallWorld { forced_unit_access: false, ..circular("circular-flush", RecordFormat::Blocks) },
 ];
@@ -227,7 +253,7 @@ impl SmallWorld {
 
     fn options(&self, snapshots: Snapshots) -> EngineOptions {
         EngineOptions {
-            data: DataMode::Journal,
+            data: self.data,
             threshold: WriteThreshold::Fixed(BLOCK as u64),
             commit: Duration::from_millis(100),
             writeback: WRITE_BACK,
@@ -248,6 +274,20 @@ impl SmallWorld {
             snapshot_items: PIECE_ITEMS,
             ..EngineOptions::default()
         }
+    }
+
+    /// Whether a block is freed and used again.
+    pub(super) fn reuses(&self) -> bool {
+        self.alphabet.contains(&Make)
+    }
+
+    /// Returns the state of a disk that has never been written.
+    pub(super) fn begun(&self) -> State {
+        let mut state = [Content::Stale; HOME_BLOCKS as usize];
+        if self.reuses() {
+            state[REUSED as usize] = Content::Free;
+        }
+        state
     }
 
     /// Returns a disk that has never been written.

@@ -12,7 +12,7 @@ fn nothing_is_lost_in_two_lives_of_two_operations() {
         while explorer.step().unwrap_or_else(|failure| panic!("{failure}")) {}
         let SmallReport { states, second_states, .. } = explorer.report;
         println!("{small}: {:?}", explorer.report);
-        assert!(states > 100 && second_states > 300, "{small}: {:?}", explorer.report);
+        assert!(states > 25 && second_states > 100, "{small}: {:?}", explorer.report);
         let swaps = small.log == engine::LogKind::Scattered;
         assert_eq!(explorer.report.swapped > 0, swaps, "{small}: {:?}", explorer.report);
     }

@@ -1,7 +1,9 @@
 //! Power cuts at every kind of moment, in all modes, over several lives of one volume. What a flush
 //! or a durable write promised is there, blocks are old or new, and nothing old comes back.
 //!
-//! One case again: `SEED=17 cargo test -p blocks --test all explorer -- --nocapture`.
+//! One case again: `SEED=17 cargo test -p blocks --test all explorer -- --nocapture`. With
+//! `OKEANOS_EXPLORED=FILE` what was played is recorded there, and a later run goes on behind it
+//! (`CASES=N`: so many).
 
 mod case;
 mod client;
@@ -106,16 +108,19 @@ async fn the_log_empties(client: &Client) {
     assert!(used[5] <= used[1], "a record stays in the log, {used:?}: {:?}", client.case);
 }
 
+/// Recovers and judges what a life has left. Returns what the disks hold then, and how many
+/// recoveries were cut before.
 fn check(
     case: &Rc<Case>,
     random: &SplitMix,
     images: Images,
     model: &Shared,
     context: &str,
-) -> Images {
+) -> (Images, u64) {
     let mut images = images;
     // The power may fail in recovery, too.
-    for _ in 0..random.next() % 3 {
+    let cuts = random.next() % 3;
+    for _ in 0..cuts {
         let life = Life::new(random.next(), &images);
         case.set_disks(&life.disks);
         let disk = &life.disks[(random.next() % life.disks.len() as u64) as usize];
@@ -139,7 +144,7 @@ fn check(
     let checked = model.borrow().check_crashed(&found, atomic);
     checked.unwrap_or_else(|error| panic!("{context}: {error}"));
     model.borrow_mut().settle(&found);
-    left
+    (left, cuts)
 }
 
 fn explore(case: Case) {
@@ -147,12 +152,21 @@ fn explore(case: Case) {
     let random = SplitMix::new(!case.seed);
     let mut images = make(&case.making).expect("a volume");
     let model = Shared::default();
+    let mut recoveries_cut = 0;
     for number in 0..case.lives {
         let context = format!("life {number} of {case:?}");
         let cut = number + 1 < case.lives;
         let left = live(&case, &random, &images, &model, cut);
-        images = check(&case, &random, left, &model, &context);
+        let (recovered, cuts) = check(&case, &random, left, &model, &context);
+        (images, recoveries_cut) = (recovered, recoveries_cut + cuts);
     }
+    let counts = [
+        ("scripts", 1),
+        ("images", case.lives),
+        ("second lives", case.lives - 1),
+        ("recoveries cut", recoveries_cut),
+    ];
+    disks::explored::record(&format!("blocks, {:?}", case.options.data), case.seed, &counts);
     // Recovered without an engine, the exported disk is at its offset at home.
     let life = Life::new(random.next(), &images);
     let parts = life.parts(&case.options, case.persistence);
@@ -173,7 +187,12 @@ fn explore(case: Case) {
 fn what_was_promised_survives_every_power_cut() {
     let seeds = match std::env::var("SEED") {
         Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).expect("a number"),
-        Err(_) => 0..std::env::var("CASES").map_or(SEEDS, |cases| cases.parse().expect("a number")),
+        Err(_) => {
+            let first = disks::explored::next_seed();
+            let cases =
+                std::env::var("CASES").map_or(SEEDS, |cases| cases.parse().expect("a number"));
+            first..first + cases
+        }
     };
     for seed in seeds {
         println!("SEED={seed}");
