@@ -19,9 +19,10 @@
 //!    keeps the page, and shows what is in it.
 //! 5. Before Linux 6.18 the kernel may leave an old page in its cache behind a write past it: 6.1
 //!    never drops pages then, later ones drop them only before the request, so a reader may bring
-//!    the old page back. There no file has descriptors of both kinds at once ([`KernelPages::open`]).
-//!    The first descriptor decides, until the last of its kind is closed. What a mapping of a
-//!    descriptor past the cache has left behind is dropped when the next kind begins.
+//!    the old page back. There no file has descriptors of both kinds at once: see
+//!    [`KernelPages::open`]. The first descriptor decides, until the last of its kind is closed.
+//!    What a mapping of a descriptor past the cache has left behind is dropped when the next kind
+//!    begins.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
