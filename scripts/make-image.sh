@@ -16,7 +16,7 @@ chmod 1777 "$place/root/tmp"
 tar --extract --directory "$place/root/usr" --strip-components=1 --file "$tarball" --wildcards \
     '*/bin/okeanos' '*/share/doc/okeanos'
 
-image() { STORAGE_DRIVER=vfs buildah --root "$place/storage" --runroot "$place/runroot" "$@"; }
+image() { buildah --storage-driver vfs --root "$place/storage" --runroot "$place/runroot" "$@"; }
 container=$(image from scratch)
 image copy --quiet "$container" "$place/root" / >/dev/null
 image config --entrypoint '["/usr/bin/okeanos"]' --cmd --help \

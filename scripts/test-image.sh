@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs the OCI image as docs/CONTAINERS.md says, under the default seccomp profile of podman and
-# docker, with one capability and one device: a volume that others see, on SIGTERM unmounted whole.
+# docker, with two capabilities and one device: a volume that others see, on SIGTERM unmounted whole.
 #
 #   scripts/test-image.sh OCI_TAR
 #
@@ -28,6 +28,7 @@ fail() {
     exit 1
 }
 
+chmod 755 "$place"
 mkdir "$place/oci" "$shared"
 skopeo inspect "oci-archive:$image" >"$place/log" 2>&1 || fail "skopeo inspect"
 tar --extract --directory "$place/oci" --file "$image"
@@ -49,7 +50,7 @@ with open(path) as file:
     config = json.load(file)
 with open(profile) as file:
     profile = json.load(file)
-capabilities = ["CAP_SYS_ADMIN"]
+capabilities = ["CAP_SYS_ADMIN", "CAP_SETPCAP"]
 process, linux = config["process"], config["linux"]
 process.update(args=["/usr/bin/okeanos", *words], terminal=False)
 process["capabilities"] = {name: capabilities for name in ("bounding", "effective", "permitted")}
