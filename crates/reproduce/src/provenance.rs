@@ -196,13 +196,19 @@ pub fn drives_of(figure: &str) -> Vec<&'static str> {
 /// before what stands in its base, and drives are named by their models.
 pub fn parameters_of(figure: &str) -> BTreeMap<String, String> {
     let owners = rigs_of(figure).into_iter().map(|rig| rig.name.clone());
-    let owners: Vec<String> = std::iter::once(figure.to_owned()).chain(owners).collect();
+    let drives = drives_of(figure).into_iter().map(|model| format!("drive {model}"));
+    let owners: Vec<String> =
+        std::iter::once(figure.to_owned()).chain(owners).chain(drives).collect();
     let mut all = BTreeMap::new();
     for owner in owners {
         for parameter in parameters().iter().filter(|parameter| parameter.of.contains(&owner)) {
             for name in &parameter.names {
+                let name = match owner.strip_prefix("drive ") {
+                    Some(model) => format!("{model}: {name}"),
+                    None => name.clone(),
+                };
                 let value = parameter.value.as_deref().unwrap_or("as in the code");
-                all.entry(name.clone()).or_insert(format!("{value} ({:?})", parameter.origin));
+                all.entry(name).or_insert(format!("{value} ({:?})", parameter.origin));
             }
         }
     }
