@@ -13,7 +13,7 @@ exec </dev/null >/dev/console 2>&1
 cd /tmp
 uname -r
 # An emulated machine is slow.
-PATIENCE=500 OKEANOS_IO=auto "$1" --test-threads 2 "${@:2}"
+PATIENCE=500 OKEANOS_IO=auto "$1" --color never --test-threads 2 "${@:2}"
 echo "the tests have ended: $?"
 echo o >/proc/sysrq-trigger
 sleep 60

@@ -91,8 +91,9 @@
 //!   whose content changes behind the kernel's back are opened with [`abi::fopen::DIRECT_IO`].
 //!   Attributes and listings that change so are dropped from its cache by
 //!   [`Session::invalidate_attributes`], [`Reply::with_stale_attributes`] and
-//!   [`Reply::with_stale_listing`]. A file that one descriptor writes with `DIRECT_IO` while another
-//!   reads it without needs Linux 6.19, or a stable kernel of 2026: others may keep old pages.
+//!   [`Reply::with_stale_listing`]. A file that one descriptor writes with `DIRECT_IO` while
+//!   another reads it without needs Linux 6.19, or a stable kernel of 2026: others may keep old
+//!   pages.
 //! - `PARALLEL_DIROPS`, `ASYNC_DIO`: requests for one directory or file come concurrently.
 //! - `EXPORT_SUPPORT`: where NFS exports the mount, LOOKUP of `.` and `..` finds a node by its
 //!   number alone.
