@@ -113,7 +113,8 @@ pub fn run(arguments: DoctorArguments) -> Result<(), CliError> {
     if arguments.json { print_json(&report) } else { print(&page(&report)) }
 }
 
-/// Describes the machine and the disk of a directory in one line, as tables of measurements need it.
+/// Describes the machine and the disk of a directory in one line, as tables of measurements need
+/// it.
 ///
 /// # Errors
 /// The directory cannot be written.

@@ -1,7 +1,7 @@
 //! The `okeanos` program: one subcommand a module or a folder, each with `…Arguments` and `run`.
 //!
-//! Called as `mount.okeanos`, `mount.fuse.okeanos` or `mount.fuse.okeanos-host` it is the helper that
-//! mount(8) runs for `mount -t` and for fstab lines.
+//! Called as `mount.okeanos`, `mount.fuse.okeanos` or `mount.fuse.okeanos-host` it is the helper
+//! that mount(8) runs for `mount -t` and for fstab lines.
 //!
 //! `okeanos-lab` (crate `lab`) serves emulated disks as this program serves volumes, and examines
 //! and exports them as this program does real ones: the parts that it needs are public.

@@ -23,7 +23,7 @@ pub fn record(suite: &str, seed: u64, counts: &[(&str, u64)]) {
     // One write, so that lines of several threads do not mix.
     let file = OpenOptions::new().create(true).append(true).open(&path);
     let written = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
-    written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    written.unwrap_or_else(|error| panic!("{}: {error}", path.to_string_lossy()));
 }
 
 /// Returns the seed behind the last one recorded; 0 if none is.

@@ -199,9 +199,11 @@ impl ZonePlan {
         made.map_err(|error: ext4::Error| {
             let plain = CliError::new(format!("{}: {error}", home.display()));
             match error {
-                ext4::Error::FlushZone(_) | ext4::Error::Refused(Refusal::NoSpace) => plain.with_remedy(
-                    "Give the zone more room: a larger volume or journal device, or a smaller journal (--journal-size).",
-                ),
+                ext4::Error::FlushZone(_) | ext4::Error::Refused(Refusal::NoSpace) => plain
+                    .with_remedy(
+                        "Give the zone more room: a larger volume or journal device, or a smaller \
+                         journal (--journal-size).",
+                    ),
                 _ => plain,
             }
         })

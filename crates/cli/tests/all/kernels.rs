@@ -91,8 +91,8 @@ fn read_beside_a_writer(mount: fn(&Volume, &str), flags: i32, first: First) {
     let stale = Mutex::new(None);
     let read_on = |kind: &str, read: &dyn Fn(usize) -> u64| {
         while !done.load(Ordering::SeqCst) {
-            for page in 0..PAGES {
-                let returned = written[page].load(Ordering::SeqCst);
+            for (page, last) in written.iter().enumerate() {
+                let returned = last.load(Ordering::SeqCst);
                 let seen = read(page);
                 if seen < returned {
                     *stale.lock().unwrap() = Some(format!("{kind} saw {seen} after {returned}"));

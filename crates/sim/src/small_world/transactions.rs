@@ -94,8 +94,8 @@ impl StateHistory {
     pub fn last(&self) -> &State {
         self.states.last().expect("at least one")
     }
-    /// Begins a transaction of these blocks, and of block [`REUSED`] if it changes that. Returns its
-    /// number.
+    /// Begins a transaction of these blocks, and of block [`REUSED`] if it changes that. Returns
+    /// its number.
     pub fn begin(&mut self, blocks: Range<u64>, reused: Option<Content>) -> u32 {
         let (number, mut state) = (self.next, *self.last());
         assert!(number < VERSIONS, "so long a script has no room in a block");
