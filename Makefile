@@ -15,7 +15,7 @@ LAB := target/release/okeanos-lab
 SHIPPED := target/dist/okeanos
 SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-clusters lint soak faults test-apps test-kernels test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist-static image test-packages test-compiler test-reproducible tour site toolchain clean help
+.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak faults test-apps test-kernels test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist-static image test-packages test-compiler test-reproducible tour site toolchain clean help
 
 all: build
 
@@ -74,27 +74,29 @@ WITHOUT_RING := without_ring:: people:: daemon_life:: blocks:: nbd:: coherence::
 
 test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	$(CARGO) test --workspace --no-run
-	$(MAKE) --jobs=2 test-alone test-clusters
+	$(MAKE) --jobs=2 test-alone test-ceph
+	scripts/tour.sh target/debug/okeanos >target/TOUR.md && diff -u docs/TOUR.md target/TOUR.md
+	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
+	scripts/test-host.sh target/debug/okeanos
+	scripts/test-host-sharing.sh target/debug/okeanos
+	scripts/test-host-sharing.sh target/debug/okeanos ceph
+	scripts/test-host-user.sh target/debug/okeanos
+	ROUNDS=1 STORE=memstore scripts/test-host-ceph.sh target/debug/okeanos
+	ROUNDS=4 scripts/test-host-ceph.sh target/debug/okeanos
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync
 	WORKS="database repository clone" scripts/test-apps.sh target/debug/okeanos ordered wasteless
 	scripts/test-databases.sh target/debug/okeanos sqlite wasteless
 	ROUNDS=1 scripts/test-blocks.sh target/debug/okeanos ext4
 
 # Two parts of `make test`, side by side: what uses a cluster of Ceph mostly waits for its servers.
+# Scripts that mount are no part of it: tests have mount namespaces of their own, with a copy of
+# each mount that they find, and such a copy outlives the script's unmount.
 test-alone:
 	$(CARGO) test --workspace --exclude ceph
 	OKEANOS_IO=classic $(CARGO) test --package cli --test all -- $(WITHOUT_RING)
-	scripts/tour.sh target/debug/okeanos >target/TOUR.md && diff -u docs/TOUR.md target/TOUR.md
-	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
-	scripts/test-host.sh target/debug/okeanos
-	scripts/test-host-sharing.sh target/debug/okeanos
 
-test-clusters:
+test-ceph:
 	$(CARGO) test --package ceph
-	scripts/test-host-sharing.sh target/debug/okeanos ceph
-	scripts/test-host-user.sh target/debug/okeanos
-	ROUNDS=1 STORE=memstore scripts/test-host-ceph.sh target/debug/okeanos
-	ROUNDS=4 scripts/test-host-ceph.sh target/debug/okeanos
 
 # Hours of exploring; a run that was stopped goes on with the next seed. `rm target/soak.*` begins
 # anew.
