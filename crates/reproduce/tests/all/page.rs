@@ -74,14 +74,12 @@ fn statements_with_our_weak_ordered_mode_say_so() {
 #[test]
 fn whatever_does_not_agree_has_its_cause_or_is_called_unknown() {
     let page = page();
-    let mut found = 0;
+    assert!(page.lines().filter_map(row).count() > 200, "the tables are not found");
     for section in page.split("\n## ") {
         let causes: Vec<_> = section.lines().filter(|line| line.starts_with("- **")).collect();
         let named: Vec<_> = causes.iter().flat_map(|line| bold_words(line)).collect();
         for figure in section.lines().filter_map(disagreeing) {
-            found += 1;
             assert!(named.contains(&figure), "nothing says why figure {figure} does not agree");
         }
     }
-    assert!(found > 0, "the tables are not found");
 }
