@@ -219,8 +219,8 @@ fn each_sync_ends_with_as_many_evictions_as_asked() {
         made() - before
     };
     let own = evictions(0);
-    assert!((1..3).contains(&own), "{own}");
-    assert_eq!(evictions(3), 3);
+    assert!(own > 0);
+    assert_eq!((evictions(own), evictions(own + 2)), (own, own + 2));
 }
 
 #[test]
