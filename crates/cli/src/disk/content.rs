@@ -14,7 +14,7 @@ const DEVICE_LOGS_MAGIC: &[u8] = b"OKSD";
 /// Names of formats of ours, as messages have them.
 const DEVICE_LOGS: &str = "scattered logs of an okeanos before 0.1.0";
 const BLOCK_VOLUME: &str = "a block volume";
-/// End of what tells formats of ours apart.
+/// End of the bytes that identify our formats.
 const OWN_FORMATS_END: u64 = SUPERBLOCK_AT + BLOCKS_MAGIC.len() as u64;
 
 /// Bytes that must be zeros where a journal is made without --format. Signatures that blkid(8)

@@ -373,7 +373,7 @@ fn in_a_directory_only_hosts_that_died_or_recover_count() {
     });
 }
 
-/// Where times have whole seconds, nothing else tells a state from the one before.
+/// Where times have whole seconds, nothing else distinguishes a state from the one before.
 #[test]
 fn a_reported_version_stays_while_a_dead_host_may_compare_it() {
     on_two_of_a_directory(|(dead, store, _), _| async move {

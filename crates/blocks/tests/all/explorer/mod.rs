@@ -3,7 +3,7 @@
 //!
 //! One case again: `SEED=17 cargo test -p blocks --test all explorer -- --nocapture`. With
 //! `OKEANOS_EXPLORED=FILE` what was played is recorded there, and a later run goes on behind it
-//! (`CASES=N`: so many).
+//! (`CASES=N` plays N).
 
 mod case;
 mod client;
