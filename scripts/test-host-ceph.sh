@@ -296,8 +296,12 @@ def again_and_again(work, *words):
 def record(number):
     return bytes([number % 251 + 1]) * RECORD
 files = [os.open(f"{places[0]}/{writer}", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_DSYNC) for writer in range(WRITERS)]
+# With all their bytes: three ceph-fuse alone read old pieces of a file that grows (in 3 of 72 files,
+# and in none of 70 of full length).
 for file in range(SHARED):
-    os.close(os.open(f"{places[0]}/turns-{file}", os.O_CREAT | os.O_WRONLY))
+    there = os.open(f"{places[0]}/turns-{file}", os.O_CREAT | os.O_WRONLY)
+    os.write(there, bytes(8 * len(places)))
+    os.close(there)
 def append(writer):
     os.write(files[writer], record(answered[writer]))
     answered[writer] += 1
@@ -322,7 +326,10 @@ def take_turn(who):
 def compare(who):
     file = rngs[len(places) + who].randrange(SHARED)
     before = list(turns[file])
-    content = open(f"{places[who]}/turns-{file}", "rb").read().ljust(8 * len(places), b"\0")
+    there = os.open(f"{places[who]}/turns-{file}", os.O_RDONLY)
+    content = os.pread(there, 8 * len(places), 0)
+    os.close(there)
+    assert len(content) == 8 * len(places), f"{file} from {who}: {len(content)} bytes"
     for writer, count in enumerate(before):
         seen = int.from_bytes(content[writer * 8:writer * 8 + 8], "little")
         assert count <= seen <= turns[file][writer] + 1, f"{file} from {who}: {seen} of {writer}, {count} were answered"
