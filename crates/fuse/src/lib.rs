@@ -4,6 +4,7 @@
 //! which hands each request to [`FileSystem::serve`](fuse_session::FileSystem::serve).
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod error;
 mod host_front_end;
 pub mod ioctl;
 mod kernel;

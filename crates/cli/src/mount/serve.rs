@@ -178,9 +178,9 @@ impl Mounted {
             kernel_drops_written_pages: fuse::drops_written_pages(),
             without_open: plan.settings.daemon.without_open,
             attributes: plan.settings.volume.attributes,
-            report: Box::new(move |text| requests.report(text)),
         };
-        let front_end = VolumeFrontEnd::new(volume.clone(), front_end_options);
+        let report = Box::new(move |text: &str| requests.report(text));
+        let front_end = VolumeFrontEnd::new(volume.clone(), front_end_options, report);
         match mount(plan, &helper, path, &disk, &volume).await {
             Ok(EstablishedMount { connection, device }) => {
                 // From here on it reads requests, and bytes of the image that it acts upon.

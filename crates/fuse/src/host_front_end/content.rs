@@ -1,6 +1,7 @@
 //! Opening, reading, writing, and attributes.
 
-use super::{Error, HostFrontEnd, Result};
+use super::{HostFrontEnd, Result};
+use crate::error::RequestError;
 use fuse_session::abi::{self, *};
 use fuse_session::{MAX_WRITE, Reply};
 use host::{Durable, Position};
@@ -70,11 +71,13 @@ impl HostFrontEnd {
             0 => Allocation::Reserve,
             KEEPS_SIZE => Allocation::ReserveKeepingSize,
             HOLE => Allocation::PunchHole,
-            _ => return Err(Error::Refused(libc::EOPNOTSUPP)),
+            _ => return Err(RequestError::Refused(libc::EOPNOTSUPP)),
         };
         let file = self.file(header.nodeid)?;
-        let end =
-            arguments.offset.checked_add(arguments.length).ok_or(Error::Refused(libc::EFBIG))?;
+        let end = arguments
+            .offset
+            .checked_add(arguments.length)
+            .ok_or(RequestError::Refused(libc::EFBIG))?;
         // Unlike for writes, the kernel does not report whether the caller may keep them
         // (CAP_FSETID).
         if header.uid != 0 {
@@ -220,7 +223,7 @@ impl HostFrontEnd {
             0 => store::XattrMode::Set,
             libc::XATTR_CREATE => store::XattrMode::Create,
             libc::XATTR_REPLACE => store::XattrMode::Replace,
-            _ => return Err(Error::Refused(libc::EINVAL)),
+            _ => return Err(RequestError::Refused(libc::EINVAL)),
         };
         self.host.set_xattr(self.file(header.nodeid)?, name, value, mode).await?;
         Ok(Reply::empty())

@@ -1,6 +1,7 @@
 //! Locks of programs: each request asks the store, and a signal ends one that waits.
 
-use super::{Error, HostFrontEnd, Result};
+use super::{HostFrontEnd, Result};
+use crate::error::RequestError;
 use fuse_session::Reply;
 use fuse_session::abi::{self, FileLock as Wire, *};
 use host::Interrupt;
@@ -81,11 +82,12 @@ impl HostFrontEnd {
     pub(super) async fn setlk(&self, header: &InHeader, arguments: LkIn, waits: bool) -> Result {
         let (file, lock) = (self.file(header.nodeid)?, lock_of(&arguments)?);
         let first = self.host.lock(file, lock.clone(), arguments.fh, None).await;
-        match first.map_err(Error::from) {
-            Err(Error::Refused(libc::EAGAIN)) if waits => {}
+        match first.map_err(RequestError::from) {
+            Err(RequestError::Refused(libc::EAGAIN)) if waits => {}
             result => return result.map(|()| Reply::empty()),
         }
-        let interrupt = self.waiting.begin(header.unique).ok_or(Error::Refused(libc::ENOLCK))?;
+        let interrupt =
+            self.waiting.begin(header.unique).ok_or(RequestError::Refused(libc::ENOLCK))?;
         let locked = self.host.lock(file, lock, arguments.fh, Some(&interrupt)).await;
         self.waiting.end(header.unique);
         locked?;
@@ -115,7 +117,7 @@ fn lock_of(arguments: &LkIn) -> Result<FileLock> {
         libc::F_RDLCK => Some(LockMode::Shared),
         libc::F_WRLCK => Some(LockMode::Exclusive),
         libc::F_UNLCK => None,
-        _ => return Err(Error::Refused(libc::EINVAL)),
+        _ => return Err(RequestError::Refused(libc::EINVAL)),
     };
     let is_whole = arguments.lk_flags & abi::lk::FLOCK != 0;
     let kind = if is_whole { LockKind::Whole } else { LockKind::Bytes };

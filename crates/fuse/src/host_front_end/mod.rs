@@ -11,6 +11,7 @@ mod names;
 #[cfg(test)]
 mod tests;
 
+use crate::error::{Failure, Reporter, RequestError};
 use fuse_session::abi::{InHeader, ROOT_NODE, opcode};
 use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request};
 use host::{Host, HostError};
@@ -22,13 +23,10 @@ use store::{Creator, FileId, Refusal, StoreError};
 
 /// Prefix of the names of access lists.
 const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
-/// Further reports would say nothing new.
-const REPORTS_MAX: u32 = 100;
 
 pub struct HostFrontEnd {
     host: Rc<Host>,
-    report: Box<dyn Fn(&str)>,
-    reports: Cell<u32>,
+    reporter: Reporter,
     /// Number of references that the kernel holds to each node.
     known: RefCell<BTreeMap<u64, u64>>,
     last_descriptor: Cell<u64>,
@@ -37,30 +35,27 @@ pub struct HostFrontEnd {
     closed: Cell<Option<bool>>,
 }
 
-/// An errno for the caller, or a failure that is reported as well.
-#[derive(Debug)]
-enum Error {
-    Refused(i32),
-    Host(HostError),
-}
-
-impl From<HostError> for Error {
-    fn from(error: HostError) -> Error {
-        match error {
-            HostError::Store(StoreError::Refused(refusal)) => Error::Refused(refusal.errno()),
-            error => Error::Host(error),
+impl Failure for HostError {
+    fn refusal(&self) -> Option<Refusal> {
+        match self {
+            HostError::Store(StoreError::Refused(refusal)) => Some(*refusal),
+            _ => None,
         }
+    }
+    fn errno(&self) -> i32 {
+        HostError::errno(self)
     }
 }
 
-type Result<T = Reply> = std::result::Result<T, Error>;
+type Result<T = Reply> = std::result::Result<T, RequestError<HostError>>;
 
 impl HostFrontEnd {
     /// Creates a front end; `report` gets failures that are not the caller's fault.
     pub fn new(host: Rc<Host>, report: Box<dyn Fn(&str)>) -> Rc<HostFrontEnd> {
-        let (reports, known, closed) = (Cell::new(0), RefCell::default(), Cell::new(None));
+        let (known, closed) = (RefCell::default(), Cell::new(None));
+        let reporter = Reporter::new(report);
         let (last_descriptor, waiting) = (Cell::new(0), WaitingLocks::default());
-        Rc::new(HostFrontEnd { host, report, reports, known, last_descriptor, waiting, closed })
+        Rc::new(HostFrontEnd { host, reporter, known, last_descriptor, waiting, closed })
     }
 
     /// Destages everything and accepts nothing any more. Returns whether that succeeded; a second
@@ -72,7 +67,9 @@ impl HostFrontEnd {
         self.closed.set(Some(false));
         match self.host.close().await {
             Ok(()) => self.closed.set(Some(true)),
-            Err(error) => self.report(&format!("not everything came to the store: {error}")),
+            Err(error) => {
+                self.reporter.report(&format!("not everything came to the store: {error}"))
+            }
         }
         self.closed.get() == Some(true)
     }
@@ -82,34 +79,16 @@ impl HostFrontEnd {
         self.node(file).ok()
     }
 
-    fn report(&self, what: &str) {
-        let reports = self.reports.get();
-        if reports < REPORTS_MAX {
-            self.reports.set(reports + 1);
-            (self.report)(what);
-        }
-    }
-
     async fn respond(&self, request: Request) -> Reply {
         let header = &request.header;
         let result = match request.operation() {
             _ if self.closed.get().is_some() && header.opcode != opcode::DESTROY => {
-                Err(Error::Refused(libc::EIO))
+                Err(RequestError::Refused(libc::EIO))
             }
-            Err(MalformedRequest) => Err(Error::Refused(libc::EINVAL)),
+            Err(MalformedRequest) => Err(RequestError::Refused(libc::EINVAL)),
             Ok(operation) => self.perform(header, operation).await,
         };
-        match result {
-            Ok(reply) => reply,
-            Err(Error::Refused(code)) => Reply::error(code.max(1)),
-            Err(Error::Host(error)) => {
-                self.report(&format!(
-                    "operation {} on file {}: {error}",
-                    header.opcode, header.nodeid
-                ));
-                Reply::error(error.errno().max(1))
-            }
-        }
+        self.reporter.reply(header, result)
     }
 
     async fn perform(&self, header: &InHeader, operation: Operation<'_>) -> Result {
@@ -190,7 +169,7 @@ impl HostFrontEnd {
                     Err(HostError::Store(StoreError::Refused(Refusal::Unsupported)))
                         if name.starts_with(ACCESS_LISTS) =>
                     {
-                        Err(Error::Refused(libc::ENODATA))
+                        Err(RequestError::Refused(libc::ENODATA))
                     }
                     value => reply_within(&value?, size),
                 }
@@ -200,18 +179,18 @@ impl HostFrontEnd {
             }
             Operation::Destroy => match self.close().await {
                 true => Ok(Reply::empty()),
-                false => Err(Error::Refused(libc::EIO)),
+                false => Err(RequestError::Refused(libc::EIO)),
             },
-            Operation::Ioctl { .. } => Err(Error::Refused(libc::ENOTTY)),
-            Operation::Tmpfile(_) => Err(Error::Refused(libc::EOPNOTSUPP)),
+            Operation::Ioctl { .. } => Err(RequestError::Refused(libc::ENOTTY)),
+            Operation::Tmpfile(_) => Err(RequestError::Refused(libc::EOPNOTSUPP)),
             // ENOSYS: the kernel does without from now on.
-            _ => Err(Error::Refused(libc::ENOSYS)),
+            _ => Err(RequestError::Refused(libc::ENOSYS)),
         }
     }
 
     fn file(&self, node: u64) -> Result<FileId> {
         match node {
-            0 => Err(Error::Refused(libc::ESTALE)),
+            0 => Err(RequestError::Refused(libc::ESTALE)),
             ROOT_NODE => Ok(self.host.root()),
             node => Ok(FileId(node)),
         }
@@ -220,7 +199,7 @@ impl HostFrontEnd {
     fn node(&self, file: FileId) -> Result<u64> {
         match file {
             file if file == self.host.root() => Ok(ROOT_NODE),
-            FileId(0 | ROOT_NODE) => Err(Error::Refused(libc::EOVERFLOW)),
+            FileId(0 | ROOT_NODE) => Err(RequestError::Refused(libc::EOVERFLOW)),
             FileId(node) => Ok(node),
         }
     }
@@ -255,7 +234,7 @@ fn reply_within(value: &[u8], size_max: u32) -> Result {
             Ok(Reply::of(&fuse_session::abi::GetxattrOut { size: value.len() as u32, padding: 0 }))
         }
         size_max if value.len() <= size_max => Ok(Reply::bytes(value)),
-        _ => Err(Error::Refused(libc::ERANGE)),
+        _ => Err(RequestError::Refused(libc::ERANGE)),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Names and directories.
 
 use super::content::kind_bits;
-use super::{Error, HostFrontEnd, Result, caller};
+use super::{HostFrontEnd, Result, caller};
+use crate::error::RequestError;
 use fuse_session::abi::*;
 use fuse_session::{MAX_WRITE, Reply};
 use host::HostError;
@@ -95,7 +96,7 @@ impl HostFrontEnd {
             0 => RenameOver::Replace,
             libc::RENAME_NOREPLACE => RenameOver::NoReplace,
             libc::RENAME_EXCHANGE => RenameOver::Exchange,
-            _ => return Err(Error::Refused(libc::EINVAL)),
+            _ => return Err(RequestError::Refused(libc::EINVAL)),
         };
         let (from, to) = (self.file(header.nodeid)?, self.file(new_parent)?);
         self.host.rename((from, name), (to, new_name), mode).await?;

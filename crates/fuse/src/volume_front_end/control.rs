@@ -1,8 +1,8 @@
 //! ioctl(2) and FIBMAP.
 
-use super::error::RequestError;
 use super::files::is_writable;
 use super::{Result, VolumeFrontEnd, whole_volume};
+use crate::error::RequestError;
 use crate::ioctl::Fsxattr;
 use crate::privilege::{self, Capability};
 use ext4::{Inode, flags};

@@ -1,42 +1,26 @@
-use ext4::Error as VolumeError;
+use crate::error::Failure;
+use ext4::Error;
+use store::Refusal;
 
-/// An error number for the caller, or a failure that is reported as well.
-#[derive(Debug)]
-pub(super) enum RequestError {
-    Refused(i32),
-    Volume(VolumeError),
-}
-
-impl RequestError {
-    /// The error number of the reply.
-    pub(super) fn errno(&self) -> i32 {
+impl Failure for Error {
+    fn refusal(&self) -> Option<Refusal> {
         match self {
-            RequestError::Refused(code) => *code,
-            RequestError::Volume(error) => errno_of(error),
+            Error::Refused(refusal) => Some(*refusal),
+            _ => None,
         }
     }
-}
-
-impl From<VolumeError> for RequestError {
-    fn from(error: VolumeError) -> RequestError {
-        match error {
-            VolumeError::Refused(refusal) => RequestError::Refused(refusal.errno()),
-            error => RequestError::Volume(error),
+    fn errno(&self) -> i32 {
+        match self {
+            error if error.is_read_only() => libc::EROFS,
+            Error::Engine(_) | Error::OnlyReadable { .. } => libc::EIO,
+            Error::Corrupt { .. } => libc::EUCLEAN,
+            Error::Superblock(_)
+            | Error::Truncated { .. }
+            | Error::Journal(_)
+            | Error::FlushZone(_)
+            | Error::Logs(_) => libc::EINVAL,
+            Error::InUse(_) => libc::EBUSY,
+            Error::Refused(refusal) => refusal.errno(),
         }
-    }
-}
-
-fn errno_of(error: &VolumeError) -> i32 {
-    match error {
-        error if error.is_read_only() => libc::EROFS,
-        VolumeError::Engine(_) | VolumeError::OnlyReadable { .. } => libc::EIO,
-        VolumeError::Corrupt { .. } => libc::EUCLEAN,
-        VolumeError::Superblock(_)
-        | VolumeError::Truncated { .. }
-        | VolumeError::Journal(_)
-        | VolumeError::FlushZone(_)
-        | VolumeError::Logs(_) => libc::EINVAL,
-        VolumeError::InUse(_) => libc::EBUSY,
-        VolumeError::Refused(refusal) => refusal.errno(),
     }
 }

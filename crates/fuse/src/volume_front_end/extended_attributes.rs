@@ -1,7 +1,7 @@
 //! Extended attributes. A caller that passes size zero asks for the length.
 
-use super::error::RequestError;
 use super::{AttributeOptions, Result, VolumeFrontEnd, caller};
+use crate::error::RequestError;
 use crate::privilege::{self, Capability};
 use ext4::{Existence, SetXattr};
 use fuse_session::Reply;

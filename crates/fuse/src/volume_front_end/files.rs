@@ -2,8 +2,8 @@
 //! synchronous write through the cache comes as WRITE and FSYNC. Past the cache it comes as one
 //! WRITE with the flag.
 
-use super::error::RequestError;
 use super::{Result, VolumeFrontEnd, caller};
+use crate::error::RequestError;
 use ext4::{
     Content, FileRange, Inode, PageAccess, Piece, RangeMode, SeekWhat, SyncWhat, WriteData,
     WriteFlags, WriteOrigin, Written, flags,
@@ -243,7 +243,7 @@ impl VolumeFrontEnd {
         if self.mode(inode) == before {
             return result;
         }
-        Ok(self.reply_of(header, result).with_stale_attributes(header.nodeid))
+        Ok(self.reporter.reply(header, result).with_stale_attributes(header.nodeid))
     }
 
     fn mode(&self, inode: &Inode) -> u16 {

@@ -14,7 +14,7 @@ mod names;
 mod set_id;
 mod whole_volume;
 
-use error::RequestError;
+use crate::error::{Reporter, RequestError};
 use ext4::{Caller, Inode, Volume, WriteData};
 use fuse_session::abi::{InHeader, ROOT_NODE, opcode};
 use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request};
@@ -26,8 +26,6 @@ use units::{InodeNumber, TransactionId};
 const ROOT_INODE: InodeNumber = InodeNumber(2);
 /// How long the kernel may cache a reply, in seconds.
 const VALID_SECONDS: u64 = 3600;
-/// Further reports would say nothing new of the volume.
-const REPORTS_MAX: u32 = 100;
 
 /// Options of the front end.
 pub struct FrontEndOptions {
@@ -44,8 +42,6 @@ pub struct FrontEndOptions {
     /// Whether files are opened and closed without a request (mount option `noopen`).
     pub without_open: bool,
     pub attributes: AttributeOptions,
-    /// Called for each failure that is the volume's or the disk's fault and not the caller's.
-    pub report: Box<dyn Fn(&str)>,
 }
 
 /// Extended attributes that are not served. Those on the disk stay as they are.
@@ -63,7 +59,7 @@ pub struct AttributeOptions {
 pub struct VolumeFrontEnd {
     volume: Rc<Volume>,
     options: FrontEndOptions,
-    reports: Cell<u32>,
+    reporter: Reporter,
     state: Cell<State>,
     /// Node and thread of the last removal of file capabilities. Before a write the kernel removes
     /// them by a REMOVEXATTR and a SETATTR without a field (`setattr_prepare` within
@@ -82,16 +78,21 @@ enum State {
     ClosedBadly,
 }
 
-type Result<T = Reply> = std::result::Result<T, RequestError>;
+type Result<T = Reply> = std::result::Result<T, RequestError<ext4::Error>>;
 
 impl VolumeFrontEnd {
-    pub fn new(volume: Rc<Volume>, options: FrontEndOptions) -> Rc<VolumeFrontEnd> {
-        let (reports, state, capabilities_taken) =
-            (Cell::new(0), Cell::new(State::Open), Cell::default());
+    /// Creates a front end; `report` gets failures that are the volume's or the disk's fault.
+    pub fn new(
+        volume: Rc<Volume>,
+        options: FrontEndOptions,
+        report: Box<dyn Fn(&str)>,
+    ) -> Rc<VolumeFrontEnd> {
+        let (state, capabilities_taken) = (Cell::new(State::Open), Cell::default());
+        let reporter = Reporter::new(report);
         if let Some(bytes) = crate::kernel::page_bytes() {
             volume.set_kernel_page(bytes);
         }
-        Rc::new(VolumeFrontEnd { volume, options, reports, state, capabilities_taken })
+        Rc::new(VolumeFrontEnd { volume, options, reporter, state, capabilities_taken })
     }
 
     /// Closes the volume: writes everything back, and accepts nothing any more. A second call
@@ -101,22 +102,10 @@ impl VolumeFrontEnd {
             self.state.set(State::Closed);
             if let Err(error) = self.volume.close().await {
                 self.state.set(State::ClosedBadly);
-                self.report(&format!("closing the volume failed: {error}"));
+                self.reporter.report(&format!("closing the volume failed: {error}"));
             }
         }
         if self.state.get() == State::Closed { Ok(()) } else { Err(ClosedBadly) }
-    }
-
-    fn reply_of(&self, header: &InHeader, result: Result) -> Reply {
-        result.unwrap_or_else(|error| {
-            if let RequestError::Volume(error) = &error {
-                self.report(&format!(
-                    "operation {} on inode {}: {error}",
-                    header.opcode, header.nodeid
-                ));
-            }
-            Reply::error(error.errno())
-        })
     }
 
     /// Performs any request except writes and syncs.
@@ -205,14 +194,6 @@ impl VolumeFrontEnd {
         let asked = self.options.synchronous_directories;
         Ok(self.volume.settle_directory(directory, transaction, asked).await?)
     }
-
-    fn report(&self, what: &str) {
-        let reports = self.reports.get();
-        if reports < REPORTS_MAX {
-            self.reports.set(reports + 1);
-            (self.options.report)(what);
-        }
-    }
 }
 
 /// The volume could not be closed cleanly; the report has the reason.
@@ -238,7 +219,7 @@ impl FileSystem for VolumeFrontEnd {
             // longest branch.
             Ok(operation) => Box::pin(self.perform(header, operation)).await,
         };
-        self.reply_of(header, result)
+        self.reporter.reply(header, result)
     }
     async fn end(self: Rc<Self>) {
         // Reported already; the caller calls `close` again.

@@ -1,7 +1,7 @@
 //! Names: lookup, creation, rename, removal.
 
-use super::error::RequestError;
 use super::{Result, VALID_SECONDS, VolumeFrontEnd, caller, node_of, number_of};
+use crate::error::RequestError;
 use ext4::{Inode, RenameMode, Stamped, flags};
 use fuse_session::Reply;
 use fuse_session::abi::*;

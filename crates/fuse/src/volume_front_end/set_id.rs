@@ -6,8 +6,8 @@
 //! former is for owners (`setattr_prepare` in ext4 demands it, since the mode changes), and FUSE
 //! does not check it: it leaves the mode out.
 
-use super::error::RequestError;
 use super::{Result, VolumeFrontEnd};
+use crate::error::RequestError;
 use crate::privilege::{self, Capability};
 use ext4::{Attributes, Inode, KillPrivileges};
 use fuse_session::abi::InHeader;

@@ -1,7 +1,7 @@
 //! ioctls of the whole volume. The kernel passes them on unchecked.
 
-use super::error::RequestError;
 use super::{Result, VolumeFrontEnd};
+use crate::error::RequestError;
 use crate::ioctl::TrimRange;
 use crate::privilege::{self, Capability};
 use fuse_session::Reply;
@@ -65,7 +65,7 @@ impl VolumeFrontEnd {
     /// durability than requested harms nobody.
     pub(super) async fn shut_down(&self, header: &InHeader) -> Result {
         may_administer(header)?;
-        self.report("shut down by FS_IOC_SHUTDOWN: nothing is written any more");
+        self.reporter.report("shut down by FS_IOC_SHUTDOWN: nothing is written any more");
         self.volume.shut_down().await?;
         Ok(Reply::of(&IoctlOut::default()))
     }

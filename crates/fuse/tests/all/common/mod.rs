@@ -36,16 +36,14 @@ pub fn front_end_over_a_volume<F: Future<Output = ()> + 'static>(
         let options = VolumeOptions::default();
         let parts = OpenParts { world, home: Rc::new(disk), journal: None, options };
         let volume = Volume::open(parts).await.unwrap();
-        let report = Box::new(|_: &str| {});
         let options = FrontEndOptions {
             synchronous_directories: false,
             kernel_checks_flags,
             kernel_drops_written_pages: true,
             without_open: false,
             attributes: Default::default(),
-            report,
         };
-        let front_end = VolumeFrontEnd::new(volume.clone(), options);
+        let front_end = VolumeFrontEnd::new(volume.clone(), options, Box::new(|_: &str| {}));
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let caller = Caller { uid: 1000, gid: 1000, umask: 0 };
         let made =
