@@ -1,6 +1,7 @@
-//! Identity of the program for results: a checksum over the sources of every crate of the workspace
-//! that a figure is played by, and the commit they are from. Statements, records of parameters, and
-//! what makes pages and pictures of results are not part of it: a report has its own.
+//! Identity of the program for results: for each folder of figures a checksum over the sources of
+//! every crate of the workspace that plays them, and the commit they are from. Statements, records
+//! of parameters, and what makes pages and pictures of results are not part of it: a report has its
+//! own.
 //!
 //! Debug builds leave the commit out: they would be rebuilt after each commit.
 
@@ -11,36 +12,66 @@ use xxhash_rust::xxh64::Xxh64;
 
 /// The parts of a crate that decide results, with data that is compiled in.
 const PARTS: [&str; 6] = ["Cargo.toml", "src", "models", "data", "traces", "profiles"];
-/// Those of this crate.
+/// Those of this crate for all figures; each folder of figures is added to its own checksum.
 const OWN_PARTS: [&str; 6] = [
     "Cargo.toml",
-    "src/figures",
+    "src/figures/common",
     "src/context.rs",
     "src/seeds.rs",
     "src/claim.rs",
     "src/statement/bound.rs",
 ];
 
+/// The folder whose figures are played in real time: by all that a daemon is made of.
+const IN_REAL_TIME: &str = "kernel";
+/// The folder whose figures have hosts. No other one makes any.
+const WITH_HOSTS: &str = "arion";
+const HOSTS: [&str; 2] = ["host", "store"];
+/// What runs in real time only.
+const REAL_TIME: [&str; 4] =
+    ["runtime/src/heap", "runtime/src/ring", "runtime/src/real_world.rs", "testbeds/src/real_time"];
+
 fn main() {
     let own = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let crates = own.parent().expect("a crate lies beside others");
-    let mut sum = Xxh64::new(0);
-    for name in dependencies(crates, "reproduce") {
-        let root = crates.join(&name);
-        let parts = if name == "reproduce" { &OWN_PARTS[..] } else { &PARTS[..] };
-        for part in parts {
-            println!("cargo:rerun-if-changed={}", root.join(part).display());
-            add(&mut sum, &root.join(part), crates);
-        }
-    }
-    add(&mut sum, &crates.with_file_name("Cargo.lock"), crates);
-    println!("cargo:rustc-env=OKEANOS_FIGURES_PROGRAM={:016x}", sum.digest());
+    let figures = own.join("src/figures");
+    let folders = std::fs::read_dir(&figures).expect("it is there").flatten();
+    let mut folders: Vec<String> = folders
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name != "common")
+        .collect();
+    folders.sort();
+    let sums = folders
+        .iter()
+        .map(|folder| format!("{folder}={:016x}", checksum(crates, folder, &figures.join(folder))));
+    println!("cargo:rustc-env=OKEANOS_FIGURES_PROGRAMS={}", sums.collect::<Vec<_>>().join(" "));
+    println!("cargo:rerun-if-changed={}", crates.display());
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=OKEANOS_COMMIT");
     let given = std::env::var("OKEANOS_COMMIT").ok().filter(|commit| !commit.is_empty());
     let is_release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
     let commit = given.or_else(|| is_release.then(of_git).flatten()).unwrap_or_default();
     println!("cargo:rustc-env=OKEANOS_FIGURES_COMMIT={commit}");
+}
+
+/// Returns the checksum for a folder of figures.
+fn checksum(crates: &Path, folder: &str, figures: &Path) -> u64 {
+    let is_real = folder == IN_REAL_TIME;
+    let mut names = dependencies(crates, if is_real { "lab" } else { "reproduce" });
+    names.retain(|name| is_real || folder == WITH_HOSTS || !HOSTS.contains(&name.as_str()));
+    let without: Vec<PathBuf> = match is_real {
+        true => Vec::new(),
+        false => REAL_TIME.iter().map(|path| crates.join(path)).collect(),
+    };
+    let mut tree = Tree { sum: Xxh64::new(0), base: crates, without };
+    for name in names {
+        let parts = if name == "reproduce" { &OWN_PARTS[..] } else { &PARTS[..] };
+        parts.iter().for_each(|part| tree.add(&crates.join(&name).join(part)));
+    }
+    tree.add(figures);
+    tree.add(&crates.with_file_name("Cargo.lock"));
+    tree.sum.digest()
 }
 
 /// Returns a crate and those of the workspace that it depends on, sorted.
@@ -64,17 +95,28 @@ fn dependencies(crates: &Path, name: &str) -> BTreeSet<String> {
     found
 }
 
-/// Adds the names and contents of all files of a tree.
-fn add(sum: &mut Xxh64, path: &Path, base: &Path) {
-    if let Ok(entries) = std::fs::read_dir(path) {
-        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        paths.iter().for_each(|path| add(sum, path, base));
-    } else if let Ok(content) = std::fs::read(path) {
-        let name = path.strip_prefix(base).unwrap_or(path);
-        sum.update(name.to_string_lossy().as_bytes());
-        sum.update(&(content.len() as u64).to_le_bytes());
-        sum.update(&content);
+struct Tree<'a> {
+    sum: Xxh64,
+    base: &'a Path,
+    without: Vec<PathBuf>,
+}
+
+impl Tree<'_> {
+    /// Adds the names and contents of all files of a tree.
+    fn add(&mut self, path: &Path) {
+        if self.without.iter().any(|left_out| left_out == path) {
+            return;
+        }
+        if let Ok(entries) = std::fs::read_dir(path) {
+            let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+            paths.sort();
+            paths.iter().for_each(|path| self.add(path));
+        } else if let Ok(content) = std::fs::read(path) {
+            let name = path.strip_prefix(self.base).unwrap_or(path);
+            self.sum.update(name.to_string_lossy().as_bytes());
+            self.sum.update(&(content.len() as u64).to_le_bytes());
+            self.sum.update(&content);
+        }
     }
 }
 

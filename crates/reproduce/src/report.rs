@@ -7,6 +7,7 @@
 
 use crate::figure::SENSITIVITY;
 use crate::figure_record::FigureRecord;
+use crate::identity::{COMMIT, folder_of, programs};
 use crate::number::short;
 use crate::statement::{WEAK_BASELINE, find, interval, of_figure, statements};
 use crate::{Claim, Identity, Standing, Statement, Tally, Verdict};
@@ -18,8 +19,8 @@ use std::path::Path;
 /// Results of figures, without pictures and notes.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct KeptResults {
-    /// The program of the last report; results of others are not current.
-    pub program: String,
+    /// The program of the last report, by folders of figures; results of others are not current.
+    pub programs: BTreeMap<String, String>,
     pub commit: String,
     pub figures: BTreeMap<String, KeptFigure>,
 }
@@ -65,8 +66,7 @@ impl KeptResults {
 
     /// Adds finished figures, which replace earlier results of theirs. Quick ones are left out.
     pub fn add(&mut self, finished: &[FigureRecord]) {
-        let this = Identity::of("");
-        (self.program, self.commit) = (this.program, this.commit);
+        (self.programs, self.commit) = (programs(), COMMIT.into());
         for record in finished.iter().filter(|record| !record.quick) {
             let FigureRecord { seed, seeds, .. } = *record;
             let made_by = Identity { parameters: BTreeMap::new(), ..record.made_by.clone() };
@@ -77,7 +77,8 @@ impl KeptResults {
 
     /// Returns a figure's results if the program of the report played it.
     fn current(&self, figure: &str) -> Option<&KeptFigure> {
-        self.figures.get(figure).filter(|kept| kept.made_by.program == self.program)
+        let program = self.programs.get(folder_of(figure));
+        self.figures.get(figure).filter(|kept| Some(&kept.made_by.program) == program)
     }
     fn sensitivity(&self) -> Option<&[Claim]> {
         self.current(SENSITIVITY).map(|kept| &kept.claims[..])
@@ -298,7 +299,7 @@ mod tests {
     #[test]
     fn what_another_program_played_is_not_current() {
         let mut kept = kept();
-        kept.program = "another".into();
+        kept.programs.insert("okeanos".into(), "another".into());
         kept.figures.get_mut("7b").unwrap().made_by.commit = "abc of 2026-01-01".into();
         let text = rows(&kept, &["7b"]);
         assert!(!text.contains("agrees |  |"), "{text}");

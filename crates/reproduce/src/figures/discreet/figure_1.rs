@@ -1,8 +1,8 @@
 //! Figure 1: the cost of a write with the drive's cache and without.
 
-use super::super::shared::{axis, least, ours, picture};
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale};
+use crate::figures::common::{axis, least, ours, picture};
 use crate::{Claim, Context};
 use device::{Buffer, Disk, Durability, World};
 use emulated::{CacheMode, DriveOptions, EmulatedDisk};

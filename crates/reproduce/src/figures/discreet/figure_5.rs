@@ -1,10 +1,10 @@
 //! Figure 5: Filebench's webserver.
 
-use super::super::shared::{NO_KERNEL, axis, ours, picture};
 use super::variants::{
     CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, bars, costs,
     paper_plan_bars, with_paper_plan,
 };
+use crate::figures::common::{NO_KERNEL, axis, ours, picture};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use disks::HostScheduler;
 use eviction::CoercionStatistics;

@@ -1,9 +1,9 @@
 //! Figure 6: Postmark.
 
-use super::super::shared::{NO_KERNEL, axis, least, ours, picture};
 use super::variants::{
     CACHINGS, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, all, costs, with_paper_plan,
 };
+use crate::figures::common::{NO_KERNEL, axis, least, ours, picture};
 use crate::{Claim, Context, Figure, FigureError, Results, Scale};
 use eviction::CoercionStatistics;
 use workloads::{PostmarkOptions, SyncKind, postmark};

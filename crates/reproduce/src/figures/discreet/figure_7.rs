@@ -1,11 +1,11 @@
 //! Figures 7 and 8: Filebench's varmail, by how much is appended before a sync.
 
-use super::super::shared::{NO_KERNEL, axis, least, ours, picture};
 use super::figure_5::megabits;
 use super::variants::{
     CACHINGS, MODES, OFF, PLACE, PLANS, RIG, UNSAFE, Variant, WITH_COSTLY, WITH_EFFICIENT, all,
     bars, costs, paper_plan_bars, with_paper_plan,
 };
+use crate::figures::common::{NO_KERNEL, axis, least, ours, picture};
 use crate::{Claim, Context, Figure, FigureError, Results, Scale};
 use eviction::CoercionStatistics;
 use std::time::Duration;
@@ -67,8 +67,8 @@ fn play_all(
     sizes: &[u64],
     host: Host,
 ) -> Result<(Vec<Cell>, Vec<Played>), FigureError> {
-    static ALL: crate::figures::result_cache::ResultCache<Cell, Played> =
-        crate::figures::result_cache::ResultCache::new();
+    static ALL: crate::figures::common::result_cache::ResultCache<Cell, Played> =
+        crate::figures::common::result_cache::ResultCache::new();
     let of = |variant| sizes.iter().map(move |&append| Cell { variant, append, host });
     let cells: Vec<Cell> = variants.into_iter().flat_map(of).collect();
     let played = ALL.all(context, &cells, play)?;

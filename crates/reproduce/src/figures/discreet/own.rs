@@ -1,8 +1,8 @@
 //! Small synchronous writes on a drive that ignores flushes: the effect of group commit and
 //! wasteless journaling on evictions.
 
-use super::super::shared::{axis, ours, picture};
 use super::variants::{COSTLY, EFFICIENT, PLACE, PLANS, Variant, caching_name, costs};
+use crate::figures::common::{axis, ours, picture};
 use crate::{Claim, Context, Figure, FigureError, Results, Scale};
 use engine::DataMode;
 use eviction::CoercionStatistics;

@@ -1,9 +1,9 @@
 //! Table I: the drives.
 
-use super::super::shared::{axis, of_paper, ours, picture};
 use super::fingerprints::{DRIVES, Drive};
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale};
+use crate::figures::common::{axis, of_paper, ours, picture};
 use crate::{Claim, Context};
 use emulated::Model;
 

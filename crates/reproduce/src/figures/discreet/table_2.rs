@@ -1,9 +1,9 @@
 //! Tables II and III: workloads that evict, and their cost, as pictures.
 
-use super::super::shared::{axis, of_paper, ours, picture};
 use super::fingerprints::{HITACHI, SAMSUNG, SEAGATE, Taken, take_all};
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale};
+use crate::figures::common::{axis, of_paper, ours, picture};
 use crate::{Claim, Context, Picture};
 use eviction::Pattern;
 use eviction::fingerprint::Cell;

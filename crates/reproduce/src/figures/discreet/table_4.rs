@@ -1,10 +1,10 @@
 //! Table IV: the cheapest workload that always evicts, on each drive.
 
-use super::super::shared::{axis, of_paper, ours, picture};
 use super::fingerprints::{DRIVES, HITACHI, Taken, take_again, take_all};
 use super::table_1::{names, numbered};
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale};
+use crate::figures::common::{axis, of_paper, ours, picture};
 use crate::{Claim, Context};
 
 pub fn figure() -> Figure {

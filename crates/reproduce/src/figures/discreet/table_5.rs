@@ -1,7 +1,7 @@
 //! Table V: the build of OpenSSH.
 
-use super::super::shared::NO_KERNEL;
 use super::variants::{RIG, Variant, all, bars, costs};
+use crate::figures::common::NO_KERNEL;
 use crate::{Context, Figure, FigureError, Results};
 use disks::HostScheduler;
 use eviction::CoercionStatistics;

@@ -1,7 +1,7 @@
 //! The paper's eight variants: ordered and data journaling, each with the cache off, with two ways
 //! to evict, and unsafe.
 
-use super::super::shared::{axis, of_paper, ours, picture};
+use crate::figures::common::{axis, of_paper, ours, picture};
 use crate::{Context, FigureError, Picture, Scale, Series};
 use engine::DataMode;
 use eviction::{CoercionStatistics, EvictionWorkload, Pattern};

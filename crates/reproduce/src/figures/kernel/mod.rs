@@ -3,9 +3,9 @@
 
 mod cells;
 
-use super::shared::{axis, ours};
 use crate::error::FigureError;
 use crate::figure::{Figure, Picture, Results, Scale};
+use crate::figures::common::{axis, ours};
 use crate::number::short;
 use crate::{Claim, Context};
 use cells::{Cell, Load, Measured, Played, play};

@@ -2,7 +2,7 @@
 
 use super::block_traces::{Tenant, busiest_hour, note, tenants};
 use super::figure_6::MODEL;
-use crate::figures::shared::{axis, most, ours, picture};
+use crate::figures::common::{axis, most, ours, picture};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use emulated::Shingles;
 use emulated::replay::Recorded;

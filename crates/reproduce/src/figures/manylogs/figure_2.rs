@@ -5,7 +5,7 @@ use super::scene::{
     ADAPTIVE, Bar, Bars, Cell, DATA, LINES, Line, MANYLOGS, ORDERED, Setting, line, notes, play,
     stated,
 };
-use crate::figures::shared::most;
+use crate::figures::common::most;
 use crate::number::short;
 use crate::{Claim, Context, Figure, FigureError, Results};
 use engine::{DataMode, LogKind};

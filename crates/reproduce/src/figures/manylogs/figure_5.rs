@@ -1,7 +1,7 @@
 //! Figure 5: the reader beside databases' commit logs.
 
 use super::scene::{Bar, Bars, Cell, LINES, Line, MANYLOGS, O_DUR, Setting, notes, play};
-use crate::figures::shared::least;
+use crate::figures::common::least;
 use crate::{Claim, Context, Figure, FigureError, Results};
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Figure 6: scattered logs below file systems, and in shingled drives, on mixes of block traces.
 
 use super::block_traces::{MIXES, mix, note, tenants};
-use crate::figures::result_cache::ResultCache;
-use crate::figures::shared::{axis, least, ours, picture};
+use crate::figures::common::result_cache::ResultCache;
+use crate::figures::common::{axis, least, ours, picture};
 use crate::{Claim, Context, Figure, FigureError, Results, Scale};
 use emulated::replay::Recorded;
 use emulated::{LogChoice, Shingles};

@@ -1,8 +1,8 @@
 //! Common parts of figures 2 to 5: modes side by side, and in each a large file and small durable
 //! writes on the same disk.
 
-use crate::figures::result_cache::ResultCache;
-use crate::figures::shared::{axis, least, least_step, of_paper, ours, picture};
+use crate::figures::common::result_cache::ResultCache;
+use crate::figures::common::{axis, least, least_step, of_paper, ours, picture};
 use crate::number::short;
 use crate::{Claim, Context, FigureError, Picture, Scale, Series};
 use engine::{DataMode, LogKind};

@@ -2,7 +2,7 @@
 
 use super::scene::{ADAPTIVE, Bars, Line, MANYLOGS, ORDERED};
 use super::{figure_2, figure_3, figure_4, figure_5, figure_6};
-use crate::figures::shared::{axis, of_paper, ours, picture};
+use crate::figures::common::{axis, of_paper, ours, picture};
 use crate::{Claim, Context, Figure, FigureError, Results, Scale};
 use testbeds::SequentialFile;
 

@@ -1,5 +1,7 @@
 //! Common parts of figures.
 
+pub mod result_cache;
+
 use crate::{Axis, Context, FigureError, Picture, Scale, Series};
 use emulated::EmulatedDisk;
 use engine::DataMode;

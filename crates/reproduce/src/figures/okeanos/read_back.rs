@@ -1,6 +1,6 @@
 //! Files that were written at the same time, read one after the other: figure 8c.
 
-use super::shared::{axis, drive_alone, ours, rig};
+use crate::figures::common::{axis, drive_alone, ours, rig};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;
 use runtime::VirtualWorld;

@@ -1,6 +1,6 @@
 //! Logs of databases and of a mail store, many on one volume: figures 10b and 10c.
 
-use super::shared::{FOUR_MODES, NO_KERNEL, axis, least, most, ours, rig};
+use crate::figures::common::{FOUR_MODES, NO_KERNEL, axis, least, most, ours, rig};
 use crate::number::short;
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;

@@ -1,8 +1,8 @@
 //! Dependence of each statement on parameters chosen for want of a fact: figures once more, each
 //! choice half and double.
 
-use super::shared::{axis, ours};
 use crate::figure::SENSITIVITY;
+use crate::figures::common::{axis, ours};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale, Varied, Verdict};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use testbeds::Scaled;
@@ -51,7 +51,7 @@ fn choices() -> Vec<Choice> {
 
 fn run(context: &Context) -> Result<Results, FigureError> {
     let (choices, figures) =
-        (choices(), FIGURES.map(|name| super::find(name).expect("it is in the list")));
+        (choices(), FIGURES.map(|name| crate::find(name).expect("it is in the list")));
     let figures = if context.quick { &figures[1..2] } else { &figures[..] };
     let turns = choices.len() * figures.len();
     let done = AtomicUsize::new(0);

@@ -1,9 +1,9 @@
 //! Figure 1: journal traffic of 100 synchronous writers, by the size of their requests.
 
-use super::shared::{axis, of_paper, ours, picture};
 use super::streams::{Cell, Played, play};
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale};
+use crate::figures::common::{axis, of_paper, ours, picture};
 use crate::{Claim, Context};
 use engine::DataMode;
 use testbeds::VolumeLayout;

@@ -1,7 +1,7 @@
 //! Arion: a journal on the host in front of a shared file system, on a simulated cluster of three
 //! data servers that keep each byte.
 
-use super::shared::{axis, of_paper, ours, picture};
+use crate::figures::common::{axis, of_paper, ours, picture};
 use crate::number::short;
 use crate::{Claim, Context, Figure, FigureError, Results, Scale, Series};
 use std::cell::RefCell;

@@ -1,6 +1,6 @@
 //! Filebench's fileserver and oltp: Table I.
 
-use super::shared::{FOUR_MODES, NO_KERNEL, axis, least_step, of_paper, ours, rig};
+use crate::figures::common::{FOUR_MODES, NO_KERNEL, axis, least_step, of_paper, ours, rig};
 use crate::number::short;
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;
@@ -99,8 +99,8 @@ struct Played {
 
 /// Plays cells, some of which Table I and its curve share.
 fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<Played>, FigureError> {
-    static ALL: super::result_cache::ResultCache<Cell, Played> =
-        super::result_cache::ResultCache::new();
+    static ALL: crate::figures::common::result_cache::ResultCache<Cell, Played> =
+        crate::figures::common::result_cache::ResultCache::new();
     ALL.all(context, cells, play)
 }
 

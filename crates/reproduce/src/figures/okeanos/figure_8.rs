@@ -4,10 +4,10 @@ use super::figure_7::{
     fast_counts, fast_streams, last, paper_line, per_block_line, per_block_note, slow_counts,
     slow_streams,
 };
-use super::shared::{FIVE_MODES, axis, drive_alone, least, most, ours, picture};
 use super::streams::{FAST, Played, Runs, SLOW};
 use crate::error::FigureError;
 use crate::figure::{Figure, Picture, Results, Scale};
+use crate::figures::common::{FIVE_MODES, axis, drive_alone, least, most, ours, picture};
 use crate::{Claim, Context};
 use engine::DataMode;
 use runtime::VirtualWorld;

@@ -1,6 +1,6 @@
 //! MPI-IO over a file server: figures 11 and 12.
 
-use super::shared::{FOUR_MODES, NO_KERNEL, axis, least, most, of_paper, ours, rig};
+use crate::figures::common::{FOUR_MODES, NO_KERNEL, axis, least, most, of_paper, ours, rig};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use engine::DataMode;
 use std::time::Duration;

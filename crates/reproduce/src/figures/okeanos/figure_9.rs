@@ -1,9 +1,9 @@
 //! Figure 9: latency of asynchronous appends, along a sequence of them.
 
-use super::shared::{axis, ours, picture};
 use super::streams::{Cell, Played, Runs, SLOW, play};
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale};
+use crate::figures::common::{axis, ours, picture};
 use crate::number::short;
 use crate::{Claim, Context};
 use engine::DataMode;

@@ -1,6 +1,8 @@
 //! Postmark: figures 10a and 14.
 
-use super::shared::{FOUR_MODES, NO_KERNEL, axis, least, least_step, most, of_paper, ours, rig};
+use crate::figures::common::{
+    FOUR_MODES, NO_KERNEL, axis, least, least_step, most, of_paper, ours, rig,
+};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
 use emulated::CacheMode;
 use engine::{BarrierKind, DataMode};
@@ -65,8 +67,8 @@ struct Cell {
 
 /// Returns transactions per second, by cell. Figure 14 has some of 10a's.
 fn play_all(context: &Context, cells: &[Cell]) -> Result<Vec<f64>, FigureError> {
-    static ALL: super::result_cache::ResultCache<Cell, f64> =
-        super::result_cache::ResultCache::new();
+    static ALL: crate::figures::common::result_cache::ResultCache<Cell, f64> =
+        crate::figures::common::result_cache::ResultCache::new();
     ALL.all(context, cells, play)
 }
 

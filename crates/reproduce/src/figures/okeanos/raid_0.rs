@@ -1,9 +1,9 @@
 //! The paragraph of section 5.6 on two disks in RAID-0 with the journal as a hidden file.
 
-use super::shared::{axis, most, ours, picture};
 use super::streams::{Cell, FAST, Played, Rig, Runs, SLOW, play};
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale};
+use crate::figures::common::{axis, most, ours, picture};
 use crate::{Claim, Context};
 use engine::DataMode;
 

@@ -1,8 +1,8 @@
 //! Figure 13: recovery after a power cut, by pass.
 
-use super::shared::{FIVE_MODES, axis, ours, picture, rig};
 use crate::error::FigureError;
 use crate::figure::{Figure, Results, Scale, Series};
+use crate::figures::common::{FIVE_MODES, axis, ours, picture, rig};
 use crate::{Claim, Context};
 use engine::{DataMode, RecoveryReport};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Streams, as figures 1, 7a-c, 8a, 8b, 9 and the RAID-0 paragraph play them. Their threads begin
 //! together and append to a file of their own once a second. This is one run of them.
 
-use super::shared::rig;
+use crate::figures::common::rig;
 use crate::{Context, FigureError};
 use engine::DataMode;
 use std::time::Duration;
@@ -87,8 +87,8 @@ impl Played {
 pub(super) struct Runs(pub Vec<Played>);
 
 pub(super) fn play(context: &Context, cells: Vec<Cell>) -> Result<Runs, FigureError> {
-    static ALL: super::result_cache::ResultCache<Cell, Played> =
-        super::result_cache::ResultCache::new();
+    static ALL: crate::figures::common::result_cache::ResultCache<Cell, Played> =
+        crate::figures::common::result_cache::ResultCache::new();
     Ok(Runs(ALL.all(context, &cells, |context, cell| play_one(cell, context))?))
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Results of cells, by seed and by what was varied. Quick ones are not kept: they cost little, and
 /// tests play them twice.
-pub(super) struct ResultCache<C, R> {
+pub struct ResultCache<C, R> {
     begun: Mutex<Vec<Kept<C, R>>>,
     played: Condvar,
 }

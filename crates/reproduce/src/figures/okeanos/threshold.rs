@@ -1,8 +1,8 @@
 //! `threshold=auto` on the loads of other figures, beside fixed thresholds.
 
-use super::shared::{NO_KERNEL, axis, ours};
 use super::streams::{Cell, FAST, SLOW};
 use super::{filebench, log_replay, mpi_io, postmark, streams};
+use crate::figures::common::{NO_KERNEL, axis, ours};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale, Varied};
 use engine::{DataMode, WriteThreshold};
 

@@ -1,9 +1,9 @@
 //! Figures 7a to 7c: write traffic of streams at the two devices.
 
-use super::shared::{FIVE_MODES, axis, most as most_of, of_paper, ours, picture};
 use super::streams::{Cell, FAST, Played, Runs, SLOW, play};
 use crate::error::FigureError;
 use crate::figure::{Figure, Picture, Results, Scale, Series};
+use crate::figures::common::{FIVE_MODES, axis, most as most_of, of_paper, ours, picture};
 use crate::number::short;
 use crate::{Claim, Context};
 use engine::DataMode;
