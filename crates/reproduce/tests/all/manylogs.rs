@@ -38,3 +38,12 @@ fn logs_and_servers_beside_a_reader_run() {
 fn a_reader_on_four_disks_runs() {
     play("manylogs-3");
 }
+#[test]
+fn a_writer_on_four_disks_and_with_more_memory_runs() {
+    play("manylogs-3b");
+    play("manylogs-2b-memory");
+}
+#[test]
+fn logs_are_counted_with_the_same_numbers_twice() {
+    assert_eq!(play("manylogs-logs"), play("manylogs-logs"));
+}

@@ -38,8 +38,14 @@ fn disagreeing(line: &str) -> Option<&str> {
 #[test]
 fn the_tables_are_those_of_the_results() {
     let kept = KeptResults::read(&docs().join("figures.json")).unwrap();
-    let is_filled = fill(&page(), &kept).unwrap() == page();
-    assert!(is_filled, "write them: okeanos-lab reproduce report --page docs/FIGURES.md");
+    let filled = fill(&page(), &kept).unwrap();
+    if std::env::var_os("OKEANOS_WRITE_PAGES").is_some() {
+        fs::write(docs().join("FIGURES.md"), &filled).unwrap();
+    }
+    assert!(
+        filled == page(),
+        "write them: okeanos-lab reproduce report --page docs/FIGURES.md, or this test with OKEANOS_WRITE_PAGES=1"
+    );
 }
 
 #[test]
@@ -47,7 +53,7 @@ fn every_statement_has_its_row() {
     let page = page();
     let rows: BTreeSet<&str> = page.lines().filter_map(row).map(|cells| cells[0]).collect();
     // Played on traces that are given, and a curve that is not in the tables.
-    let is_elsewhere = |id: &str| id == "manylogs-8/given" || id.starts_with("table-1-scale/");
+    let is_elsewhere = |id: &str| id.contains("/given") || id.starts_with("table-1-scale/");
     let missing: Vec<&str> = statements()
         .iter()
         .map(|statement| statement.id.as_str())

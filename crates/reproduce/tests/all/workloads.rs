@@ -55,6 +55,19 @@ fn table_1_by_scale_gives_the_same_twice() {
     same_twice("table-1-scale");
 }
 #[test]
+fn figures_of_2011_judge_the_runs_of_2013() {
+    for name in ["4a", "4b", "4c", "4d", "5a", "5b", "5c", "5d"] {
+        let figure = find(&format!("atc-{name}")).expect("the figure is in the list");
+        let results = (figure.run)(&quick()).expect(figure.name);
+        announced(&results);
+        for claim in &results.claims {
+            assert_eq!(claim.values.len(), 1, "{} has no value", claim.statement);
+        }
+        let rows = reproduce::statements().iter().filter(|it| it.figure() == figure.name);
+        assert_eq!(rows.count(), results.claims.len(), "{name}: a row is not judged");
+    }
+}
+#[test]
 fn sensitivity_gives_the_same_twice() {
     same_twice("sensitivity");
 }
