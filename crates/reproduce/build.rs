@@ -27,9 +27,8 @@ const IN_REAL_TIME: &str = "kernel";
 /// The folder whose figures have hosts. No other one makes any.
 const WITH_HOSTS: &str = "arion";
 const HOSTS: [&str; 2] = ["host", "store"];
-/// Other sources that figures of a folder are played by.
-const BESIDES: [(&str, &str); 2] =
-    [("atc", "figures/okeanos"), ("manylogs_more", "figures/manylogs")];
+/// The folder whose figures are other views of another folder's runs.
+const VIEWS: (&str, &str) = ("atc", "okeanos");
 /// What runs in real time only.
 const REAL_TIME: [&str; 4] =
     ["runtime/src/heap", "runtime/src/ring", "runtime/src/real_world.rs", "testbeds/src/real_time"];
@@ -73,8 +72,8 @@ fn checksum(crates: &Path, folder: &str, figures: &Path) -> u64 {
         parts.iter().for_each(|part| tree.add(&crates.join(&name).join(part)));
     }
     tree.add(figures);
-    for (_, path) in BESIDES.iter().filter(|(name, _)| *name == folder) {
-        tree.add(&crates.join("reproduce/src").join(path));
+    if folder == VIEWS.0 {
+        tree.add(&figures.with_file_name(VIEWS.1));
     }
     tree.add(&crates.with_file_name("Cargo.lock"));
     tree.sum.digest()

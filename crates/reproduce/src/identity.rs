@@ -47,19 +47,16 @@ pub fn programs() -> BTreeMap<String, String> {
     pairs.map(|(folder, sum)| (folder.to_owned(), sum.to_owned())).collect()
 }
 
-/// Figures of Manylogs in a folder of their own.
-const MORE_OF_MANYLOGS: [&str; 3] = ["manylogs-2b-memory", "manylogs-3b", "manylogs-logs"];
-
 /// Returns the folder of `figures` that plays a figure.
 pub fn folder_of(figure: &str) -> &'static str {
-    if MORE_OF_MANYLOGS.contains(&figure) {
-        return "manylogs_more";
+    match figure.split('-').next().unwrap_or_default() {
+        "arion" => "arion",
+        "atc" => "atc",
+        "discreet" => "discreet",
+        "kernel" => "kernel",
+        "manylogs" => "manylogs",
+        _ => "okeanos",
     }
-    let paper = figure.split('-').next().unwrap_or_default();
-    *["arion", "atc", "discreet", "kernel", "manylogs"]
-        .iter()
-        .find(|folder| **folder == paper)
-        .unwrap_or(&"okeanos")
 }
 
 pub fn checksum(bytes: &[u8]) -> String {

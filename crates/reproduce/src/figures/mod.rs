@@ -6,13 +6,12 @@ mod common;
 mod discreet;
 mod kernel;
 mod manylogs;
-mod manylogs_more;
 mod okeanos;
 
 use crate::Figure;
 
 /// Folders in the order of the papers, with their figures.
-fn folders() -> [(&'static str, Vec<Figure>); 7] {
+fn folders() -> [(&'static str, Vec<Figure>); 6] {
     let mut okeanos: Vec<Figure> = okeanos::all().into();
     okeanos.push(okeanos::sensitivity());
     [
@@ -21,7 +20,6 @@ fn folders() -> [(&'static str, Vec<Figure>); 7] {
         ("kernel", vec![kernel::KERNEL_7A, kernel::KERNEL_8A, kernel::KERNEL_10A]),
         ("discreet", discreet::all()),
         ("manylogs", manylogs::all().into()),
-        ("manylogs_more", manylogs_more::all().into()),
         ("arion", arion::all().into()),
     ]
 }

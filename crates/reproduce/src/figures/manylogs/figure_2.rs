@@ -63,11 +63,16 @@ pub fn cells(
     (bytes, drives): (usize, u32),
 ) -> Vec<Cell> {
     let of = |line: Line, rate: u32| {
-        let Line { order, home_with_sync, .. } = line;
-        let updates = Updates { per_second: rate * drives, bytes, order, home_with_sync };
-        Cell { part, line, x: f64::from(rate), small: SmallWriters::Updates(updates) }
+        let small = updates(line, rate * drives, bytes);
+        Cell { part, line, x: f64::from(rate), small }
     };
     lines.iter().flat_map(|line| rates.iter().map(move |rate| of(*line, *rate))).collect()
+}
+
+/// Returns the updates of a line.
+pub fn updates(line: Line, per_second: u32, bytes: usize) -> SmallWriters {
+    let Line { order, home_with_sync, .. } = line;
+    SmallWriters::Updates(Updates { per_second, bytes, order, home_with_sync })
 }
 
 /// Returns the paper's four modes, with updates alone.

@@ -1,7 +1,7 @@
 //! Figure 2b with other memory than that of its rig.
 
+use super::figure_2::updates;
 use super::scene::{ADAPTIVE, DATA, LINES, Line, MANYLOGS, ORDERED, Setting, notes};
-use super::updates;
 use crate::figures::common::{axis, least, least_step, most, ours, picture};
 use crate::{Claim, Context, Figure, FigureError, Results, Scale};
 use testbeds::{Interference, SequentialFile, SharedDisk, SmallWriters, Stage, StageOptions};
@@ -40,7 +40,7 @@ fn play(context: &Context, cell: &Cell) -> Result<SharedDisk, FigureError> {
         options.home.options.size = Some(8 << 30);
         options.journal_size = 64 << 20;
     }
-    let small = cell.line.map_or(SmallWriters::None, |line| updates(line, RATE, 1));
+    let small = cell.line.map_or(SmallWriters::None, |line| updates(line, RATE, 4096));
     let stage = Stage::build(&options)?;
     Ok(Interference { large, small, seconds, seed: context.seed }.play(&stage)?)
 }

@@ -1,6 +1,6 @@
 //! Figure 3b: figure 2b on a RAID-0.
 
-use super::cells;
+use super::figure_2::cells;
 use super::scene::{Bars, DATA, LINES, Line, MANYLOGS, ORDERED, Setting, notes, play};
 use crate::{Claim, Context, Figure, FigureError, Results};
 use testbeds::SequentialFile;
@@ -33,7 +33,7 @@ fn setting(context: &Context, large: fn(u64) -> SequentialFile, drives: u32) -> 
 fn run(context: &Context) -> Result<Results, FigureError> {
     let rates: &[u32] = if context.quick { &[40, 320] } else { &RATES };
     let with = |large, drives, lines: &[Line], rates: &[u32]| {
-        play(context, setting(context, large, drives), cells(lines, rates, drives))
+        play(context, setting(context, large, drives), cells(0, lines, rates, (4096, drives)))
     };
     let bars = with(SequentialFile::writer, DRIVES, &LINES, rates)?;
     let single = with(SequentialFile::writer, 1, &[ORDERED, MANYLOGS], &rates[..1])?;
