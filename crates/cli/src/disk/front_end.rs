@@ -48,15 +48,7 @@ impl DiskFrontEnd {
     async fn reply(&self, node: u64, operation: Operation<'_>) -> Result<Reply, i32> {
         match operation {
             Operation::Lookup { name } if node == ROOT_NODE && name == NAME.as_bytes() => {
-                let attr = self.attributes(DISK_NODE);
-                let entry = EntryOut {
-                    nodeid: DISK_NODE,
-                    entry_valid: FOREVER,
-                    attr_valid: FOREVER,
-                    attr,
-                    ..Default::default()
-                };
-                Ok(Reply::of(&entry))
+                Ok(Reply::of(&self.entry(DISK_NODE)))
             }
             Operation::Lookup { .. } => Err(libc::ENOENT),
             Operation::Getattr => Ok(self.attributes_reply(node)),
@@ -78,7 +70,8 @@ impl DiskFrontEnd {
                 Ok(Reply::empty())
             }
             Operation::Opendir => Ok(Reply::of(&OpenOut::default())),
-            Operation::Readdir(arguments) => Ok(list(arguments.offset)),
+            Operation::Readdir(arguments) => Ok(self.list(arguments.offset, false)),
+            Operation::Readdirplus(arguments) => Ok(self.list(arguments.offset, true)),
             Operation::Statfs => {
                 let (blocks, bsize) = (self.size() / 4096, 4096);
                 Ok(Reply::of(&StatfsOut {
@@ -137,11 +130,36 @@ impl DiskFrontEnd {
         Ok(Reply::of(&WriteOut { size: data.len() as u32, padding: 0 }))
     }
 
+    /// Lists the directory from an entry on; `plus`: with the attributes of each.
+    fn list(&self, offset: u64, plus: bool) -> Reply {
+        let entries = [
+            (ROOT_NODE, ".", libc::DT_DIR),
+            (ROOT_NODE, "..", libc::DT_DIR),
+            (DISK_NODE, NAME, libc::DT_REG),
+        ];
+        let mut reply = Reply::empty();
+        for (index, (ino, name, kind)) in entries.into_iter().enumerate().skip(offset as usize) {
+            if plus {
+                reply.append(&self.entry(ino));
+            }
+            let off = index as u64 + 1;
+            reply.append(&Dirent { ino, off, namelen: name.len() as u32, kind: kind.into() });
+            reply.append_bytes(name.as_bytes());
+            reply.pad(RECORD_ALIGNMENT);
+        }
+        reply
+    }
+
     fn size(&self) -> u64 {
         self.disk.geometry().size
     }
     fn sector(&self) -> u64 {
         self.disk.geometry().logical_sector.into()
+    }
+    fn entry(&self, node: u64) -> EntryOut {
+        let attr = self.attributes(node);
+        let valid = FOREVER;
+        EntryOut { nodeid: node, entry_valid: valid, attr_valid: valid, attr, ..Default::default() }
     }
     fn attributes_reply(&self, node: u64) -> Reply {
         Reply::of(&AttrOut {
@@ -159,22 +177,6 @@ impl DiskFrontEnd {
         let blocks = size / 512;
         Attr { ino: node, size, blocks, mode, nlink, uid, gid, blksize: 4096, ..Default::default() }
     }
-}
-
-fn list(offset: u64) -> Reply {
-    let entries = [
-        (ROOT_NODE, ".", libc::DT_DIR),
-        (ROOT_NODE, "..", libc::DT_DIR),
-        (DISK_NODE, NAME, libc::DT_REG),
-    ];
-    let mut reply = Reply::empty();
-    for (index, (ino, name, kind)) in entries.into_iter().enumerate().skip(offset as usize) {
-        let off = index as u64 + 1;
-        reply.append(&Dirent { ino, off, namelen: name.len() as u32, kind: kind.into() });
-        reply.append_bytes(name.as_bytes());
-        reply.pad(RECORD_ALIGNMENT);
-    }
-    reply
 }
 
 fn errno(error: &DeviceError) -> i32 {

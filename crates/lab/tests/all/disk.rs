@@ -18,7 +18,7 @@ fn a_kernel_file_system_runs_on_a_served_disk_and_its_syncs_flush() {
     let counts = rig.run(&format!(
         "{DRIVE}
          serve_disk --model hitachi-7k80 --size 128M
-         [ $(stat -c %s $M/disk) = 134217728 ]
+         [ $(stat -c %s $M/disk) = 134217728 ]; [ $(ls $M) = disk ]
          L=$(losetup --find --show --direct-io=on $M/disk); trap 'umount here || true; losetup -d $L || true' EXIT
          [ $(losetup --noheadings --output DIO $L) = 1 ]
          # What was last set for a loop device outlives it.
