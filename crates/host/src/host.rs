@@ -5,7 +5,8 @@ use crate::creations::Creations;
 use crate::departures::Departures;
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File, Files};
-use crate::lease::StoreLease;
+use crate::kept_tokens::KeptTokens;
+use crate::lease::{StoreLease, while_answered};
 use crate::log::{FileChange, HostLog};
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
@@ -15,7 +16,6 @@ use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
 use device::World;
 use runtime::sync::{Event, RwLock};
-use runtime::{Either, race};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -536,17 +536,21 @@ impl Host {
             return Ok(());
         }
         let _guard = self.restoring.write().await;
-        let mut result = match race(self.destage_all(), self.watch_lease()).await {
-            Either::Left(result) | Either::Right(result) => result,
-        };
+        let destaged = while_answered(&*self.world, &*self.store, self.destage_all()).await;
+        let mut result = destaged.inspect_err(|error| {
+            if error.is_lost() {
+                self.lose(&error.to_string());
+            }
+        });
         self.closed.set(true);
         self.ended.notify();
         self.idle.notify();
         self.restored.notify();
         let log = self.log().close().await;
         if result.is_ok() && log.is_ok() && self.log().has_no_slots() {
-            // Who stays registered, on a store that is full, costs others a destage and no promise.
-            match self.store.unregister_host().await {
+            let unregistered = self.store.unregister_host();
+            match while_answered(&*self.world, &*self.store, unregistered).await {
+                // A host that stays registered costs others a destage, and no promise.
                 Err(StoreError::Refused(_)) => {}
                 unregistered => result = self.noted(unregistered),
             }

@@ -49,6 +49,7 @@ pub use host::{Durable, Host, Position};
 pub use journal::records::RecordFormat;
 pub use kernel_cache::ATTRIBUTE_TIMEOUT;
 pub use lock_owners::Interrupt;
+pub use lease::while_answered;
 pub use log::{HostLog, HostLogUse};
 pub use options::{Destage, HostOptions};
 pub use record::{FileRecord, STATES_MAX, Slot};
