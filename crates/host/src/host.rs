@@ -69,6 +69,7 @@ pub struct Host {
     pub(crate) files: Files,
     pub(crate) creations: Creations,
     pub(crate) departures: Departures,
+    pub(crate) kept_tokens: KeptTokens,
     pub(crate) attributes_asked: SharedLookups<FileId, Result<FileAttributes, StoreError>>,
     pub(crate) names_asked: SharedLookups<(FileId, Vec<u8>), Result<Found, StoreError>>,
     pub(crate) lease: StoreLease,
@@ -117,6 +118,7 @@ impl Host {
             files: Files::default(),
             creations: Creations::default(),
             departures: Departures::default(),
+            kept_tokens: KeptTokens::default(),
             attributes_asked: SharedLookups::default(),
             names_asked: SharedLookups::default(),
             lease: StoreLease::default(),
@@ -194,10 +196,13 @@ impl Host {
         self.limit_dirty_files().await;
         Ok(())
     }
-    /// Returns the token and closes the file at the store, if it is neither open nor dirty.
+    /// Returns the token and closes the file at the store, if it is neither open nor dirty, and
+    /// does not keep its token.
     pub(crate) async fn let_go(&self, file: &Rc<File>) -> Result<(), HostError> {
-        let is_idle =
-            || file.opens.get() == 0 && file.dirty.get().is_none() && !file.recalled.get();
+        let is_idle = || {
+            let is_used = file.opens.get() > 0 || file.dirty.get().is_some();
+            !is_used && !file.recalled.get() && !file.keeps_token()
+        };
         if !is_idle() || self.check().is_err() {
             return Ok(());
         }
@@ -360,7 +365,7 @@ impl Host {
     }
     async fn commit_proven(
         self: &Rc<Self>,
-        file: &File,
+        file: &Rc<File>,
         last: TransactionId,
     ) -> Result<(), HostError> {
         self.destage_takeover(file).await?;
