@@ -310,7 +310,7 @@ impl Local {
         self.flush(file).await?;
         let kind = self.attributes(file)?.kind;
         let _exclusion = self.exclude(file, kind).await?;
-        let metadata = match self.writable(file) {
+        let metadata = match self.writable(file).or_else(|| self.removed_directory(file)) {
             // Works also after the file has lost its last name.
             Some(handle) => {
                 self.notes.forget(file);
@@ -387,6 +387,11 @@ impl Local {
         let place = self.places.directory(directory)?;
         self.away("making names durable", move || sync_directory(place.as_ref())).await
     }
+    pub fn removed_directory(&self, file: FileId) -> Option<std::rc::Rc<File>> {
+        let held = self.removed.borrow().get(&file)?.try_clone().ok()?;
+        Some(std::rc::Rc::new(held))
+    }
+
 }
 
 fn apply_to_handle(file: &File, change: &AttributeChange, now: Timestamp) -> io::Result<()> {

@@ -248,6 +248,10 @@ fn a_removed_directory_is_empty_until_it_is_forgotten() {
         store.remove_directory(store.root(), b"d").await.unwrap();
         assert_eq!(store.attributes(made).await.unwrap().links, 0);
         assert_eq!(store.list(made, 0).await.unwrap().entries, []);
+        let change = AttributeChange { mode: Some(0o700), ..AttributeChange::default() };
+        assert_eq!(store.set_attributes(made, change).await.unwrap().mode, 0o700);
+        store.set_xattr(made, b"user.a", b"1", XattrMode::Set).await.unwrap();
+        assert_eq!(store.xattr(made, b"user.a").await.unwrap(), b"1");
         store.forget(made);
         assert!(store.attributes(made).await.is_err());
     });
