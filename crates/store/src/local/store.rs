@@ -19,6 +19,7 @@ use crate::overlay::Overlay;
 use crate::store::{Answer, Store};
 use device::{LocalFuture, World};
 use rustix::fs::fstatvfs;
+use rustix::process::geteuid;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -172,8 +173,14 @@ impl Local {
                 .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
                 .open(&place)
         };
-        let handle =
-            open(access == OpenMode::ReadWrite).map_err(|error| self.failed("opening", &error))?;
+        let handle = match open(access == OpenMode::ReadWrite) {
+            // Its owner writes to it all the same: `for_writing`.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(false)
+                .and_then(|handle| Ok((handle.metadata()?.uid() == geteuid().as_raw(), handle)))
+                .and_then(|(is_own, handle)| if is_own { Ok(handle) } else { Err(error) }),
+            opened => opened,
+        };
+        let handle = handle.map_err(|error| self.failed("opening", &error))?;
         let metadata = handle.metadata().map_err(|error| self.failed("opening", &error))?;
         let is_same = self.places.is(file, &metadata);
         if !is_same || self.attributes_of(&metadata).kind != FileKind::Regular {
