@@ -97,9 +97,12 @@ impl Local {
             libc::S_IFLNK => FileKind::Symlink,
             other => FileKind::Special(other),
         };
-        let version = match kind {
-            FileKind::Regular => self.notes.version(file, metadata),
-            _ => version_of(metadata),
+        let changed = time(metadata.ctime(), metadata.ctime_nsec());
+        let (version, changed) = match kind {
+            FileKind::Regular => {
+                (self.notes.version(file, metadata), self.change_times.shown(file, changed))
+            }
+            _ => (version_of(metadata), changed),
         };
         FileAttributes {
             file,
@@ -113,7 +116,7 @@ impl Local {
             blocks: metadata.blocks(),
             accessed: time(metadata.atime(), metadata.atime_nsec()),
             modified: time(metadata.mtime(), metadata.mtime_nsec()),
-            changed: time(metadata.ctime(), metadata.ctime_nsec()),
+            changed,
         }
     }
 
@@ -250,8 +253,13 @@ impl Local {
             buffered.was_noted = true;
             Flush { file, notes: self.notes.clone(), attributes: buffered.attributes, overlay }
         };
+        let reported = flush.attributes.changed;
         let flushed = self.away("making durable", move || flush.run()).await;
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+            if let (Ok(()), Ok(now)) = (&flushed, buffered.handle.metadata()) {
+                let (seconds, nanoseconds) = (now.ctime(), now.ctime_nsec() as u32);
+                self.change_times.note(file, Timestamp { seconds, nanoseconds }, reported);
+            }
             if let Some(given) = buffered.flushing.take() {
                 if flushed.is_err() {
                     // The next flush writes all of it again.

@@ -1,4 +1,5 @@
 use super::buffered::LocalBuffered;
+use super::change_times::ChangeTimes;
 use super::hosts::LocalHosts;
 use super::identity::{identity_in, identity_or_new};
 use super::notes::Notes;
@@ -52,6 +53,7 @@ pub(super) struct Local {
     store_identity: String,
     pub places: Places,
     pub notes: Notes,
+    pub change_times: ChangeTimes,
     pub tokens: LocalTokens,
     hosts: LocalHosts,
     pub files: RefCell<BTreeMap<FileId, LocalBuffered>>,
@@ -98,6 +100,7 @@ impl LocalStore {
         let (notes, lives) = (inner("notes")?, inner("lives")?);
         let tokens = LocalTokens::new(inner("tokens")?, inner("wishes")?, identity.clone());
         let hosts = LocalHosts::new(inner("hosts")?, &identity);
+        let change_times = ChangeTimes::open(inner("changes")?, &identity);
         let life = lock_life(&lives, &identity)?;
         let uuid = u128::from(world.random()) << 64 | u128::from(world.random());
         let store_identity = identity_or_new(&own, uuid).map_err(|error| cannot(&error))?;
@@ -108,6 +111,7 @@ impl LocalStore {
             store_identity,
             places,
             notes: Notes(notes),
+            change_times,
             tokens,
             hosts,
             files: RefCell::default(),
@@ -430,6 +434,8 @@ impl Store for LocalStore {
             for file in local.tokens.held() {
                 local.return_token(file).await?;
             }
+            // Without them files look changed, and nothing is lost.
+            let _ = local.change_times.keep();
             Ok(())
         })
     }
