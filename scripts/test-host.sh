@@ -162,4 +162,19 @@ grep -rq mine shared/okeanos-conflicts || fail "what was synced was not set asid
 timeout 60 "$OKEANOS" umount one
 timeout 60 "$OKEANOS" host recover --store "dir:$WORK/shared" --journal journal-one | grep -q "is empty" ||
     fail "the journal is not empty after unmount"
+
+# What its owner made read-only, as git makes its objects, is recovered by him: here root without the
+# right to pass over modes.
+mount_host one
+python3 - one/object <<'END' || fail "a file made read-only cannot be written by who made it"
+import os, sys
+file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY, 0o444)
+os.write(file, b"synced")
+os.fsync(file)
+END
+kill -9 "$(daemon_of one)"
+umount -l one
+timeout 60 setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-dac_override,-dac_read_search \
+    "$OKEANOS" host recover --store "dir:$WORK/shared" --journal journal-one >recovered || fail "an owner cannot recover his file"
+[[ $(cat shared/object) == synced && $(stat -c %a shared/object) == 444 ]] || fail "a file made read-only: $(cat recovered)"
 echo "test-host: well"

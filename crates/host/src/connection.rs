@@ -12,9 +12,10 @@
 use crate::error::HostError;
 use crate::files::Failure;
 use crate::host::Host;
+use crate::lease::while_answered;
 use crate::log::HostLog;
 use crate::recover::{FileFate, FileOutcome, HostRecoveryReport, recover_noting};
-use runtime::{Either, race};
+use runtime::race;
 use std::rc::Rc;
 use std::time::Duration;
 use store::FileId;
@@ -134,9 +135,8 @@ impl Host {
     async fn restore(&self) -> Result<HostRecoveryReport, HostError> {
         self.log().end().await?;
         self.store.reconnect().await?;
-        let recovered = race(self.recover_again(), self.until_silent()).await;
-        let (Either::Left(recovered) | Either::Right(recovered)) = recovered;
-        let mut report = recovered?;
+        let recovered = self.recover_again();
+        let mut report = while_answered(&*self.world, &*self.store, recovered).await?;
         // The log is empty now. If what follows fails, only `fates` knows what became of the files.
         self.begin_lease().await?;
         let log = HostLog::open(self.world.clone(), &self.journal, self.options.records).await?;
@@ -166,19 +166,6 @@ impl Host {
             self.files.forget(&file);
         }
         Ok(report)
-    }
-
-    /// Fails when the servers no longer answer, which bounds the wait for a recovery.
-    async fn until_silent<T>(&self) -> Result<T, HostError> {
-        let lease_ms = self.store.lease_ms();
-        if lease_ms == u64::MAX {
-            std::future::pending::<()>().await;
-        }
-        loop {
-            let pause = self.world.now().plus(Duration::from_millis(lease_ms / 4));
-            self.world.sleep_until(pause).await;
-            self.store.still_known().await?;
-        }
     }
 
     /// Recovers the journal and keeps each outcome until a connection is restored. The next

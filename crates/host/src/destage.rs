@@ -313,6 +313,7 @@ impl Host {
                         look_at = now.plus(writeback);
                     }
                     self.destage_due(is_time).await;
+                    self.return_kept_tokens().await;
                     self.retry_elsewhere().await;
                 }
                 Either::Right(false) => return,

@@ -40,6 +40,8 @@ pub(crate) struct File {
     /// Whether the journal of a host that died may have changes of the file, and the store has
     /// nothing yet of what this host has changed under its token.
     pub was_taken_over: Cell<bool>,
+    /// Whether its token stays behind the last close.
+    pub is_kept: Cell<bool>,
     pub dirty: Cell<Option<Dirty>>,
     /// Dirty ranges; empty while the file is clean.
     pub ranges: RefCell<DirtyRanges>,
@@ -146,6 +148,7 @@ impl Files {
                 cached_by_kernel: Cell::new(false),
                 reported: Cell::default(),
                 was_taken_over: Cell::new(false),
+                is_kept: Cell::new(false),
                 dirty: Cell::new(None),
                 ranges: RefCell::default(),
                 nameless: Cell::new(false),

@@ -5,7 +5,8 @@ use crate::creations::Creations;
 use crate::departures::Departures;
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File, Files};
-use crate::lease::StoreLease;
+use crate::kept_tokens::KeptTokens;
+use crate::lease::{StoreLease, while_answered};
 use crate::log::{FileChange, HostLog};
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
@@ -15,7 +16,6 @@ use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
 use device::World;
 use runtime::sync::{Event, RwLock};
-use runtime::{Either, race};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -69,6 +69,7 @@ pub struct Host {
     pub(crate) files: Files,
     pub(crate) creations: Creations,
     pub(crate) departures: Departures,
+    pub(crate) kept_tokens: KeptTokens,
     pub(crate) attributes_asked: SharedLookups<FileId, Result<FileAttributes, StoreError>>,
     pub(crate) names_asked: SharedLookups<(FileId, Vec<u8>), Result<Found, StoreError>>,
     pub(crate) lease: StoreLease,
@@ -117,6 +118,7 @@ impl Host {
             files: Files::default(),
             creations: Creations::default(),
             departures: Departures::default(),
+            kept_tokens: KeptTokens::default(),
             attributes_asked: SharedLookups::default(),
             names_asked: SharedLookups::default(),
             lease: StoreLease::default(),
@@ -194,10 +196,13 @@ impl Host {
         self.limit_dirty_files().await;
         Ok(())
     }
-    /// Returns the token and closes the file at the store, if it is neither open nor dirty.
+    /// Returns the token and closes the file at the store, if it is neither open nor dirty, and
+    /// does not keep its token.
     pub(crate) async fn let_go(&self, file: &Rc<File>) -> Result<(), HostError> {
-        let is_idle =
-            || file.opens.get() == 0 && file.dirty.get().is_none() && !file.recalled.get();
+        let is_idle = || {
+            let is_used = file.opens.get() > 0 || file.dirty.get().is_some();
+            !is_used && !file.recalled.get() && !file.keeps_token()
+        };
         if !is_idle() || self.check().is_err() {
             return Ok(());
         }
@@ -360,7 +365,7 @@ impl Host {
     }
     async fn commit_proven(
         self: &Rc<Self>,
-        file: &File,
+        file: &Rc<File>,
         last: TransactionId,
     ) -> Result<(), HostError> {
         self.destage_takeover(file).await?;
@@ -536,17 +541,21 @@ impl Host {
             return Ok(());
         }
         let _guard = self.restoring.write().await;
-        let mut result = match race(self.destage_all(), self.watch_lease()).await {
-            Either::Left(result) | Either::Right(result) => result,
-        };
+        let destaged = while_answered(&*self.world, &*self.store, self.destage_all()).await;
+        let mut result = destaged.inspect_err(|error| {
+            if error.is_lost() {
+                self.lose(&error.to_string());
+            }
+        });
         self.closed.set(true);
         self.ended.notify();
         self.idle.notify();
         self.restored.notify();
         let log = self.log().close().await;
         if result.is_ok() && log.is_ok() && self.log().has_no_slots() {
-            // Who stays registered, on a store that is full, costs others a destage and no promise.
-            match self.store.unregister_host().await {
+            let unregistered = self.store.unregister_host();
+            match while_answered(&*self.world, &*self.store, unregistered).await {
+                // A host that stays registered costs others a destage, and no promise.
                 Err(StoreError::Refused(_)) => {}
                 unregistered => result = self.noted(unregistered),
             }

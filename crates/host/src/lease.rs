@@ -11,11 +11,12 @@
 
 use device::World;
 use runtime::sync::RwLock;
+use runtime::{Either, race};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
-use store::FileId;
+use store::{FileId, Store, StoreError};
 use units::{Instant, Timestamp};
 
 /// A point in time, by both clocks.
@@ -70,6 +71,29 @@ impl StoreLease {
         let elapsed = all.map(|proven| proven.map(|proven| at.elapsed_since(proven)));
         elapsed.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
+}
+
+/// Waits for work at the store as long as the servers answer. Asks them all the time, as no sync
+/// may need to.
+pub async fn while_answered<T, E: From<StoreError>>(
+    world: &dyn World,
+    store: &dyn Store,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let lease_ms = store.lease_ms();
+    if lease_ms == u64::MAX || units::fault!("host-unmount-unbounded") {
+        return work.await;
+    }
+    let silence = async {
+        loop {
+            world.sleep_until(world.now().plus(Duration::from_millis(lease_ms / 4))).await;
+            if let Err(error) = store.still_known().await {
+                return Err(error.into());
+            }
+        }
+    };
+    let (Either::Left(result) | Either::Right(result)) = race(work, silence).await;
+    result
 }
 
 #[cfg(test)]

@@ -48,20 +48,6 @@ impl Host {
         self.lease.proven.set(Some(asked));
         Ok(())
     }
-    /// Ends the connection when the servers have been silent for a lease. Asks them all the time,
-    /// as no sync may need to. Returns only when the connection ends.
-    pub(crate) async fn watch_lease(&self) -> Result<(), HostError> {
-        let lease_ms = self.store.lease_ms();
-        if lease_ms == u64::MAX {
-            std::future::pending::<()>().await;
-        }
-        loop {
-            let pause = self.world.now().plus(Duration::from_millis(lease_ms / 4));
-            self.world.sleep_until(pause).await;
-            self.ask_for_lease(AskedAt::at(&*self.world)).await?;
-        }
-    }
-
     /// Proves the lease of a new connection.
     pub(crate) async fn begin_lease(&self) -> Result<(), HostError> {
         self.lease.end();

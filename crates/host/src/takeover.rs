@@ -9,10 +9,13 @@
 //!    syncs later builds on a state that the earlier owner never had.
 //! 3. Hosts are registered at the store before they take tokens, until a clean end. A host that is
 //!    registered later has no changes of a file of which this host has the token.
+//! 4. What this says of a token holds until it is returned. So a file that paid keeps its token
+//!    ([`crate::kept_tokens`]).
 
 use crate::error::HostError;
 use crate::files::File;
 use crate::host::Host;
+use std::rc::Rc;
 
 impl Host {
     /// Returns whether the journal of a host that died may have changes of a file whose exclusive
@@ -26,11 +29,28 @@ impl Host {
     }
 
     /// Destages a file that was taken over, before a sync of it is answered.
-    pub(crate) async fn destage_takeover(&self, file: &File) -> Result<(), HostError> {
+    pub(crate) async fn destage_takeover(&self, file: &Rc<File>) -> Result<(), HostError> {
         if !file.was_taken_over.get() {
             return Ok(());
         }
         let _guard = file.lock.write().await;
-        if file.was_taken_over.get() { self.destage_locked(file).await } else { Ok(()) }
+        if file.was_taken_over.get() {
+            self.destage_locked(file).await?;
+            self.kept_tokens.add(file, self.world.now());
+        }
+        Ok(())
+    }
+
+    /// Returns the kept tokens whose time has passed, unless the file was used since.
+    pub(crate) async fn return_kept_tokens(&self) {
+        let now = self.world.now();
+        while let Some(file) = self.kept_tokens.take_due(now) {
+            if file.opens.get() > 0 || file.dirty.get().is_some() {
+                self.kept_tokens.add(&file, now);
+            } else {
+                // A lost connection is already recorded.
+                let _ = self.let_go(&file).await;
+            }
+        }
     }
 }

@@ -107,7 +107,8 @@ pub trait Store {
     /// Waits for the next event. One caller at a time. Events of a file come in the order in which
     /// they happened. After [`Store::disconnect`] it is pending forever.
     fn next_event(&self) -> LocalFuture<StoreEvent>;
-    /// Makes everything durable, returns all tokens, ends the connection. The last call.
+    /// Makes everything durable, returns all tokens, ends the connection. The last call. Fails if
+    /// the servers do not answer within [`Store::lease_ms`].
     fn disconnect(&self) -> Answer<()>;
 
     // Names: each is at the servers when it answers, though perhaps not yet durable there

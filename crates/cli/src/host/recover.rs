@@ -7,7 +7,7 @@ use crate::text::output::{print, print_json};
 use crate::text::quantity::format_duration;
 use device::World;
 use disks::DiskAccess;
-use host::{FileFate, HostRecoveryReport, recover};
+use host::{FileFate, HostRecoveryReport, recover, while_answered};
 use runtime::RealWorld;
 use std::time::Duration;
 use store::Identity;
@@ -32,7 +32,7 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
             recover(&for_run, &*connection, &journal, arguments.dry_run).await.map_err(failed)?;
         let ends = async {
             if !arguments.dry_run {
-                connection.unregister_host().await?;
+                while_answered(&for_run, &*connection, connection.unregister_host()).await?;
             }
             connection.disconnect().await
         };

@@ -4,10 +4,10 @@
 use crate::common::*;
 use disks::{CrashPolicy, Latency};
 use host::{Destage, Durable, Host, HostError, HostOptions};
-use runtime::spawn_with_result;
+use runtime::{Either, race, spawn_with_result};
 use std::rc::Rc;
 use std::time::Duration;
-use store::FileId;
+use store::{Cut, CutKind, FileId, Moment, Network};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -125,4 +125,36 @@ fn a_host_that_syncs_all_the_time_asks_twice_a_lease_and_waits_for_no_answer() {
         let asked = inner.cluster.messages() - before;
         assert!((10..=22).contains(&asked), "{asked} messages");
     });
+}
+
+/// The servers are gone for good at one message of an unmount. Returns whether it had so many.
+fn unmounts_without_servers(after: u64, moment: Moment) -> bool {
+    let stage = Rc::new(Stage::new(4));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+    let closed = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        for name in ["dirty", "other"] {
+            let file = make(&host, name).await;
+            host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        }
+        let message = inner.cluster.messages() + after;
+        inner.cluster.cut_at(Cut { kind: CutKind::Servers, message, moment });
+        let patience = Network::default().lease * 3;
+        let closed = race(host.close(), sleep(&*inner.world(), patience)).await;
+        let Either::Left(closed) = closed else {
+            panic!("message {after} {moment:?} of an unmount was waited for after {patience:?}")
+        };
+        closed
+    });
+    stage.world.end();
+    closed.is_err()
+}
+
+#[test]
+fn an_unmount_ends_when_the_servers_are_gone() {
+    for moment in [Moment::Request, Moment::Answer] {
+        let cuts = (1..100).take_while(|after| unmounts_without_servers(*after, moment)).count();
+        assert!((8..99).contains(&cuts), "{cuts} messages");
+    }
 }

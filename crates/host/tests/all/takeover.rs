@@ -11,6 +11,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 use store::{Cut, CutKind, FileId, Identity, LocalStore, Moment, Store};
 
 const HOSTS: usize = 3;
@@ -217,4 +218,71 @@ fn only_hosts_that_died_cost_the_others_a_destage() {
         written
     });
     assert_eq!(written, 0);
+}
+
+/// Two hosts that live, and a file that both have closed.
+async fn two_hosts(stage: &Stage, disks: Vec<MemoryDisk>) -> (Vec<Rc<Host>>, FileId) {
+    let mut hosts = Vec::new();
+    for (host, disk) in disks.into_iter().enumerate() {
+        let (world, store) = (stage.world(), stage.connect_as(name_of(host)));
+        hosts.push(begin_host(world, store, disk, options()).await.unwrap().0);
+    }
+    let file = make(&hosts[1], "file").await;
+    hosts[1].close_file(file).await.unwrap();
+    (hosts, file)
+}
+fn disks_of_two(stage: &Stage) -> Vec<MemoryDisk> {
+    let format = |host| stage.formatted_for(name_of(host), "simulated cluster", JOURNAL_BYTES);
+    (0..2).map(|host| stage.disk(format(host))).collect()
+}
+async fn append_line(host: &Rc<Host>, file: FileId) {
+    host.open_file(file).await.unwrap();
+    host.append(file, b"line", Durable::Now).await.unwrap();
+    host.close_file(file).await.unwrap();
+}
+
+#[test]
+fn a_file_opened_again_and_again_costs_one_destage() {
+    let stage = Rc::new(Stage::new(1));
+    let (inner, disks) = (stage.clone(), disks_of_two(&stage));
+    stage.world.run(async move {
+        let (hosts, file) = two_hosts(&inner, disks).await;
+        append_line(&hosts[0], file).await;
+        let before = inner.cluster.messages();
+        for _ in 0..9 {
+            append_line(&hosts[0], file).await;
+        }
+        assert_eq!(inner.cluster.messages(), before, "all of it is in memory and in the journal");
+        assert_eq!(hosts[0].statistics().destaged_files, 1);
+        let read = hosts[1].read(file, 0, 100).await.unwrap();
+        assert_eq!(read, b"line".repeat(10), "it is given back as ever");
+    });
+}
+
+#[test]
+fn a_kept_token_is_returned_when_nobody_used_the_file() {
+    let stage = Rc::new(Stage::new(1));
+    let (inner, disks) = (stage.clone(), disks_of_two(&stage));
+    stage.world.run(async move {
+        let (hosts, file) = two_hosts(&inner, disks).await;
+        append_line(&hosts[0], file).await;
+        sleep(&*inner.world(), Duration::from_secs(70)).await;
+        append_line(&hosts[1], file).await;
+        assert_eq!(hosts[0].statistics().recalls, 0, "it was free");
+    });
+}
+
+#[test]
+fn a_removed_file_does_not_stay_open_for_its_token() {
+    let stage = Rc::new(Stage::new(1));
+    let (inner, disks) = (stage.clone(), disks_of_two(&stage));
+    stage.world.run(async move {
+        let (hosts, file) = two_hosts(&inner, disks).await;
+        // Once, so that nothing is dirty.
+        append_line(&hosts[0], file).await;
+        assert_eq!(inner.content(file), b"line");
+        hosts[0].unlink(hosts[0].root(), b"file").await.unwrap();
+        let (left, _) = inner.cluster.content(file).expect("an inode");
+        assert!(left.is_empty(), "the servers keep {} bytes of it", left.len());
+    });
 }

@@ -40,7 +40,8 @@ impl Local {
     }
     /// Works also after the file has lost its last name.
     fn any_handle(&self, file: FileId) -> Option<Rc<File>> {
-        self.opens.borrow().of(file).next().map(|open| open.handle.clone())
+        let open = self.opens.borrow().of(file).next().map(|open| open.handle.clone());
+        open.or_else(|| self.removed_directory(file))
     }
 
     /// Sets an attribute, or removes it without a value. This changes the file's time of change, so

@@ -13,7 +13,7 @@ use crate::open_file::{OpenFile, OpenMode};
 use crate::overlay::Overlay;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate,
-    openat, utimensat,
+    fcntl_getfl, openat, utimensat,
 };
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io;
@@ -52,30 +52,32 @@ impl Flush {
             Ok(())
         };
         note_way()?;
-        if self.overlay.base_end() < self.file.metadata()?.size() {
-            self.file.set_len(self.overlay.base_end())?;
+        // Behind the note, as it may change the mode for a moment.
+        let file = for_writing(&self.file)?;
+        if self.overlay.base_end() < file.metadata()?.size() {
+            file.set_len(self.overlay.base_end())?;
         }
         for (at, bytes) in self.overlay.pieces() {
             note_way()?;
-            self.file.write_all_at(bytes, at)?;
+            file.write_all_at(bytes, at)?;
         }
         note_way()?;
-        self.file.set_len(version.size)?;
-        let now = self.file.metadata()?;
+        file.set_len(version.size)?;
+        let now = file.metadata()?;
         if (now.uid(), now.gid()) != (uid, gid) {
-            fchown(&self.file, Some(uid), Some(gid))?;
+            fchown(&file, Some(uid), Some(gid))?;
         }
         if now.mode() & 0o7777 != mode {
-            self.file.set_permissions(Permissions::from_mode(mode))?;
+            file.set_permissions(Permissions::from_mode(mode))?;
         }
         let times = FileTimes::new()
             .set_modified(system_time(modified))
             .set_accessed(system_time(accessed));
-        self.file.set_times(times)?;
-        self.file.sync_all()?;
+        file.set_times(times)?;
+        file.sync_all()?;
         // Not every file system stores what it was given: some keep whole seconds, some have a last
         // year.
-        let kept = self.file.metadata()?;
+        let kept = file.metadata()?;
         let modified = match units::fault!("store-time-as-asked") {
             true => (modified.seconds, i64::from(modified.nanoseconds)),
             false => (kept.mtime(), kept.mtime_nsec()),
@@ -95,9 +97,12 @@ impl Local {
             libc::S_IFLNK => FileKind::Symlink,
             other => FileKind::Special(other),
         };
-        let version = match kind {
-            FileKind::Regular => self.notes.version(file, metadata),
-            _ => version_of(metadata),
+        let changed = time(metadata.ctime(), metadata.ctime_nsec());
+        let (version, changed) = match kind {
+            FileKind::Regular => {
+                (self.notes.version(file, metadata), self.change_times.shown(file, changed))
+            }
+            _ => (version_of(metadata), changed),
         };
         FileAttributes {
             file,
@@ -111,7 +116,7 @@ impl Local {
             blocks: metadata.blocks(),
             accessed: time(metadata.atime(), metadata.atime_nsec()),
             modified: time(metadata.mtime(), metadata.mtime_nsec()),
-            changed: time(metadata.ctime(), metadata.ctime_nsec()),
+            changed,
         }
     }
 
@@ -209,7 +214,9 @@ impl Local {
             return answer;
         }
         self.notes.forget(file);
-        handle.write_all_at(bytes, at).map_err(|error| self.failed("writing", &error))?;
+        for_writing(&handle)
+            .and_then(|to| to.write_all_at(bytes, at))
+            .map_err(|error| self.failed("writing", &error))?;
         let metadata =
             handle.metadata().map_err(|error| self.failed("asking for attributes", &error))?;
         Ok(self.attributes_of(&metadata))
@@ -246,8 +253,13 @@ impl Local {
             buffered.was_noted = true;
             Flush { file, notes: self.notes.clone(), attributes: buffered.attributes, overlay }
         };
+        let reported = flush.attributes.changed;
         let flushed = self.away("making durable", move || flush.run()).await;
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+            if let (Ok(()), Ok(now)) = (&flushed, buffered.handle.metadata()) {
+                let (seconds, nanoseconds) = (now.ctime(), now.ctime_nsec() as u32);
+                self.change_times.note(file, Timestamp { seconds, nanoseconds }, reported);
+            }
             if let Some(given) = buffered.flushing.take() {
                 if flushed.is_err() {
                     // The next flush writes all of it again.
@@ -310,7 +322,7 @@ impl Local {
         self.flush(file).await?;
         let kind = self.attributes(file)?.kind;
         let _exclusion = self.exclude(file, kind).await?;
-        let metadata = match self.writable(file) {
+        let metadata = match self.writable(file).or_else(|| self.removed_directory(file)) {
             // Works also after the file has lost its last name.
             Some(handle) => {
                 self.notes.forget(file);
@@ -361,7 +373,7 @@ impl Local {
             Allocation::ReserveKeepingSize => FallocateFlags::KEEP_SIZE,
             Allocation::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
         };
-        let away = handle.try_clone().map_err(|error| self.failed("allocating", &error))?;
+        let away = for_writing(&handle).map_err(|error| self.failed("allocating", &error))?;
         let allocated = self.away("allocating", move || {
             fallocate(&away, flags, range.start, range.end - range.start)?;
             away.sync_all()
@@ -383,10 +395,29 @@ impl Local {
         open.map(|open| open.handle.clone())
     }
 
+    pub fn removed_directory(&self, file: FileId) -> Option<std::rc::Rc<File>> {
+        let held = self.removed.borrow().get(&file)?.try_clone().ok()?;
+        Some(std::rc::Rc::new(held))
+    }
+
     pub async fn sync_names(&self, directory: FileId) -> Result<(), StoreError> {
         let place = self.places.directory(directory)?;
         self.away("making names durable", move || sync_directory(place.as_ref())).await
     }
+}
+
+/// Returns a handle to write through. That of a file whose mode forbids it to its owner, this
+/// process, is for reading ([`Local::open`]): a program that made it may write to it all the same.
+pub(super) fn for_writing(handle: &File) -> io::Result<File> {
+    if fcntl_getfl(handle)?.intersects(OFlags::WRONLY | OFlags::RDWR) {
+        return handle.try_clone();
+    }
+    let mode = handle.metadata()?.mode() & 0o7777;
+    handle.set_permissions(Permissions::from_mode(mode | 0o200))?;
+    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let opened = File::options().read(true).write(true).open(path);
+    handle.set_permissions(Permissions::from_mode(mode))?;
+    opened
 }
 
 fn apply_to_handle(file: &File, change: &AttributeChange, now: Timestamp) -> io::Result<()> {
@@ -394,7 +425,7 @@ fn apply_to_handle(file: &File, change: &AttributeChange, now: Timestamp) -> io:
         fchown(file, change.uid, change.gid)?;
     }
     if let Some(size) = change.size {
-        file.set_len(size)?;
+        for_writing(file)?.set_len(size)?;
     }
     if let Some(mode) = change.mode {
         file.set_permissions(Permissions::from_mode(mode))?;
@@ -473,5 +504,22 @@ fn system_time(time: Timestamp) -> SystemTime {
     match u64::try_from(time.seconds) {
         Ok(seconds) => UNIX_EPOCH + Duration::from_secs(seconds) + part,
         Err(_) => UNIX_EPOCH - Duration::from_secs(time.seconds.unsigned_abs()) + part,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_made_read_only_is_written_by_its_owner() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("object");
+        fs::write(&path, b"old").expect("a file");
+        fs::set_permissions(&path, Permissions::from_mode(0o444)).expect("a mode");
+        let handle = File::open(&path).expect("a handle for reading");
+        for_writing(&handle).and_then(|to| to.write_all_at(b"new", 0)).expect("written");
+        assert_eq!(fs::read(&path).expect("content"), b"new");
+        assert_eq!(handle.metadata().expect("metadata").mode() & 0o7777, 0o444);
     }
 }

@@ -18,6 +18,7 @@
 //! 5. `.okeanos` is never shown.
 
 mod buffered;
+mod change_times;
 mod extended_attributes;
 mod files;
 mod hosts;

@@ -1,4 +1,5 @@
 use super::buffered::LocalBuffered;
+use super::change_times::ChangeTimes;
 use super::hosts::LocalHosts;
 use super::identity::{identity_in, identity_or_new};
 use super::notes::Notes;
@@ -19,6 +20,7 @@ use crate::overlay::Overlay;
 use crate::store::{Answer, Store};
 use device::{LocalFuture, World};
 use rustix::fs::fstatvfs;
+use rustix::process::geteuid;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -51,6 +53,7 @@ pub(super) struct Local {
     store_identity: String,
     pub places: Places,
     pub notes: Notes,
+    pub change_times: ChangeTimes,
     pub tokens: LocalTokens,
     hosts: LocalHosts,
     pub files: RefCell<BTreeMap<FileId, LocalBuffered>>,
@@ -97,6 +100,7 @@ impl LocalStore {
         let (notes, lives) = (inner("notes")?, inner("lives")?);
         let tokens = LocalTokens::new(inner("tokens")?, inner("wishes")?, identity.clone());
         let hosts = LocalHosts::new(inner("hosts")?, &identity);
+        let change_times = ChangeTimes::open(inner("changes")?, &identity);
         let life = lock_life(&lives, &identity)?;
         let uuid = u128::from(world.random()) << 64 | u128::from(world.random());
         let store_identity = identity_or_new(&own, uuid).map_err(|error| cannot(&error))?;
@@ -107,6 +111,7 @@ impl LocalStore {
             store_identity,
             places,
             notes: Notes(notes),
+            change_times,
             tokens,
             hosts,
             files: RefCell::default(),
@@ -172,8 +177,14 @@ impl Local {
                 .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
                 .open(&place)
         };
-        let handle =
-            open(access == OpenMode::ReadWrite).map_err(|error| self.failed("opening", &error))?;
+        let handle = match open(access == OpenMode::ReadWrite) {
+            // Its owner writes to it all the same: `for_writing`.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(false)
+                .and_then(|handle| Ok((handle.metadata()?.uid() == geteuid().as_raw(), handle)))
+                .and_then(|(is_own, handle)| if is_own { Ok(handle) } else { Err(error) }),
+            opened => opened,
+        };
+        let handle = handle.map_err(|error| self.failed("opening", &error))?;
         let metadata = handle.metadata().map_err(|error| self.failed("opening", &error))?;
         let is_same = self.places.is(file, &metadata);
         if !is_same || self.attributes_of(&metadata).kind != FileKind::Regular {
@@ -423,6 +434,8 @@ impl Store for LocalStore {
             for file in local.tokens.held() {
                 local.return_token(file).await?;
             }
+            // Without them files look changed, and nothing is lost.
+            let _ = local.change_times.keep();
             Ok(())
         })
     }

@@ -151,6 +151,8 @@ pub enum CutKind {
     Server,
     /// The client's link, for longer than the lease.
     Network,
+    /// All servers, for good: they take no message and answer none.
+    Servers,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -244,6 +246,8 @@ pub(super) struct State {
     metadata_idle: Cell<Instant>,
     /// Until when the metadata server, and the data servers, are down.
     away: Cell<[Instant; 2]>,
+    /// Whether all servers are gone for good.
+    gone: Cell<bool>,
     traffic: Cell<TrafficCount>,
     cut: Cell<Option<Cut>>,
     was_cut: Signal,
@@ -316,6 +320,7 @@ impl Cluster {
             replicas,
             metadata_idle: Cell::default(),
             away: Cell::default(),
+            gone: Cell::default(),
             traffic: Cell::default(),
             cut: Cell::default(),
             was_cut: Signal::default(),
@@ -606,12 +611,16 @@ impl State {
                 session.silent.set(true);
                 self.until_reachable(session).await?;
             }
+            CutKind::Servers => {
+                self.gone.set(true);
+                std::future::pending::<()>().await;
+            }
         }
         Ok(true)
     }
 
     async fn check(&self, session: &Session) -> Result<(), StoreError> {
-        if session.dead.get() {
+        if session.dead.get() || self.gone.get() {
             std::future::pending::<()>().await;
         }
         if session.silent.get() {

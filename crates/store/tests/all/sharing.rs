@@ -4,8 +4,9 @@ use crate::contract::{make, on_a_directory, on_each, own, return_recalled};
 use device::World;
 use runtime::RealWorld;
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::rc::Rc;
+use std::time::Duration;
 use store::{
     AttributeChange, Creator, FileId, FileLock, HostPhase, Identity, LOCK_END, LocalStore,
     LockKind, LockMode, LockOwner, NewNode, OpenFile, OpenMode, Refusal, RenameOver, Store,
@@ -248,6 +249,10 @@ fn a_removed_directory_is_empty_until_it_is_forgotten() {
         store.remove_directory(store.root(), b"d").await.unwrap();
         assert_eq!(store.attributes(made).await.unwrap().links, 0);
         assert_eq!(store.list(made, 0).await.unwrap().entries, []);
+        let change = AttributeChange { mode: Some(0o700), ..AttributeChange::default() };
+        assert_eq!(store.set_attributes(made, change).await.unwrap().mode, 0o700);
+        store.set_xattr(made, b"user.a", b"1", XattrMode::Set).await.unwrap();
+        assert_eq!(store.xattr(made, b"user.a").await.unwrap(), b"1");
         store.forget(made);
         assert!(store.attributes(made).await.is_err());
     });
@@ -388,4 +393,30 @@ fn a_reported_version_stays_while_a_dead_host_may_compare_it() {
         store.return_token(file).await.unwrap();
         assert_ne!(store.attributes(file).await.unwrap().version, reported, "no note is left");
     });
+}
+
+/// What nobody has changed does not look changed when it has gone to the store.
+#[test]
+fn a_flush_leaves_the_time_of_change_as_it_was_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let (world, root) = (RealWorld::new().unwrap(), directory.path().to_owned());
+    let clock: Rc<dyn World> = Rc::new(world.clone());
+    world.run(async move {
+        let connect = || LocalStore::open(clock.clone(), &root, Identity("a".into())).unwrap();
+        let store: Rc<dyn Store> = Rc::new(connect());
+        let (file, open) = held(&store, "file", b"content").await;
+        let reported = store.attributes(file).await.unwrap().changed;
+        clock.sleep_until(clock.now().plus(Duration::from_millis(20))).await;
+        store.make_durable(open).await.unwrap();
+        store.return_token(file).await.unwrap();
+        assert_eq!(store.attributes(file).await.unwrap().changed, reported);
+        store.disconnect().await.unwrap();
+        drop(store);
+        let store = connect();
+        assert_eq!(store.find(file).await.unwrap().attributes.changed, reported, "next mount");
+        let path = root.join("file");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(store.attributes(file).await.unwrap().changed > reported, "changed past okeanos");
+    });
+    world.end();
 }

@@ -52,6 +52,14 @@ fn what_the_later_dead_host_synced_is_in_the_file() {
 }
 
 #[test]
+fn a_host_that_dies_amid_its_takeover_loses_nothing() {
+    for world in [&world::TAKEOVER_EARLIER_FIRST, &world::TAKEOVER_LATER_FIRST] {
+        let report = explore(world);
+        assert!(report.scripts > 400 && report.cuts > 200 && report.conflicts > 20, "{report:?}");
+    }
+}
+
+#[test]
 fn two_hosts_on_a_directory_undo_nothing() {
     let report = explore(&world::DIRECTORY);
     assert!(report.scripts > 150, "{report:?}");
@@ -77,6 +85,7 @@ fn a_printed_script_replays() {
         "content: A:write B:append-now A:sync",
         "content: A:write-now B:read cut=2:message-1-answer",
         "content: A:write B:write-now B:crash cut=2:message-4-answer",
+        "takeover-later-first: A:write-now A:crash B:write-now cut=3:message-6-request",
         "bursts: A:burst-81 A:sync cut=2:journal-A-0",
     ];
     for text in known.into_iter().chain(given.as_deref()) {

@@ -85,6 +85,19 @@ pub const EARLIER_FIRST: HostWorld = HostWorld {
 /// The other host is recovered first.
 pub const LATER_FIRST: HostWorld =
     HostWorld { name: "later-first", ending: Ending::BothDie { first: 1 }, ..EARLIER_FIRST };
+/// The later owner dies amid its takeover of the earlier one's file: scripts of three operations,
+/// of a smaller alphabet, are cut.
+pub const TAKEOVER_EARLIER_FIRST: HostWorld = HostWorld {
+    name: "takeover-earlier-first",
+    alphabet: &[WriteNow, AppendNow, Crash],
+    cut_operations: 3,
+    ..EARLIER_FIRST
+};
+pub const TAKEOVER_LATER_FIRST: HostWorld = HostWorld {
+    name: "takeover-later-first",
+    ending: Ending::BothDie { first: 1 },
+    ..TAKEOVER_EARLIER_FIRST
+};
 pub const BURSTS: HostWorld = HostWorld {
     name: "bursts",
     alphabet: &[Sync, Chmod],
@@ -109,13 +122,15 @@ pub const DIRECTORY_NAMES: HostWorld = HostWorld {
     ..DIRECTORY
 };
 
-pub const WORLDS: [&HostWorld; 9] = [
+pub const WORLDS: [&HostWorld; 11] = [
     &CONTENT,
     &ATTRIBUTES,
     &LEASE,
     &DESTAGE,
     &EARLIER_FIRST,
     &LATER_FIRST,
+    &TAKEOVER_EARLIER_FIRST,
+    &TAKEOVER_LATER_FIRST,
     &BURSTS,
     &DIRECTORY,
     &DIRECTORY_NAMES,

@@ -7,7 +7,7 @@ mod recalls;
 mod serve;
 
 use super::link::Link;
-use super::servers::{Cluster, Inode, RequestKind, Session, State, fresh};
+use super::servers::{Cluster, Inode, NAME, RequestKind, Session, State, fresh};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, Version};
 use crate::error::{Refusal, StoreError};
 use crate::event::{Identity, StoreEvent, Token};
@@ -138,6 +138,20 @@ impl Client {
         carry_out: impl FnMut() -> T,
     ) -> Result<T, StoreError> {
         self.state.exchange(&self.session(), request, bytes, carry_out).await
+    }
+    /// Waits for an answer as long as a lease lasts; without one the connection is given up.
+    pub async fn within_lease<T>(
+        &self,
+        answer: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let until = self.state.world.now().plus(self.state.network.lease);
+        match race(answer, self.state.world.sleep_until(until)).await {
+            Either::Left(answer) => answer,
+            Either::Right(()) => {
+                let why = "the servers do not answer".into();
+                Err(StoreError::Disconnected { store: NAME.into(), why })
+            }
+        }
     }
     /// Sends a message about one inode.
     async fn ask<T>(

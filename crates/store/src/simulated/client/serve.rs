@@ -31,7 +31,10 @@ impl Store for SimulatedStore {
         (self.0.state.network.lease * 9 / 10).as_millis() as u64
     }
     fn still_known(&self) -> Answer<()> {
-        self.start(|client| async move { client.exchange(RequestKind::StillKnown, 0, || ()).await })
+        self.start(|client| async move {
+            let answer = client.exchange(RequestKind::StillKnown, 0, || ());
+            client.within_lease(answer).await
+        })
     }
     fn held_below(&self, size: u64) -> u64 {
         self.0.held_below(size)
@@ -72,20 +75,20 @@ impl Store for SimulatedStore {
     }
     fn disconnect(&self) -> Answer<()> {
         self.start(|client| async move {
-            let held: Vec<FileId> = client.files.borrow().keys().copied().collect();
-            for file in held {
-                client.return_token(file).await?;
-            }
-            let session = client.session();
-            client.exchange(RequestKind::Change, 0, || client.state.fence(&session)).await.or_else(
-                |error| {
-                    match error {
-                        // That is what was asked for.
-                        StoreError::Fenced { .. } => Ok(()),
-                        error => Err(error),
-                    }
-                },
-            )
+            let end = async {
+                let held: Vec<FileId> = client.files.borrow().keys().copied().collect();
+                for file in held {
+                    client.return_token(file).await?;
+                }
+                let session = client.session();
+                let fence = || client.state.fence(&session);
+                match client.exchange(RequestKind::Change, 0, fence).await {
+                    // That is what was asked for.
+                    Err(StoreError::Fenced { .. }) => Ok(()),
+                    ended => ended,
+                }
+            };
+            client.within_lease(end).await
         })
     }
 
