@@ -42,7 +42,7 @@ scripts/make-sbom.py "$target" cli lab >"$place/$name/share/doc/okeanos/sbom.cdx
 mkdir -p "$output"
 rm -f "$output/$name.tar.gz"
 tar --create --directory "$place" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
-    --numeric-owner --format=gnu "$name" | gzip -9n >"$output/$name.tar.gz"
+    --numeric-owner --format=gnu --mode=u=rwX,go=rX "$name" | gzip -9n >"$output/$name.tar.gz"
 cp "$place/$name/share/doc/okeanos/sbom.cdx.json" "$output/$name.cdx.json"
 (cd "$output" && sha256sum "$name.tar.gz" "$name.cdx.json" >SHA256SUMS)
 echo "$output/$name.tar.gz"

@@ -13,7 +13,7 @@ export SOURCE_DATE_EPOCH OKEANOS_COMMIT
 
 build() { # DIRECTORY
     mkdir -p "$1"
-    git archive HEAD | tar --extract --directory "$1"
+    git archive HEAD | tar --extract --no-same-permissions --directory "$1"
     env -u CARGO_TARGET_DIR "$1/scripts/make-static.sh" "$1/out"
     rm -rf "$1/target"
 }
