@@ -48,8 +48,8 @@ fn explore(bounds: Bounds, here: &mut dyn World, there: &mut dyn World) -> Explo
     // Not by a macro: the output of those is shown only when a test fails.
     let _ = writeln!(
         std::io::stderr(),
-        "{name}: {calls} calls, depth {depth}: {scripts} scripts, {states} states, {differ} differ; \
-         known: {}; {:.1} s",
+        "{name}: {calls} calls, depth {depth}: {scripts} scripts, {states} states, \
+         {differ} differ, known: {}; {:.1} s",
         if known.is_empty() { "none".into() } else { known.join(", ") },
         begun.elapsed().as_secs_f64(),
     );
@@ -69,8 +69,8 @@ fn agree(bounds: Bounds, here: &mut dyn World, there: &mut dyn World) {
 }
 
 fn volume_beside_the_kernel(arguments: &[&str], options: &'static str, depth: usize) {
-    // Each volume takes a namespace of its own, with copies of the mounts so far. The daemon's mount
-    // must be in one alone.
+    // Each volume takes a namespace of its own, with copies of the mounts so far. The daemon's
+    // mount must be in one alone.
     let mut there = Kernel::mount(arguments);
     let volume = crate::common::Volume::new(arguments);
     volume.mount(options);
