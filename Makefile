@@ -15,7 +15,7 @@ LAB := target/release/okeanos-lab
 SHIPPED := target/dist/okeanos
 SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak faults test-apps test-kernels test-posix test-e2fsprogs soak-posix posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist-static image test-packages test-compiler test-reproducible tour site toolchain clean help
+.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak faults test-apps test-kernels test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist-static image test-packages test-compiler test-reproducible tour site toolchain clean help
 
 all: build
 
@@ -157,6 +157,16 @@ soak: soak-posix
 soak-posix: deps posix-tools build ## the same and our own, with a million operations a volume
 	scripts/test-posix.sh $(OKEANOS) $(TOOLS) 1000000
 	SEED=$(SOAK_SEED) OPERATIONS=1000000 PATIENCE=86400 $(CARGO) test --package cli --test all -- exerciser:: stress::
+
+soak: soak-system-calls
+soak-system-calls: deps ## scripts of DEPTH system calls beside the kernel, on a volume and on hosts, and one call fewer in other modes
+	OKEANOS_EXPLORED=$(EXPLORED) DEPTH=$(DEPTH) PATIENCE=86400 $(CARGO) test --package cli --test all -- differential::
+DEPTH ?= 3
+
+# XFSTESTS: a checkout of the suite, or another address.
+test-xfstests: deps build ## the kernel's suite for file systems on loop devices, against scripts/xfstests.txt; needs the network once
+	@scripts/install-packages.sh git acl attr autoconf automake libtool-bin pkg-config gcc make bc fio gawk psmisc uuid-runtime xfsprogs uuid-dev xfslibs-dev libacl1-dev libaio-dev libcap-dev libssl-dev
+	XFSTESTS="$(XFSTESTS)" scripts/test-xfstests.sh $(OKEANOS)
 
 bench: deps dist ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(SHIPPED_LAB) bench compare

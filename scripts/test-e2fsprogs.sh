@@ -21,7 +21,7 @@ exceptions=$PWD/scripts/e2fsprogs-exceptions.txt
 # Fewer than these: the package is another, or was not unpacked.
 readonly IMAGES_LEAST=216
 # Seconds for one command, and KiB of memory.
-readonly LIMIT=120 MEMORY=$((1 << 20))
+readonly LIMIT=${LIMIT:-120} MEMORY=$((1 << 20))
 readonly MEASURED='import resource, subprocess, sys
 code = subprocess.run(sys.argv[2:]).returncode
 peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss

@@ -12,6 +12,7 @@ mod daemon;
 mod daemon_life;
 mod daemon_rights;
 mod details;
+mod differential;
 mod doctor;
 mod exerciser;
 mod fingerprint;

@@ -182,7 +182,7 @@ pub fn c_path(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap()
 }
 
-fn private_mounts() {
+pub fn private_mounts() {
     assert!(Path::new("/dev/fuse").exists(), "these tests need /dev/fuse: modprobe fuse");
     // SAFETY: neither call touches memory beyond the strings given, which end with zero bytes.
     unsafe {
