@@ -48,6 +48,7 @@ pub struct Case {
     pub coerces: bool,
     /// The disk becomes longer before each life, and the volume grows while it is written.
     pub grows: bool,
+    has_faults: bool,
     place: Place,
     atomicity: Atomicity,
 }
@@ -131,6 +132,7 @@ impl Case {
             place,
             atomicity: Atomicity::Unit([512, 4096][one_of(2) as usize]),
             grows: one_of(4) == 0,
+            has_faults: one_of(3) == 0,
         }
     }
 
@@ -140,6 +142,10 @@ impl Case {
     }
     pub fn crash(&self, seed: u64) -> CrashPolicy {
         CrashPolicy::Random { seed, atomicity: self.atomicity }
+    }
+    /// Whether a write or flush of the disk fails while the volume grows.
+    pub fn fails(&self) -> bool {
+        self.grows && self.has_faults
     }
     pub fn block_sectors(&self) -> u64 {
         u64::from(self.making.block_size) / 512
@@ -187,7 +193,8 @@ impl Case {
             matches!(self.atomicity, Atomicity::Unit(unit) if u64::from(unit) >= block * 512);
         match self.options.data {
             DataMode::Journal | DataMode::Wasteless => Atomic::Write { block, most },
-            _ if is_whole_at_home => Atomic::Block(block),
+            // A write that fails may be there in any of its sectors.
+            _ if is_whole_at_home && !self.fails() => Atomic::Block(block),
             _ => Atomic::Sector,
         }
     }
