@@ -36,6 +36,7 @@ struct State {
     over: Event,
     /// Held shared by requests in flight, and exclusively by an eviction.
     requests: Rc<RwLock>,
+    next_round: Cell<u64>,
     statistics: Cell<CoercionStatistics>,
 }
 
@@ -63,6 +64,7 @@ impl CoercedDisk {
             evicting: Cell::default(),
             over: Event::default(),
             requests: Rc::default(),
+            next_round: Cell::default(),
             statistics: Cell::default(),
         }))
     }
@@ -146,8 +148,7 @@ impl State {
         let (begin, covered) = (self.world.now(), self.completed.get());
         // An honest drive needs no more than this; a drive that ignores it loses no time.
         self.drive.flush().await?;
-        let number = self.statistics.get().evictions;
-        let places = self.zone.writes(number, &mut || self.world.random());
+        let places = self.next_places();
         let size = self.zone.write_size();
         let size = if units::fault!("evicts-too-little") { (size / 2).max(512) } else { size };
         self.count(|statistics| {
@@ -164,6 +165,21 @@ impl State {
         let took = self.world.now().since(begin);
         self.count(|statistics| statistics.nanoseconds += took.as_nanos() as u64);
         Ok(covered)
+    }
+
+    /// Returns the places of the next eviction's writes.
+    ///
+    /// The first one takes two rounds of the zone. An earlier process, killed at any moment, may
+    /// have left its last evictions in the cache, and a write to a place that the cache holds takes
+    /// no space in it. The cache holds no more of the zone than one round, since an eviction fills
+    /// it. So of the writes of two rounds at least as many as one round has take space.
+    fn next_places(&self) -> Vec<u64> {
+        let first = self.statistics.get().evictions == 0;
+        let rounds = if first && !units::fault!("eviction-first-round-alone") { 2 } else { 1 };
+        let next = self.next_round.get();
+        self.next_round.set(next + rounds);
+        let places = |round| self.zone.writes(round, &mut || self.world.random());
+        (next..next + rounds).flat_map(places).collect()
     }
 
     /// Carries out a request while no eviction runs, to its end even if its caller does not wait:
