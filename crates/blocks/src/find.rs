@@ -15,7 +15,8 @@ pub(crate) const PAGE: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct FoundSuperblock {
     pub superblock: BlocksSuperblock,
-    /// Whether this is the copy, because the one at the start of the disk is damaged.
+    /// Whether this is the copy, because the one at the start of the disk is damaged or cannot be
+    /// read.
     pub is_copy: bool,
 }
 
@@ -26,32 +27,42 @@ pub enum BlocksDisk {
     Journal(FoundSuperblock),
 }
 
-/// Reads the superblock, or the copy of one that is damaged.
+/// Reads the superblock, or the copy of one that is damaged or cannot be read.
 ///
 /// # Errors
 /// [`BlocksError::NoVolume`] where neither has the magic; [`BlocksError::Unusable`] where one has,
-/// and none counts; [`BlocksError::Shrunk`] where the disk is shorter than the volume.
+/// and none counts; [`BlocksError::Shrunk`] where the disk is shorter than the volume;
+/// [`BlocksError::Device`] where the superblock cannot be read, and there is no copy.
 pub async fn find_superblock(disk: &dyn Disk) -> Result<BlocksDisk, BlocksError> {
     let size = disk.geometry().size;
     let name = || disk.name().to_owned();
-    let first = parse_at(disk, SUPERBLOCK_AT).await?;
-    let (superblock, is_copy) = match first {
-        Ok(superblock) => (superblock, false),
-        Err(why @ BlocksFormatError::UnknownVersion(_))
-        | Err(why @ BlocksFormatError::UnknownFeatures(_)) => {
-            return Err(BlocksError::Unusable { disk: name(), why });
-        }
-        Err(why) => match copy_of(disk, size).await? {
-            Some(copy) if !units::fault!("blocks-copy-unused") => (copy, true),
-            _ if why == BlocksFormatError::NoVolume => {
-                return Err(BlocksError::NoVolume { disk: name(), why });
-            }
-            _ => return Err(BlocksError::Unusable { disk: name(), why }),
-        },
+    let why = match parse_at(disk, SUPERBLOCK_AT).await {
+        Ok(Ok(superblock)) => return found(disk, superblock, false),
+        Ok(Err(
+            why @ (BlocksFormatError::UnknownVersion(_) | BlocksFormatError::UnknownFeatures(_)),
+        )) => return Err(BlocksError::Unusable { disk: name(), why }),
+        Ok(Err(why @ BlocksFormatError::NoVolume)) => BlocksError::NoVolume { disk: name(), why },
+        Ok(Err(why)) => BlocksError::Unusable { disk: name(), why },
+        Err(error) if units::fault!("blocks-copy-for-damage-alone") => return Err(error.into()),
+        Err(error) => error.into(),
     };
+    match copy_of(disk, size).await {
+        Ok(Some(copy)) if !units::fault!("blocks-copy-unused") => found(disk, copy, true),
+        // Of two disk errors the first is reported, and any rather than that there is no volume.
+        Err(error) if !matches!(why, BlocksError::Device(_)) => Err(error),
+        _ => Err(why),
+    }
+}
+
+fn found(
+    disk: &dyn Disk,
+    superblock: BlocksSuperblock,
+    is_copy: bool,
+) -> Result<BlocksDisk, BlocksError> {
+    let size = disk.geometry().size;
     if superblock.disk_bytes > size {
         let wanted = superblock.disk_bytes;
-        return Err(BlocksError::Shrunk { disk: name(), size, wanted });
+        return Err(BlocksError::Shrunk { disk: disk.name().to_owned(), size, wanted });
     }
     let found = FoundSuperblock { superblock, is_copy };
     Ok(match found.superblock.role {

@@ -10,8 +10,9 @@ use crate::find::write_superblock;
 use crate::layout::BlocksLayout;
 use crate::make::{clear, clear_tail};
 use crate::parts::BlockParts;
+use crate::shared::{Busy, Shared};
 use crate::volume::BlockVolume;
-use device::Disk;
+use device::{DeviceError, Disk};
 use engine::EngineError;
 use format::blocks::{BlocksSuperblock, SUPERBLOCK_AT, blocks_copy_at};
 
@@ -47,7 +48,7 @@ async fn write_grown(
     disk: &dyn Disk,
     before: &BlocksSuperblock,
     after: &BlocksSuperblock,
-) -> Result<(), BlocksError> {
+) -> Result<(), DeviceError> {
     let copy_of = |superblock: &BlocksSuperblock| {
         blocks_copy_at(superblock.disk_bytes).expect("a superblock that was checked has a copy")
     };
@@ -60,7 +61,7 @@ async fn write_grown(
     write_superblock(disk, after, at).await?;
     disk.flush().await?;
     clear(disk, copy_of(before)).await?;
-    Ok(write_superblock(disk, after, SUPERBLOCK_AT).await?)
+    write_superblock(disk, after, SUPERBLOCK_AT).await
 }
 
 /// Grows a volume that is not open, over all of its disk. Returns the bytes of the exported disk.
@@ -81,34 +82,53 @@ pub async fn grow(parts: &BlockParts) -> Result<u64, BlocksError> {
 impl BlockVolume {
     /// Grows over all of the disk, if that has become longer. Returns the bytes of the exported
     /// disk. New blocks hold what the disk held there. Scattered logs do not grow: the new blocks
-    /// have none.
+    /// have none. A caller that stops waiting changes nothing.
     ///
     /// # Errors
     /// [`BlocksError::Shrunk`] for a disk that has become shorter, [`BlocksError::GrowClosed`] for
     /// one so long that the log must begin anew, [`BlocksError::Engine`] for a volume that is
-    /// read-only, closed or has failed.
+    /// read-only, closed or has failed. [`BlocksError::Device`] where the disk fails: then the
+    /// volume has failed, and every later change and flush does.
     pub async fn grow(&self) -> Result<u64, BlocksError> {
-        let shared = &self.0;
-        let _alone = shared.changes.write().await;
-        shared.engine.check()?;
-        if shared.engine.options().read_only {
+        let shared = self.0.clone();
+        let world = shared.engine.world().clone();
+        // What the disk answers counts even if the caller does not wait.
+        let busy = Busy::new(&shared);
+        let whole = async move {
+            let grown = shared.grow().await;
+            drop(busy);
+            grown
+        };
+        runtime::complete_anyway(&*world, whole).await?;
+        Ok(self.geometry().size)
+    }
+}
+
+impl Shared {
+    async fn grow(&self) -> Result<(), BlocksError> {
+        let _alone = self.changes.write().await;
+        self.engine.check()?;
+        if self.engine.options().read_only {
             return Err(EngineError::ReadOnly.into());
         }
-        if shared.closed.get() {
+        if self.closed.get() {
             return Err(EngineError::ShutDown.into());
         }
-        let (disk, before) = (&*shared.disk, self.layout());
-        let Some(after) = grown(disk, before.superblock())? else {
-            return Ok(self.geometry().size);
-        };
+        let (disk, before) = (&*self.disk, self.layout());
+        let Some(after) = grown(disk, before.superblock())? else { return Ok(()) };
         let after = BlocksLayout::new(after).expect("it was checked");
         // The log's records have addresses of 32 bits where these were enough.
         let narrow = u64::from(u32::MAX);
         if before.used().end <= narrow && after.used().end > narrow {
             return Err(BlocksError::GrowClosed { disk: disk.name().to_owned() });
         }
-        write_grown(disk, before.superblock(), after.superblock()).await?;
-        shared.set_layout(after);
-        Ok(self.geometry().size)
+        let written = write_grown(disk, before.superblock(), after.superblock()).await;
+        // What a failed flush covered may be the engine's, too, and no later flush proves it.
+        if let (Err(error), false) = (&written, units::fault!("blocks-grow-failure-forgotten")) {
+            self.engine.abort(&EngineError::Device(error.clone()));
+        }
+        written?;
+        self.set_layout(after);
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use crate::error::BlocksError;
 use crate::find::write_superblock;
 use crate::layout::BlocksLayout;
 use crate::zone::NewFlushZone;
-use device::{Buffer, Disk, Durability};
+use device::{Buffer, DeviceError, Disk, Durability};
 use format::blocks::{
     BlockGroups, BlocksRole, BlocksSuperblock, JOURNAL_BLOCKS_MAX, JOURNAL_BLOCKS_MIN,
     RESERVED_BYTES, SUPERBLOCK_AT, blocks_copy_at,
@@ -263,13 +263,13 @@ async fn write_journal(disk: &dyn Disk, superblock: &BlocksSuperblock) -> Result
 }
 
 /// Zeros the reserved area at `at`.
-pub(crate) async fn clear(disk: &dyn Disk, at: u64) -> Result<(), BlocksError> {
+pub(crate) async fn clear(disk: &dyn Disk, at: u64) -> Result<(), DeviceError> {
     let zeros = Rc::new(Buffer::zeroed(RESERVED_BYTES as usize));
-    Ok(disk.write(at, vec![zeros], Durability::Durable).await?)
+    disk.write(at, vec![zeros], Durability::Durable).await
 }
 
 /// Zeros what is between the last whole reserved area and the end of the disk.
-pub(crate) async fn clear_tail(disk: &dyn Disk) -> Result<(), BlocksError> {
+pub(crate) async fn clear_tail(disk: &dyn Disk) -> Result<(), DeviceError> {
     let (size, sector) = (disk.geometry().size, u64::from(disk.geometry().logical_sector));
     let (end, start) = (size / sector * sector, size / RESERVED_BYTES * RESERVED_BYTES);
     if end > start {

@@ -3,8 +3,8 @@
 use crate::{EvictionWorkload, FlushZone, ZoneError};
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
 use format::flush_zone::FoundFlushZone;
-use runtime::sync::Event;
-use runtime::{join_window, spawn_with_result};
+use runtime::sync::{Event, RwLock};
+use runtime::{complete_anyway, join_window, spawn_with_result};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -15,6 +15,12 @@ use std::rc::Rc;
 /// leftovers of an earlier mount in its cache. The first `evicted` are on the medium. An eviction
 /// covers the writes completed before it begins. Flushes that arrive while one is in progress share
 /// the next; a flush whose writes are evicted already costs nothing.
+///
+/// Invariant: while an eviction runs the drive carries out its writes and nothing else. A request
+/// that touched what the cache holds would make it the most recently used, and the rest of the
+/// eviction would not push it out. So an eviction waits for requests in flight, and later ones for
+/// its end, in the order of their arrival. Its own writes go to the drive directly, and it waits
+/// for nothing else: it always ends if the drive answers.
 #[derive(Clone)]
 pub struct CoercedDisk(Rc<State>);
 
@@ -28,6 +34,9 @@ struct State {
     evicted: Cell<u64>,
     evicting: Cell<bool>,
     over: Event,
+    /// Held shared by requests in flight, and exclusively by an eviction.
+    requests: Rc<RwLock>,
+    next_round: Cell<u64>,
     statistics: Cell<CoercionStatistics>,
 }
 
@@ -54,6 +63,8 @@ impl CoercedDisk {
             evicted: Cell::default(),
             evicting: Cell::default(),
             over: Event::default(),
+            requests: Rc::default(),
+            next_round: Cell::default(),
             statistics: Cell::default(),
         }))
     }
@@ -91,7 +102,7 @@ impl CoercedDisk {
     ///
     /// A write of the eviction failed.
     pub async fn evict_once_more(&self) -> Result<(), DeviceError> {
-        self.0.evict().await
+        self.0.evict().await.map(drop)
     }
 }
 
@@ -112,18 +123,12 @@ impl State {
                 continue;
             }
             self.evicting.set(true);
-            let covered = self.completed.get();
             // A task of its own: the caller's future may be dropped, and other callers wait for the
             // end.
             let this = self.clone();
             let eviction = spawn_with_result(&*self.world, async move {
                 let result = this.evict().await;
-                let covered = if units::fault!("eviction-covers-later") {
-                    this.completed.get()
-                } else {
-                    covered
-                };
-                if result.is_ok() {
+                if let Ok(covered) = result {
                     this.evicted.set(this.evicted.get().max(covered));
                 }
                 this.evicting.set(false);
@@ -137,12 +142,13 @@ impl State {
         Ok(())
     }
 
-    async fn evict(&self) -> Result<(), DeviceError> {
-        let begin = self.world.now();
+    /// Makes an eviction. Returns the number of completed writes that it covers.
+    async fn evict(&self) -> Result<u64, DeviceError> {
+        let _alone = self.requests.write().await;
+        let (begin, covered) = (self.world.now(), self.completed.get());
         // An honest drive needs no more than this; a drive that ignores it loses no time.
         self.drive.flush().await?;
-        let number = self.statistics.get().evictions;
-        let places = self.zone.writes(number, &mut || self.world.random());
+        let places = self.next_places();
         let size = self.zone.write_size();
         let size = if units::fault!("evicts-too-little") { (size / 2).max(512) } else { size };
         self.count(|statistics| {
@@ -158,7 +164,39 @@ impl State {
         join_window(writes, self.at_once).await?;
         let took = self.world.now().since(begin);
         self.count(|statistics| statistics.nanoseconds += took.as_nanos() as u64);
-        Ok(())
+        Ok(covered)
+    }
+
+    /// Returns the places of the next eviction's writes.
+    ///
+    /// The first one takes two rounds of the zone. An earlier process, killed at any moment, may
+    /// have left its last evictions in the cache, and a write to a place that the cache holds takes
+    /// no space in it. The cache holds no more of the zone than one round, since an eviction fills
+    /// it. So of the writes of two rounds at least as many as one round has take space.
+    fn next_places(&self) -> Vec<u64> {
+        let first = self.statistics.get().evictions == 0;
+        let rounds = if first && !units::fault!("eviction-first-round-alone") { 2 } else { 1 };
+        let next = self.next_round.get();
+        self.next_round.set(next + rounds);
+        let places = |round| self.zone.writes(round, &mut || self.world.random());
+        (next..next + rounds).flat_map(places).collect()
+    }
+
+    /// Carries out a request while no eviction runs, to its end even if its caller does not wait:
+    /// what is in flight at the drive holds the next eviction up.
+    async fn request<T: 'static>(
+        self: Rc<Self>,
+        work: impl AsyncFnOnce(&State) -> Result<T, DeviceError> + 'static,
+    ) -> Result<T, DeviceError> {
+        let world = self.world.clone();
+        let whole = async move {
+            let _shared = match units::fault!("eviction-not-alone") {
+                true => None,
+                false => Some(self.requests.read().await),
+            };
+            work(&self).await
+        };
+        complete_anyway(&*world, whole).await
     }
 }
 
@@ -174,7 +212,8 @@ impl Disk for CoercedDisk {
         self.0.drive.physical_sector()
     }
     fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
-        self.0.drive.read(at, length)
+        let read = async move |state: &State| state.drive.read(at, length).await;
+        Box::pin(self.0.clone().request(read))
     }
     fn write(
         &self,
@@ -182,11 +221,14 @@ impl Disk for CoercedDisk {
         parts: Vec<Rc<Buffer>>,
         durability: Durability,
     ) -> LocalFuture<Result<(), DeviceError>> {
-        let state = self.0.clone();
-        let write = state.drive.write(at, parts, Durability::Cached);
-        Box::pin(async move {
-            write.await?;
+        let write = async move |state: &State| {
+            state.drive.write(at, parts, Durability::Cached).await?;
             state.completed.set(state.completed.get() + 1);
+            Ok(())
+        };
+        let state = self.0.clone();
+        Box::pin(async move {
+            state.clone().request(write).await?;
             match durability {
                 Durability::Cached => Ok(()),
                 Durability::Durable => state.settle().await,
@@ -197,6 +239,7 @@ impl Disk for CoercedDisk {
         Box::pin(self.0.clone().settle())
     }
     fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
-        self.0.drive.discard(at, length)
+        let discard = async move |state: &State| state.drive.discard(at, length).await;
+        Box::pin(self.0.clone().request(discard))
     }
 }

@@ -1,7 +1,7 @@
 //! Behaviour of a block volume, request by request.
 
 use crate::common::{Life, Making, filled, make, open, options, write};
-use blocks::{BlockVolume, BlocksError, Persistence, recover};
+use blocks::{BlockVolume, BlocksError, Persistence, find_flush_zones, recover};
 use device::{Buffer, DeviceError, Disk, Durability, Operation};
 use disks::{Atomicity, CrashPolicy, Fault, Image};
 use engine::{DataMode, EngineOptions, RecordFormat, WriteThreshold};
@@ -358,6 +358,37 @@ fn either_superblock_is_restored_from_the_other() {
     let mut both = damage(SUPERBLOCK_AT);
     both[0].fill(copy_at, 4096, 0xa5);
     assert!(matches!(opened(&both), Err(BlocksError::NoVolume { .. })));
+}
+
+/// A disk may answer a sector with an error, and a bad sector beside the superblock counts as one
+/// in it.
+#[test]
+fn a_superblock_that_cannot_be_read_is_restored_from_its_copy() {
+    let making = Making { journal_disk: Some(4 << 20), ..Making::default() };
+    let fresh = make(&making).expect("a volume");
+    let copy_at = blocks_copy_at(fresh[0].size()).unwrap();
+    let opened_with = |number: usize, places: &[u64]| {
+        let life = Life::new(1, &fresh);
+        for at in places {
+            let unreadable = Fault { range: *at..at + 512, ..Fault::forever(Operation::Read) };
+            life.disks[number].inject(unreadable);
+        }
+        let parts = life.parts(&options(), Persistence::WriteBack);
+        let open = async move {
+            find_flush_zones(&parts).await?;
+            let volume = BlockVolume::open(parts).await?;
+            volume.close().await?;
+            Ok(volume.report().superblock_restored)
+        };
+        life.play(open)
+    };
+    for at in [SUPERBLOCK_AT, SUPERBLOCK_AT + 7 * 512] {
+        let (restored, images) = opened_with(0, &[at]);
+        assert!(restored.unwrap() && !opened(&images).unwrap().0);
+        assert!(!opened_with(1, &[at]).0.unwrap(), "the journal's device has a copy, too");
+    }
+    let (neither, _) = opened_with(0, &[SUPERBLOCK_AT, copy_at]);
+    assert!(matches!(neither, Err(BlocksError::Device(_))));
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! A volume whose disk has become longer grows, or stays as it was, wherever the power fails.
 
-use crate::common::{Images, Life, Making, coerce, eviction_of, filled, make, open, options};
+use crate::common::{
+    Images, Life, Making, coerce, eviction_of, filled, make, open, options, write,
+};
 use blocks::{BlockVolume, BlocksError, GroupBytes, Persistence, grow};
-use device::{Disk, Durability};
-use disks::{Atomicity, CrashPolicy, Image};
+use device::{Disk, Durability, Operation};
+use disks::{Atomicity, CrashPolicy, Fault, Image};
 use engine::{EngineOptions, LogKind};
 use format::blocks::{SUPERBLOCK_AT, blocks_copy_at};
+use runtime::{Either, race};
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 const BLOCK: usize = 4096;
 /// Not a whole number of reserved areas: the ends of both disks are cut off.
@@ -191,5 +195,56 @@ fn a_volume_that_may_not_change_does_not_grow() {
         let volume = open(parts).await;
         volume.close().await.unwrap();
         assert!(volume.grow().await.is_err());
+    });
+}
+
+/// What the failed flush covered may be lost, and no later flush proves anything of it: here of a
+/// block that was written back, whose record in the log the next move of the tail gives up.
+#[test]
+fn a_failed_flush_of_a_growing_volume_is_remembered() {
+    let making = makings()[0];
+    let life = Life::new(1, &longer(make(&making).expect("a volume")));
+    let (soon, never) = (Duration::from_millis(10), Duration::from_secs(100_000));
+    let expire = Duration::from_millis(100);
+    let options = EngineOptions { commit: never, expire, writeback: soon, ..options() };
+    let parts = life.parts(&options, Persistence::WriteBack);
+    let disk = life.disks[0].clone();
+    life.play(async move {
+        let volume = open(parts).await;
+        let world = volume.engine().world().clone();
+        let pause = async |milliseconds| {
+            world.sleep_until(world.now().plus(Duration::from_millis(milliseconds))).await;
+        };
+        write(&volume, 0, 7, BLOCK).await;
+        pause(50).await;
+        // It holds the tail, and no flush goes with that, when the block before is written back.
+        put(&volume, 8 * BLOCK as u64, 7).await;
+        put(&volume, 0, 1).await;
+        let home = volume.layout().data_offset();
+        while disk.image().copy(home, 512)[0] != 1 {
+            pause(1).await;
+        }
+        disk.inject(Fault::once(Operation::Flush));
+        assert!(volume.grow().await.is_err());
+        assert!(volume.flush().await.is_err(), "a later flush proves nothing");
+        assert!(volume.write(0, filled(2, BLOCK), Durability::Cached).await.is_err());
+        assert!(volume.grow().await.is_err() && volume.close().await.is_err());
+    });
+}
+
+/// Whoever asks for it may give up: the answers of the disk count all the same.
+#[test]
+fn a_growing_volume_whose_caller_gives_up_still_grows() {
+    let making = makings()[0];
+    let life = Life::new(1, &longer(make(&making).expect("a volume")));
+    let parts = life.parts(&options(), Persistence::WriteBack);
+    life.play(async move {
+        let volume = open(parts).await;
+        let (world, old) = (volume.engine().world().clone(), volume.geometry().size);
+        let moment = world.sleep_until(world.now().plus(Duration::from_micros(10)));
+        let left = race(Box::pin(volume.grow()), moment).await;
+        assert!(matches!(left, Either::Right(())), "it takes several requests of the disk");
+        world.sleep_until(world.now().plus(Duration::from_millis(100))).await;
+        assert_eq!(volume.geometry().size, old + (MORE >> 20 << 20));
     });
 }

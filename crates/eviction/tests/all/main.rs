@@ -4,3 +4,4 @@
 mod fingerprint;
 mod flush_test;
 mod lying_drive;
+mod small_cache;

@@ -5,6 +5,7 @@ use crate::common::{Making, eviction_of, options};
 use blocks::{GroupBytes, Persistence};
 use disks::{Atomicity, CrashPolicy, Latency, LineReplacement, Lying, MemoryDisk};
 use engine::{DataMode, EngineOptions, LogGap, LogKind, RecordFormat, WriteThreshold};
+use eviction::EvictionWorkload;
 use runtime::SplitMix;
 use std::time::Duration;
 
@@ -48,11 +49,12 @@ pub struct Case {
     pub coerces: bool,
     /// The disk becomes longer before each life, and the volume grows while it is written.
     pub grows: bool,
+    has_faults: bool,
     place: Place,
     atomicity: Atomicity,
 }
 
-fn making(random: &SplitMix, block_size: u32, place: Place, lies: bool) -> Making {
+fn making(random: &SplitMix, block_size: u32, place: Place, writes: Option<u32>) -> Making {
     let one_of = |count: u64| random.next() % count;
     Making {
         block_size,
@@ -61,7 +63,7 @@ fn making(random: &SplitMix, block_size: u32, place: Place, lies: bool) -> Makin
         journal_disk: (place == Place::OwnDevice).then_some(6 << 20),
         groups: (place == Place::Scattered)
             .then_some(GroupBytes { log: 512 << 10, group: 1536 << 10 }),
-        eviction: lies.then(|| eviction_of(LINES)),
+        eviction: writes.map(|writes| EvictionWorkload { writes, ..eviction_of(LINES) }),
     }
 }
 
@@ -109,7 +111,9 @@ impl Case {
             options.log = LogKind::Scattered;
             options.snapshot_after = [None, Some(256 << 10)][one_of(2) as usize];
         }
-        let making = making(&random, block_size, place, lies);
+        // Requests meet an eviction of several writes half way.
+        let writes = if seed / CHOICES % 4 < 2 { 1 } else { LINES as u32 };
+        let making = making(&random, block_size, place, lies.then_some(writes));
         Case {
             seed,
             making,
@@ -123,14 +127,15 @@ impl Case {
             is_home_slow: one_of(2) == 0,
             lives: 2 + one_of(3),
             clients: if reuses { [1, 2, 4] } else { [2, 6, 6] }[one_of(3) as usize],
-            // Each eviction is a change, too.
-            changes: [12, 60, 300][one_of(3) as usize] * if lies { 2 } else { 1 },
+            changes: [12, 60, 300][one_of(3) as usize]
+                * if lies { 1 + u64::from(writes) } else { 1 },
             closes: one_of(2) == 0,
             lies,
             coerces: lies,
             place,
             atomicity: Atomicity::Unit([512, 4096][one_of(2) as usize]),
             grows: one_of(4) == 0,
+            has_faults: one_of(3) == 0,
         }
     }
 
@@ -140,6 +145,15 @@ impl Case {
     }
     pub fn crash(&self, seed: u64) -> CrashPolicy {
         CrashPolicy::Random { seed, atomicity: self.atomicity }
+    }
+    /// Whether a write or flush of the disk fails while the volume grows.
+    pub fn fails(&self) -> bool {
+        self.grows && self.has_faults
+    }
+    /// Changes of the disk for a flush: evictions write, too.
+    pub fn changes_a_flush(&self) -> u64 {
+        let eviction = self.making.eviction.filter(|_| self.coerces);
+        1 + eviction.map_or(0, |workload| u64::from(workload.writes))
     }
     pub fn block_sectors(&self) -> u64 {
         u64::from(self.making.block_size) / 512
@@ -187,7 +201,8 @@ impl Case {
             matches!(self.atomicity, Atomicity::Unit(unit) if u64::from(unit) >= block * 512);
         match self.options.data {
             DataMode::Journal | DataMode::Wasteless => Atomic::Write { block, most },
-            _ if is_whole_at_home => Atomic::Block(block),
+            // A write that fails may be there in any of its sectors.
+            _ if is_whole_at_home && !self.fails() => Atomic::Block(block),
             _ => Atomic::Sector,
         }
     }

@@ -4,8 +4,8 @@ use super::case::Case;
 use super::content::{content, ids};
 use super::model::{Kind, Model, SECTOR, What};
 use blocks::{BlockVolume, Persistence};
-use device::{Buffer, Disk, Durability, LocalFuture, World};
-use disks::MemoryDisk;
+use device::{Buffer, Disk, Durability, LocalFuture, Operation, World};
+use disks::{Fault, MemoryDisk};
 use runtime::{SplitMix, VirtualWorld, join_all};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -155,25 +155,50 @@ impl Client {
         self.world.sleep_until(self.world.now().plus(pause)).await;
     }
 
+    /// Takes the answer to a request. An error ends the life where a fault was injected.
+    async fn answer<T, E: std::fmt::Debug>(&self, result: Result<T, E>, what: &str) -> T {
+        if self.case.fails() && result.is_err() {
+            self.disk.power_off();
+            std::future::pending::<()>().await;
+        }
+        result.expect(what)
+    }
+
     pub async fn flush(&self) {
         let since = self.model.borrow_mut().now();
-        self.volume.flush().await.expect("a flush");
+        self.answer(self.volume.flush().await, "a flush").await;
         self.model.borrow_mut().flushed(since);
     }
     async fn drain(&self) {
         let since = self.model.borrow_mut().now();
-        self.volume.drain().await.expect("a drain");
+        self.answer(self.volume.drain().await, "a drain").await;
         self.model.borrow_mut().flushed(since);
     }
 
-    /// The volume takes all of its disk, after a while.
+    pub async fn close(&self) {
+        let since = self.model.borrow_mut().now();
+        self.answer(self.volume.close().await, "a close").await;
+        self.model.borrow_mut().flushed(since);
+    }
+
+    /// The volume takes all of its disk, after a while. The disk may fail during that: then other
+    /// clients go on for a while, and nothing that is acknowledged from then on may be lost.
     pub async fn grow(&self) {
         self.pause(20_000).await;
         let before = self.volume.geometry().size / SECTOR;
         let all = (self.disk.geometry().size / SECTOR).max(before);
         // What the disk held there may be read.
         let change = self.model.borrow_mut().begin(before..all, Kind::Discard);
-        let after = self.volume.grow().await.expect("a volume that grows") / SECTOR;
+        if self.case.fails() {
+            let operation = [Operation::Flush, Operation::Write][self.below(2) as usize];
+            self.disk.inject(Fault { after: self.below(4), ..Fault::once(operation) });
+        }
+        let grown = self.volume.grow().await;
+        if grown.is_err() {
+            assert!(self.volume.flush().await.is_err(), "a flush after a failure: {:?}", self.case);
+            self.pause(20_000).await;
+        }
+        let after = self.answer(grown, "a volume that grows").await / SECTOR;
         let mut model = self.model.borrow_mut();
         model.acknowledged(change, false);
         model.grown(after);
@@ -198,7 +223,8 @@ impl Client {
             What::Written(id) if id != 0 => content(id, sectors),
             _ => vec![Rc::new(Buffer::zeroed((sectors * SECTOR) as usize))],
         };
-        self.volume.write(range.start * SECTOR, bytes, durability).await.expect("a write");
+        let written = self.volume.write(range.start * SECTOR, bytes, durability).await;
+        self.answer(written, "a write").await;
         let is_durable =
             durability == Durability::Durable || self.case.persistence == Persistence::WriteThrough;
         self.model.borrow_mut().acknowledged(change, is_durable);
@@ -207,7 +233,8 @@ impl Client {
     async fn read(&self, range: Range<u64>) {
         let since = self.model.borrow_mut().now();
         let length = ((range.end - range.start) * SECTOR) as usize;
-        let read = self.volume.read(range.start * SECTOR, length).await.expect("a read");
+        let read =
+            self.answer(self.volume.read(range.start * SECTOR, length).await, "a read").await;
         let block = self.case.block_sectors();
         let checked = self.model.borrow().check_read(range.start, &ids(&read), since, block);
         checked.unwrap_or_else(|error| panic!("a read of {range:?}, {:?}: {error}", self.case));
@@ -221,7 +248,8 @@ impl Client {
         }
         let change = self.model.borrow_mut().begin(whole.clone(), Kind::Discard);
         let length = (whole.end - whole.start) * SECTOR;
-        self.volume.discard(whole.start * SECTOR, length).await.expect("a discard");
+        let discarded = self.volume.discard(whole.start * SECTOR, length).await;
+        self.answer(discarded, "a discard").await;
         self.model.borrow_mut().acknowledged(change, false);
     }
 }
