@@ -10,12 +10,13 @@ use runtime::{RealWorld, spawn_with_result};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{FileId, Identity, LocalStore, OpenMode, Store, Token};
 
 /// Lets a host sync a file and crash, with its buffer and its locks.
-fn crashed(root: &Path) -> (FileId, Image) {
+fn crashed(root: &Path, mode: u32) -> (FileId, Image) {
     let world = RealWorld::new().unwrap();
     let shared: Rc<dyn World> = Rc::new(world.clone());
     let disk = MemoryDisk::new(shared.clone(), JOURNAL_BYTES);
@@ -28,7 +29,7 @@ fn crashed(root: &Path) -> (FileId, Image) {
         recover(&*shared, &*store, &journal, false).await.unwrap();
         let options = HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() };
         let host = Host::open(shared, store, &journal, options).await.unwrap();
-        let file = host.create(host.root(), b"file", 0o644, ROOT).await.unwrap().file;
+        let file = host.create(host.root(), b"file", mode, ROOT).await.unwrap().file;
         host.write(file, 0, b"synced", Durable::Now).await.unwrap();
         file
     });
@@ -40,7 +41,7 @@ fn crashed(root: &Path) -> (FileId, Image) {
 #[test]
 fn a_client_that_wants_a_replayed_file_sets_nothing_aside() {
     let directory = tempfile::tempdir().unwrap();
-    let (file, image) = crashed(directory.path());
+    let (file, image) = crashed(directory.path(), 0o644);
     let world = RealWorld::new().unwrap();
     let shared: Rc<dyn World> = Rc::new(world.clone());
     let disk = MemoryDisk::from_image(shared.clone(), image);
@@ -75,7 +76,7 @@ fn a_client_that_wants_a_replayed_file_sets_nothing_aside() {
 #[test]
 fn a_link_that_has_the_number_of_a_file_that_is_gone_stops_no_recovery() {
     let directory = tempfile::tempdir().unwrap();
-    let (file, image) = crashed(directory.path());
+    let (file, image) = crashed(directory.path(), 0o644);
     fs::remove_file(directory.path().join("file")).unwrap();
     let link = directory.path().join("link");
     let is_used_again = (0..200).any(|_| {
@@ -97,6 +98,39 @@ fn a_link_that_has_the_number_of_a_file_that_is_gone_stops_no_recovery() {
         };
         let aside = fs::read(at.join(CONFLICT_DIRECTORY).join(name)).unwrap();
         assert_eq!(aside, b"synced");
+    });
+    world.end();
+}
+
+/// Set for the test below when it runs again without the right to pass over modes.
+const AS_OWNER: &str = "OKEANOS_TEST_AS_OWNER";
+
+/// Git makes its objects so.
+#[test]
+fn an_owner_recovers_what_he_made_read_only() {
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    if is_root && std::env::var_os(AS_OWNER).is_none() {
+        let mut as_owner = Command::new("setpriv");
+        as_owner.args(["--bounding-set=-dac_override", "--inh-caps=-dac_override"]);
+        as_owner.arg(std::env::current_exe().unwrap()).env(AS_OWNER, "1");
+        as_owner.args(["--exact", "directory::an_owner_recovers_what_he_made_read_only"]);
+        let ended = as_owner.output().unwrap();
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let (_, image) = crashed(directory.path(), 0o444);
+    let world = RealWorld::new().unwrap();
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let disk = MemoryDisk::from_image(shared.clone(), image);
+    let at = directory.path().to_owned();
+    world.run(async move {
+        let store = LocalStore::open(shared.clone(), &at, identity()).unwrap();
+        let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        let report = recover(&*shared, &store, &journal, false).await.unwrap();
+        assert_eq!(report.files[0].outcome, FileFate::Replayed, "{report:?}");
+        assert_eq!(fs::read(at.join("file")).unwrap(), b"synced");
+        assert_eq!(fs::metadata(at.join("file")).unwrap().mode() & 0o7777, 0o444);
     });
     world.end();
 }

@@ -4,7 +4,8 @@
 //! `.okeanos/changes` from one mount to the next.
 //!
 //! Only what is shown depends on them, no version. They count as long as the kernel's time is the
-//! one of the flush; where they are lost, as after a crash, the kernel's is shown.
+//! one of the flush; where they are lost, as after a crash, the kernel's is shown. Where times have
+//! whole seconds, a change past okeanos within the second of a flush is not shown.
 
 use super::own_directory::OwnDirectory;
 use crate::attributes::FileId;
