@@ -231,8 +231,9 @@ impl Local {
             return Ok(());
         };
         let is_open = self.opens.borrow().is_open(file);
-        if !is_open && self.files.borrow().get(&file).is_some_and(|buffered| buffered.links() == 0)
-        {
+        let is_nameless =
+            || self.files.borrow().get(&file).is_some_and(|buffered| buffered.links() == 0);
+        if !is_open && is_nameless() && !self.has_other_hosts() {
             // No client will read it.
             return Ok(());
         }

@@ -356,6 +356,10 @@ impl Local {
         self.tokens.give_back(file);
         flushed
     }
+    /// Returns whether programs on other hosts may have files open.
+    pub fn has_other_hosts(&self) -> bool {
+        !units::fault!("store-others-not-asked") && self.hosts.has_others().unwrap_or(true)
+    }
     /// Returns whether the recovery of another host may compare a file with what it builds on.
     /// Where times have whole seconds, only the note distinguishes a state from the one before.
     fn is_awaited(&self) -> bool {
