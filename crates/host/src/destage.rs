@@ -187,6 +187,7 @@ impl Host {
                     let file = self.files.get_or_new(file);
                     // Set before any other task runs: no write starts from now on.
                     if !file.recalled.replace(true) {
+                        file.recalls.set(file.recalls.get() + 1);
                         self.lease.begin_recall(file.id);
                         self.invalidate_attributes(&file);
                         self.count(|counters| counters.recalls += 1);

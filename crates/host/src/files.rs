@@ -4,7 +4,8 @@
 //!    token. So nothing is added to a file while it is destaged: the store gets only states that
 //!    are in the journal.
 //! 2. `recalled` is set as soon as the store reports the recall, before any other task runs, and
-//!    checked right before each write. From then on no task writes until the token is back.
+//!    checked right before each write. From then on no task writes until the token is back. After a
+//!    write `recalls` is compared: no replay may build on a write that met a recall.
 
 use crate::dirty_ranges::DirtyRanges;
 use crate::lock_owners::ProgramLocks;
@@ -48,6 +49,9 @@ pub(crate) struct File {
     /// Whether its last name was removed while it was open.
     pub nameless: Cell<bool>,
     pub recalled: Cell<bool>,
+    /// Number of recalls. A lost connection ends a recall, and not what the recall has allowed
+    /// another client.
+    pub recalls: Cell<u64>,
     /// Set when the token is back.
     pub returned: Event,
     pub failure: RefCell<Option<Failure>>,
@@ -153,6 +157,7 @@ impl Files {
                 ranges: RefCell::default(),
                 nameless: Cell::new(false),
                 recalled: Cell::new(false),
+                recalls: Cell::new(0),
                 returned: Event::default(),
                 failure: RefCell::default(),
                 retry: Cell::new(None),
@@ -240,6 +245,13 @@ impl File {
     /// Returns the bytes that the store buffers of the file.
     pub fn held_bytes(&self) -> u64 {
         self.ranges.borrow().held_bytes()
+    }
+    /// Returns whether the file was recalled since it had had `recalls` recalls.
+    pub fn met_recall(&self, recalls: u64) -> bool {
+        match units::fault!("host-recall-forgotten") {
+            true => self.recalled.get(),
+            false => self.recalls.get() != recalls,
+        }
     }
     pub async fn until_returned(&self) {
         self.returned.until(|| (!self.recalled.get()).then_some(())).await

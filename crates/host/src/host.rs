@@ -431,6 +431,7 @@ impl Host {
             if token != Some(Token::ExclusiveWrite) {
                 is_sent.set(is_append);
             }
+            let recalls = file.recalls.get();
             let written = self.store.write(open, at, bytes).await;
             if token != Some(Token::ExclusiveWrite) {
                 self.count(|counters| counters.shared_bytes += bytes.len() as u64);
@@ -449,7 +450,7 @@ impl Host {
                     return Err(error);
                 }
             };
-            if file.recalled.get() {
+            if file.met_recall(recalls) {
                 // Another client may have held the file when the store took the bytes: no replay
                 // may build on them.
                 is_sent.set(is_append);
@@ -517,12 +518,12 @@ impl Host {
             return self.prove_lease().await;
         }
         self.check_file(&file)?;
-        if file.token.get() == Some(Token::SharedWrite) {
-            if let Some(open) = file.open.get() {
-                return self.noted(self.store.make_durable(open).await);
-            }
+        let is_shared = file.token.get() == Some(Token::SharedWrite);
+        let unsynced = |open: &OpenFile| is_shared || self.store.is_unsynced(*open);
+        match file.open.get().filter(unsynced) {
+            Some(open) => self.noted(self.store.make_durable(open).await),
+            None => self.check(),
         }
-        self.check()
     }
 
     /// Makes everything durable that was acknowledged of all files before.

@@ -326,8 +326,9 @@ impl Host {
                 return Ok(attributes);
             }
             self.check_closing()?;
+            let recalls = file.recalls.get();
             let attributes = self.noted(self.store.set_attributes(id, change).await)?;
-            if file.recalled.get() {
+            if file.met_recall(recalls) {
                 // As for a write.
                 self.settle_unreported(&file).await?;
             } else {

@@ -188,6 +188,11 @@ pub trait Store {
     /// Makes content and attributes of the file, as of now, survive whatever the servers are made
     /// to survive.
     fn make_durable(&self, open: OpenFile) -> Answer<()>;
+    /// Returns whether a crash of the servers may lose changes of the file that went there past
+    /// the buffer, such as its mode without a token, until [`Store::make_durable`].
+    fn is_unsynced(&self, _open: OpenFile) -> bool {
+        false
+    }
     /// Sends the content of a file to the servers, as of now: the first part of a sync of many
     /// files. An error is as final as that of [`Store::make_durable`]. A store that gains nothing
     /// by it does nothing.

@@ -12,6 +12,7 @@ mod full;
 mod kernel_cache;
 mod lease;
 mod names;
+mod past_the_journal;
 mod reconnect;
 mod recovery;
 mod relog;

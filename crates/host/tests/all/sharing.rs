@@ -27,9 +27,11 @@ async fn begin(world: &Rc<dyn World>, store: Rc<dyn Store>) -> Rc<Host> {
     Host::open(world.clone(), store, &journal, options).await.unwrap()
 }
 
+fn names() -> [Identity; 2] {
+    [identity(), Identity("host-2".into())]
+}
 /// Runs the script with two hosts in front of each store.
 fn on_each<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F + Copy + 'static) {
-    let names = || [identity(), Identity("host-2".into())];
     let world = VirtualWorld::new(1);
     let shared: Rc<dyn World> = Rc::new(world.clone());
     let cluster = Cluster::new(shared.clone(), Network::default(), Vec::new(), 1);
@@ -39,7 +41,9 @@ fn on_each<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F + Copy + 
         let first = begin(&shared, Rc::new(first)).await;
         script((first, begin(&shared, Rc::new(second)).await, shared)).await;
     });
-
+    on_a_directory(script);
+}
+fn on_a_directory<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F + 'static) {
     let directory = tempfile::tempdir().unwrap();
     let world = RealWorld::new().unwrap();
     let shared: Rc<dyn World> = Rc::new(world.clone());
@@ -232,5 +236,28 @@ fn a_descriptor_of_a_removed_file_writes_to_no_other() {
             let _ = second.append(old, b"theirs", Durable::Now).await;
             assert_eq!(content(&first, new).await, b"mine");
         }
+    });
+}
+
+/// Its last name is gone, but the other host's program still reads it.
+#[test]
+fn a_removed_file_keeps_synced_bytes_for_other_hosts() {
+    on_a_directory(|(first, second, _)| async move {
+        let file = make(&first, b"closed").await;
+        first.write(file, 0, b"old...", Durable::Now).await.unwrap();
+        second.open_file(file).await.unwrap();
+        assert_eq!(content(&second, file).await, b"old...");
+        first.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        first.close_file(file).await.unwrap();
+        first.unlink(first.root(), b"closed").await.unwrap();
+        assert_eq!(content(&second, file).await, b"synced");
+
+        let file = make(&first, b"open").await;
+        first.write(file, 0, b"old...", Durable::Now).await.unwrap();
+        second.open_file(file).await.unwrap();
+        second.unlink(second.root(), b"open").await.unwrap();
+        first.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        first.close_file(file).await.unwrap();
+        assert_eq!(content(&second, file).await, b"synced");
     });
 }

@@ -214,6 +214,7 @@ impl Local {
             return answer;
         }
         self.notes.forget(file);
+        self.changed_at_once(file);
         for_writing(&handle)
             .and_then(|to| to.write_all_at(bytes, at))
             .map_err(|error| self.failed("writing", &error))?;
@@ -230,8 +231,9 @@ impl Local {
             return Ok(());
         };
         let is_open = self.opens.borrow().is_open(file);
-        if !is_open && self.files.borrow().get(&file).is_some_and(|buffered| buffered.links() == 0)
-        {
+        let is_nameless =
+            || self.files.borrow().get(&file).is_some_and(|buffered| buffered.links() == 0);
+        if !is_open && is_nameless() && !self.has_other_hosts() {
             // No client will read it.
             return Ok(());
         }
@@ -253,8 +255,11 @@ impl Local {
             buffered.was_noted = true;
             Flush { file, notes: self.notes.clone(), attributes: buffered.attributes, overlay }
         };
-        let reported = flush.attributes.changed;
+        let (reported, step) = (flush.attributes.changed, self.next_step());
         let flushed = self.away("making durable", move || flush.run()).await;
+        if flushed.is_ok() {
+            self.synced_until(file, step);
+        }
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             if let (Ok(()), Ok(now)) = (&flushed, buffered.handle.metadata()) {
                 let (seconds, nanoseconds) = (now.ctime(), now.ctime_nsec() as u32);
@@ -300,11 +305,12 @@ impl Local {
 
     pub async fn make_durable(&self, open: OpenFile) -> Result<(), StoreError> {
         let (file, handle) = self.handle_of(open)?;
-        if self.tokens.of(file) == Some(Token::ExclusiveWrite) {
-            return self.flush(file).await;
+        self.flush(file).await?;
+        let is_held = self.tokens.of(file) == Some(Token::ExclusiveWrite);
+        match is_held && !self.is_unsynced(open) {
+            true => Ok(()),
+            false => self.sync_at_once(file, &handle).await,
         }
-        let handle = handle.try_clone().map_err(|error| self.failed("making durable", &error))?;
-        self.away("making durable", move || handle.sync_all()).await
     }
 
     pub async fn set_attributes(
@@ -322,6 +328,7 @@ impl Local {
         self.flush(file).await?;
         let kind = self.attributes(file)?.kind;
         let _exclusion = self.exclude(file, kind).await?;
+        self.changed_at_once(file);
         let metadata = match self.writable(file).or_else(|| self.removed_directory(file)) {
             // Works also after the file has lost its last name.
             Some(handle) => {

@@ -45,6 +45,10 @@ impl LocalHosts {
         }
     }
 
+    /// Returns whether another host is registered, alive or not.
+    pub fn has_others(&self) -> io::Result<bool> {
+        Ok(self.hosts.names()?.iter().any(|name| *name != self.name))
+    }
     /// Returns whether another host has ended without a clean end, or has not recovered yet.
     pub fn has_dead(&self) -> io::Result<bool> {
         for name in self.hosts.names()?.iter().filter(|name| **name != self.name) {

@@ -19,6 +19,7 @@
 
 mod buffered;
 mod change_times;
+mod durability;
 mod extended_attributes;
 mod files;
 mod hosts;

@@ -1,5 +1,6 @@
 use super::buffered::LocalBuffered;
 use super::change_times::ChangeTimes;
+use super::durability::Durability;
 use super::hosts::LocalHosts;
 use super::identity::{identity_in, identity_or_new};
 use super::notes::Notes;
@@ -66,6 +67,7 @@ pub(super) struct Local {
     /// Seed of the order of listings.
     pub listing_seed: u64,
     next_open: Cell<u64>,
+    steps: Cell<u64>,
     lives: OwnDirectory,
     _life: File,
 }
@@ -73,6 +75,7 @@ pub(super) struct Local {
 pub(super) struct Open {
     pub access: OpenMode,
     pub handle: Rc<File>,
+    pub durability: Durability,
 }
 
 impl LocalStore {
@@ -121,6 +124,7 @@ impl LocalStore {
             removed: RefCell::default(),
             listing_seed,
             next_open: Cell::new(1),
+            steps: Cell::default(),
             lives,
             _life: life,
             name,
@@ -194,8 +198,14 @@ impl Local {
     }
     fn opened(&self, file: FileId, access: OpenMode, handle: File) -> OpenFile {
         let number = OpenFile(self.next_open.replace(self.next_open.get() + 1));
-        self.opens.borrow_mut().insert(number, file, Open { access, handle: Rc::new(handle) });
+        let durability = Durability::opened_at(self.next_step());
+        let open = Open { access, handle: Rc::new(handle), durability };
+        self.opens.borrow_mut().insert(number, file, open);
         number
+    }
+    pub fn next_step(&self) -> u64 {
+        self.steps.set(self.steps.get() + 1);
+        self.steps.get()
     }
 
     fn create(
@@ -330,7 +340,10 @@ impl Local {
     }
 
     async fn return_token(&self, file: FileId) -> Result<(), StoreError> {
-        let mut flushed = self.flush(file).await;
+        let mut flushed = match self.tokens.of(file) {
+            Some(Token::SharedWrite) => self.sync_shared(file).await,
+            _ => self.flush(file).await,
+        };
         let held = self.files.borrow_mut().remove(&file);
         if let Some(held) = held.filter(|_| flushed.is_ok()) {
             if held.was_noted && !self.is_awaited() {
@@ -342,6 +355,10 @@ impl Local {
         }
         self.tokens.give_back(file);
         flushed
+    }
+    /// Returns whether programs on other hosts may have files open.
+    pub fn has_other_hosts(&self) -> bool {
+        !units::fault!("store-others-not-asked") && self.hosts.has_others().unwrap_or(true)
     }
     /// Returns whether the recovery of another host may compare a file with what it builds on.
     /// Where times have whole seconds, only the note distinguishes a state from the one before.
@@ -555,6 +572,9 @@ impl Store for LocalStore {
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.start(move |local| async move { local.make_durable(open).await })
+    }
+    fn is_unsynced(&self, open: OpenFile) -> bool {
+        self.0.is_unsynced(open)
     }
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         self.start(move |local| async move { local.take_token(open, token).await })

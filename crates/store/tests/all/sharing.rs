@@ -420,3 +420,21 @@ fn a_flush_leaves_the_time_of_change_as_it_was_reported() {
     });
     world.end();
 }
+
+#[test]
+fn what_was_written_under_a_shared_token_is_durable_when_it_is_returned() {
+    on_a_directory(|store, _| async move {
+        let file = make(&*store, "file").await;
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
+        store.take_token(open, Token::SharedWrite).await.unwrap();
+        store.write(open, 0, b"shared").await.unwrap();
+        assert!(store.is_unsynced(open));
+        store.return_token(file).await.unwrap();
+        assert!(!store.is_unsynced(open));
+        let change = AttributeChange { mode: Some(0o600), ..Default::default() };
+        store.set_attributes(file, change).await.unwrap();
+        assert!(store.is_unsynced(open));
+        store.make_durable(open).await.unwrap();
+        assert!(!store.is_unsynced(open));
+    });
+}

@@ -1,5 +1,7 @@
 //! Hosts in front of a simulated cluster, in virtual time.
 
+pub mod watched_store;
+
 use device::{Disk, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
 use host::{

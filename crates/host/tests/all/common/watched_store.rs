@@ -1,0 +1,139 @@
+//! A store whose calls a test watches and delays.
+
+use device::LocalFuture;
+use runtime::sync::Event;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use store::{
+    Allocation, Answer, AttributeChange, Created, Creator, FileAttributes, FileId, FileLock, Found,
+    HostPhase, Identity, Listing, NewNode, OpenFile, OpenMode, RenameOver, Space, Store,
+    StoreError, StoreEvent, Token, XattrMode,
+};
+
+pub struct WatchedStore {
+    inner: Rc<dyn Store>,
+    /// Calls that make a file durable or set its attributes, in order.
+    pub calls: RefCell<Vec<&'static str>>,
+    /// Whether the store answers that failed writes stay.
+    pub keeps_failed_writes: bool,
+    /// Whether another client keeps each file from being held exclusively.
+    pub others_keep_files: Cell<bool>,
+    /// Writes at this offset wait, before they reach the store.
+    pub slow_write: Cell<Option<u64>>,
+    pub changed: Rc<Event>,
+    pub waiting_writes: Rc<Cell<u64>>,
+    is_released: Rc<Cell<bool>>,
+}
+
+impl WatchedStore {
+    pub fn new(inner: Rc<dyn Store>) -> WatchedStore {
+        WatchedStore {
+            keeps_failed_writes: inner.keeps_failed_writes(),
+            inner,
+            calls: RefCell::default(),
+            others_keep_files: Cell::default(),
+            slow_write: Cell::default(),
+            changed: Rc::default(),
+            waiting_writes: Rc::default(),
+            is_released: Rc::default(),
+        }
+    }
+    pub fn take_calls(&self) -> Vec<&'static str> {
+        self.calls.take()
+    }
+    pub fn release_writes(&self) {
+        self.is_released.set(true);
+        self.changed.notify();
+    }
+}
+
+macro_rules! passed_on {
+    ($($name:ident($($given:ident: $kind:ty),*) -> $answer:ty;)*) => {
+        $(fn $name(&self, $($given: $kind),*) -> $answer { self.inner.$name($($given),*) })*
+    };
+}
+
+impl Store for WatchedStore {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn keeps_failed_writes(&self) -> bool {
+        self.keeps_failed_writes
+    }
+    fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<FileAttributes> {
+        self.calls.borrow_mut().push("set_attributes");
+        self.inner.set_attributes(file, change)
+    }
+    fn make_durable(&self, open: OpenFile) -> Answer<()> {
+        self.calls.borrow_mut().push("make_durable");
+        self.inner.make_durable(open)
+    }
+    fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
+        match token == Token::ExclusiveWrite && self.others_keep_files.get() {
+            true => Box::pin(async { Err(StoreError::TokenHeld) }),
+            false => self.inner.take_token(open, token),
+        }
+    }
+    fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes> {
+        if self.slow_write.get() != Some(at) || self.is_released.get() {
+            return self.inner.write(open, at, bytes);
+        }
+        let write = self.inner.write(open, at, bytes);
+        let (changed, is_released) = (self.changed.clone(), self.is_released.clone());
+        self.waiting_writes.set(self.waiting_writes.get() + 1);
+        Box::pin(async move {
+            changed.until(|| is_released.get().then_some(())).await;
+            write.await
+        })
+    }
+    passed_on! {
+        identity() -> Identity;
+        store_identity() -> String;
+        hold_ms() -> u64;
+        held_below(size: u64) -> u64;
+        counts_every_change() -> bool;
+        reuses_numbers() -> bool;
+        wants_files_closed() -> bool;
+        lease_ms() -> u64;
+        still_known() -> Answer<()>;
+        fence(former: &Identity) -> Answer<()>;
+        reconnect() -> Answer<()>;
+        next_event() -> LocalFuture<StoreEvent>;
+        disconnect() -> Answer<()>;
+        root() -> FileId;
+        lookup(parent: FileId, name: &[u8]) -> Answer<Found>;
+        find(file: FileId) -> Answer<Found>;
+        path_of(file: FileId) -> Answer<Option<Vec<u8>>>;
+        forget(file: FileId) -> ();
+        make(parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found>;
+        create(parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created>;
+        link(file: FileId, parent: FileId, name: &[u8]) -> Answer<FileAttributes>;
+        unlink(parent: FileId, name: &[u8]) -> Answer<()>;
+        remove_directory(parent: FileId, name: &[u8]) -> Answer<()>;
+        rename(one: FileId, old: &[u8], other: FileId, new: &[u8], mode: RenameOver) -> Answer<()>;
+        read_link(file: FileId) -> Answer<Vec<u8>>;
+        list(directory: FileId, cursor: u64) -> Answer<Listing>;
+        sync_directory(directory: FileId) -> Answer<()>;
+        space() -> Answer<Space>;
+        attributes(file: FileId) -> Answer<FileAttributes>;
+        xattr(file: FileId, name: &[u8]) -> Answer<Vec<u8>>;
+        xattr_names(file: FileId) -> Answer<Vec<u8>>;
+        set_xattr(file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()>;
+        remove_xattr(file: FileId, name: &[u8]) -> Answer<()>;
+        open(file: FileId, access: OpenMode) -> Answer<OpenFile>;
+        close(open: OpenFile) -> Answer<()>;
+        read(open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>>;
+        allocate(open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes>;
+        is_unsynced(open: OpenFile) -> bool;
+        send_content(open: OpenFile) -> Answer<()>;
+        send_attributes() -> Answer<()>;
+        acknowledge_recall(file: FileId) -> Answer<()>;
+        return_token(file: FileId) -> Answer<()>;
+        register_host(phase: HostPhase) -> Answer<()>;
+        unregister_host() -> Answer<()>;
+        may_have_dead_owner(file: FileId) -> Answer<bool>;
+        lock(open: OpenFile, lock: FileLock) -> Answer<()>;
+        test_lock(open: OpenFile, lock: FileLock) -> Answer<Option<FileLock>>;
+    }
+}
