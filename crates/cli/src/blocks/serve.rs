@@ -57,7 +57,10 @@ impl AttachPlan {
         let disk = self.disk(world, &self.source)?;
         let wrong = |error| failed(&self.source, &error);
         let has_logs = match find_superblock(&disk).await.map_err(wrong)? {
-            BlocksDisk::Volume(found) => found.superblock.groups.is_some(),
+            BlocksDisk::Volume(found) => {
+                self.settings.check_log_unit(found.superblock.block_size)?;
+                found.superblock.groups.is_some()
+            }
             BlocksDisk::Journal(_) => false,
         };
         let journal = self.log.as_deref().map(|path| self.disk(world, path)).transpose()?;
