@@ -313,7 +313,7 @@ impl Mounted {
         let (volume, session, ring) =
             (self.volume.clone(), self.session.clone(), world.ring().clone());
         let coerced = self.coerced.clone();
-        let checkpointer = Checkpointer::new(world, &self.volume);
+        let checkpointer = Checkpointer::new(world, self.volume.engine());
         let (steps, io) = (world.clone(), io_path::about(world));
         let stats = move |about: About| {
             let (front_end, ring) = (session.statistics(), ring.statistics());
@@ -322,15 +322,12 @@ impl Mounted {
                 "read_only": volume.is_read_only(),
                 "needs_check": volume.needs_check(),
                 "failed": volume.engine().check().err().map(|error| error.to_string()),
-                "transport": match session.negotiated() {
-                    Some(agreed) if agreed.uring => "io_uring",
-                    _ => "classic",
-                },
+                "transport": io_path::transport(session.negotiated()),
                 "io": io,
                 "engine": volume.engine().statistics(),
                 "long_steps": crate::stats::long_steps(&steps),
                 "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
-                "door": {
+                "front_end": {
                     "requests": front_end.requests,
                     "ring_requests": front_end.ring_requests,
                     "malformed": front_end.malformed,
@@ -354,10 +351,7 @@ impl Mounted {
                 Box::pin(async move { serde_json::json!(changing.change(live).await) })
             }
             Ask::Checkpoint | Ask::Checkpointing => {
-                if ask == Ask::Checkpoint {
-                    checkpointer.begin();
-                }
-                let progress = checkpointer.progress();
+                let progress = checkpointer.answer(ask);
                 Box::pin(async { progress })
             }
             ask => {
