@@ -1,6 +1,6 @@
 //! `okeanos advise`: recommends the mode that suits the writes that a mount has seen.
 
-use crate::daemon::control::{Ask, Client, find_mount, no_answer};
+use crate::daemon::control::{Ask, Client, Place, find_mount, no_answer};
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::quantity::format_size;
@@ -73,14 +73,22 @@ struct Advice {
     outcomes: Vec<Outcome>,
     /// Options for `-o`; none where too little was seen.
     options: Option<String>,
+    /// Command that takes these options.
+    #[serde(skip)]
+    command: &'static str,
 }
 
 pub fn run(arguments: AdviseArguments) -> Result<(), CliError> {
     let mount = find_mount(&arguments.directory)?;
     let mut client = Client::connect_to_look(&mount)?;
     let statistics: Value = client.ask(Ask::Stats).map_err(|_| no_answer(&mount, None))?;
+    if statistics["host"].is_object() {
+        let name = mount.directory.display();
+        return Err(CliError::new(format!("{name}: a host serves no volume"))
+            .with_remedy("There is no mode to choose."));
+    }
     let block_size = mount.space().map_or(4096, |space| space.unit);
-    let advice = advise(&statistics, block_size).ok_or_else(|| {
+    let mut advice = advise(&statistics, block_size).ok_or_else(|| {
         CliError::new(format!(
             "{}: its daemon does not count writes by size",
             mount.directory.display()
@@ -89,6 +97,9 @@ pub fn run(arguments: AdviseArguments) -> Result<(), CliError> {
             "It is of an older okeanos, or serves no volume. Mount it again with this one.",
         )
     })?;
+    if Place::of_mount(&mount).is_some() {
+        advice.command = "okeanos blocks attach";
+    }
     if arguments.json { print_json(&advice) } else { print(&text_of(&advice)) }
 }
 
@@ -149,6 +160,7 @@ fn advise(statistics: &Value, block_size: u64) -> Option<Advice> {
         payload_bytes: classes.iter().map(|class| class.bytes).sum(),
         outcomes,
         options,
+        command: "mount",
     })
 }
 
@@ -172,7 +184,7 @@ fn text_of(advice: &Advice) -> String {
     let (mounted, updates, payload) =
         (&advice.mounted, advice.updates, format_size(advice.payload_bytes));
     let last = match &advice.options {
-        Some(options) => format!("Advice: mount -o {options}"),
+        Some(options) => format!("Advice: {} -o {options}", advice.command),
         None => format!("No advice yet: fewer than {UPDATES_MIN} updates of blocks were seen."),
     };
     format!(

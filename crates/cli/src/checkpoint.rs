@@ -7,8 +7,7 @@ use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
 use crate::text::quantity::format_duration;
 use device::World;
-use engine::CheckpointReport;
-use ext4::Volume;
+use engine::{CheckpointReport, Engine};
 use runtime::RealWorld;
 use serde::{Deserialize, Serialize};
 use std::cell::{Cell, RefCell};
@@ -86,6 +85,9 @@ pub fn run(arguments: CheckpointArguments) -> Result<(), CliError> {
 }
 
 fn text_of(report: &CheckpointReport) -> String {
+    if report.blocks_logged == 0 {
+        return "The log held nothing that was not home.\n".into();
+    }
     let CheckpointReport { blocks_logged, writes_logged, blocks_written, writes, .. } = *report;
     format!(
         "{blocks_written} blocks of {blocks_logged} in the log were written home: {:.0} % were overwritten by later ones.\n\
@@ -97,40 +99,48 @@ fn text_of(report: &CheckpointReport) -> String {
     )
 }
 
-/// Replies that there is nothing to write home.
-pub fn nothing() -> serde_json::Value {
-    serde_json::json!(CheckpointAnswer::default())
+/// Refuses a checkpoint, where there is no log to be written home.
+pub fn refused(why: &str) -> serde_json::Value {
+    serde_json::json!(CheckpointAnswer { error: Some(why.into()), ..CheckpointAnswer::default() })
 }
 
 /// The daemon's side: one checkpoint at a time, and every client is sent its progress.
 #[derive(Clone)]
 pub struct Checkpointer {
     world: RealWorld,
-    volume: Rc<Volume>,
+    engine: Rc<Engine>,
     in_flight: Rc<Cell<bool>>,
     last: Rc<RefCell<Option<Result<CheckpointReport, String>>>>,
 }
 
 impl Checkpointer {
-    pub fn new(world: &RealWorld, volume: &Rc<Volume>) -> Checkpointer {
-        let (world, volume) = (world.clone(), volume.clone());
-        Checkpointer { world, volume, in_flight: Rc::default(), last: Rc::default() }
+    pub fn new(world: &RealWorld, engine: &Rc<Engine>) -> Checkpointer {
+        let (world, engine) = (world.clone(), engine.clone());
+        Checkpointer { world, engine, in_flight: Rc::default(), last: Rc::default() }
     }
 
-    pub fn begin(&self) {
+    /// Answers a request, which begins a checkpoint or asks for its progress.
+    pub fn answer(&self, ask: Ask) -> serde_json::Value {
+        if ask == Ask::Checkpoint {
+            self.begin();
+        }
+        self.progress()
+    }
+
+    fn begin(&self) {
         if self.in_flight.replace(true) {
             return;
         }
         let this = self.clone();
         self.world.spawn(Box::pin(async move {
-            let ended = this.volume.engine().checkpoint().await;
+            let ended = this.engine.checkpoint().await;
             *this.last.borrow_mut() = Some(ended.map_err(|error| error.to_string()));
             this.in_flight.set(false);
         }));
     }
 
-    pub fn progress(&self) -> serde_json::Value {
-        let progress = self.volume.engine().checkpoint_progress();
+    fn progress(&self) -> serde_json::Value {
+        let progress = self.engine.checkpoint_progress();
         let last = self.last.borrow().clone().filter(|_| !self.in_flight.get());
         serde_json::json!(CheckpointAnswer {
             is_under_way: self.in_flight.get(),

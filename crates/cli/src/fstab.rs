@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 #[derive(Parser, Debug)]
 #[command(name = "mount.fuse.okeanos")]
 struct HelperArguments {
+    /// An image file or block device; of a host, the store
     source: PathBuf,
+    /// Where to mount it
     directory: PathBuf,
     /// Mount options, separated by commas
     #[arg(short = 'o', value_delimiter = ',')]
@@ -22,10 +24,13 @@ struct HelperArguments {
     /// Check, but do not mount
     #[arg(short = 'f')]
     fake: bool,
+    /// Taken, as mount(8) gives it
     #[arg(short = 'n')]
     no_mtab: bool,
+    /// Taken, as mount(8) gives it
     #[arg(short = 'v')]
     verbose: bool,
+    /// The type, as mount(8) gives it
     #[arg(short = 't')]
     kind: Option<String>,
 }
@@ -47,17 +52,30 @@ pub fn called_for(arguments: &[OsString]) -> Option<Line> {
     }
 }
 
+/// Exit codes of mount(8).
+const WRONG_USAGE: i32 = 1;
+const MOUNT_FAILED: u8 = 32;
+
 pub fn run(line: Line, arguments: &[OsString]) -> Result<(), CliError> {
-    let call = HelperArguments::parse_from(arguments);
-    if call.fake {
-        return Ok(());
+    let call = HelperArguments::try_parse_from(arguments).unwrap_or_else(|error| {
+        // Standard output may be closed.
+        let _ = error.print();
+        std::process::exit(if error.use_stderr() { WRONG_USAGE } else { 0 })
+    });
+    match call.fake {
+        true => Ok(()),
+        false => mount(line, call).map_err(|error| error.with_code(MOUNT_FAILED)),
     }
+}
+
+fn mount(line: Line, call: HelperArguments) -> Result<(), CliError> {
     if line == Line::Host {
         return host::mount_line(&call.source, call.directory, call.options);
     }
     mount::run(MountArguments {
         foreground: false,
         verbose: false,
+        read_only: false,
         sloppy: call.sloppy,
         options: call.options,
         source: call.source,

@@ -101,9 +101,6 @@ fn run(arguments: &[OsString]) -> Result<(), CliError> {
         }
         Command::Recover(arguments) => recover::run(arguments),
         Command::Inspect(arguments) => inspect::run(arguments),
-        Command::Check(arguments) if blocks::holds_volume(&arguments.target) => {
-            blocks::offline::check(&arguments.target)
-        }
         Command::Check(arguments) => check::run(arguments),
         Command::Checkpoint(arguments) => checkpoint::run(arguments),
         Command::Advise(arguments) => advise::run(arguments),
@@ -126,6 +123,9 @@ fn run(arguments: &[OsString]) -> Result<(), CliError> {
 fn end(error: &clap::Error, arguments: &[OsString]) -> ! {
     // Standard output may be closed.
     let _ = error.print();
+    if let Some(tip) = stats::tip(arguments) {
+        daemon::reporter::complain(&format!("\n  tip: {tip}"));
+    }
     let is_check = arguments.get(1).is_some_and(|command| command == "check");
     std::process::exit(if is_check && error.use_stderr() {
         check::WRONG_USAGE

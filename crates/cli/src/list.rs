@@ -1,6 +1,6 @@
 //! `okeanos list`: lists every mount of Okeanos with its state.
 
-use crate::daemon::control::{Ask, Client};
+use crate::daemon::control::{Ask, Client, Place};
 use crate::daemon::mount_table::{self, Mount};
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
@@ -24,6 +24,8 @@ Health is one of
 The kernel has no room for the options of a FUSE file system in /proc/mounts: they stand here, as the mount was made. Behind
 the type it names the mode: fuseblk.okeanos.selective.
 
+A block volume stands there with the loop device that it is attached as, which is \"device\" with --json.
+
 Examples:
   okeanos list
   okeanos list --json | jq -r '.[] | select(.health != \"ok\") | .directory'";
@@ -44,6 +46,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 struct ListedMount {
     directory: String,
     source: String,
+    /// Loop device of an attached block volume.
+    device: Option<String>,
     data: Option<String>,
     options: Vec<String>,
     bytes: Option<u64>,
@@ -95,13 +99,17 @@ fn look_at(mount: &Mount) -> ListedMount {
         None if connected => "no answer".into(),
         None => "not ours to ask".into(),
     };
+    let listed = listed(mount, asked.as_ref(), health);
     // Another user's volume does not answer.
     let space = asked.as_ref().and_then(|_| mount.space()).filter(|space| space.blocks > 0);
     let bytes = |blocks: u64, unit: u64| blocks.saturating_mul(unit);
     ListedMount {
         bytes: space.as_ref().map(|space| bytes(space.blocks, space.unit)),
-        bytes_free: space.as_ref().map(|space| bytes(space.free, space.unit)),
-        ..listed(mount, asked.as_ref(), health)
+        // Which blocks are free knows the file system in a block volume.
+        bytes_free: space
+            .filter(|_| listed.device.is_none())
+            .map(|space| bytes(space.free, space.unit)),
+        ..listed
     }
 }
 
@@ -120,10 +128,12 @@ fn health_of(statistics: &Value) -> String {
 fn listed(mount: &Mount, asked: Option<&Value>, health: String) -> ListedMount {
     let word = |value: &Value| value.as_str().map(ToOwned::to_owned);
     let about = asked.map(|statistics| &statistics["about"]);
+    let device = Place::of_mount(mount).and_then(|place| place.loop_device());
     let options = about.and_then(|about| about["options"].as_array()).into_iter().flatten();
     ListedMount {
         directory: mount.directory.to_string_lossy().into_owned(),
         source: mount.image().to_string_lossy().into_owned(),
+        device: device.map(|device| device.to_string_lossy().into_owned()),
         data: about.and_then(|about| word(&about["data"])),
         options: options.filter_map(word).collect(),
         bytes: None,
@@ -149,7 +159,7 @@ fn table(listed: &[ListedMount]) -> Table {
     let size = |bytes: Option<u64>| bytes.map_or("-".into(), format_size);
     for mount in listed {
         table.row([
-            mount.directory.clone(),
+            mount.device.as_ref().unwrap_or(&mount.directory).clone(),
             mount.source.clone(),
             or_dash(&mount.data),
             size(mount.bytes),

@@ -3,7 +3,7 @@
 use crate::error::CliError;
 use clap::{Command, CommandFactory};
 use std::path::Path;
-use terminal::man::{EXIT_STATUS, ManArguments, Manual, notes_sections};
+use terminal::man::{ManArguments, Manual, notes_sections};
 
 const MANUAL: Manual = Manual {
     for_administrators: &["mkfs", "mount", "umount", "recover", "check", "blocks"],
@@ -55,7 +55,8 @@ fn helper_page(mount: &Command) -> String {
          .PP\nWithout allow_other only root gets in.\n\
          .SH OPTIONS\n.TP\n\\fB\\-s\\fR\nPass over mount options that are not known.\n.TP\n\\fB\\-f\\fR\nCheck the command line, and do \
          not mount.\n.TP\n\\fB\\-n\\fR, \\fB\\-v\\fR, \\fB\\-t\\fR \\fItype\\fR\nTaken, as mount(8) gives them.\n\
-         {}{EXIT_STATUS}{}",
+         {}.SH \"EXIT STATUS\"\n.TP\n0\nSuccess.\n.TP\n1\nThe command line is wrong.\n.TP\n32\nThe mount failed; \
+         standard error says why, and what to do.\n{}",
         notes_sections(&options),
         MANUAL.end("mount.fuse.okeanos")
     )

@@ -7,7 +7,7 @@ use crate::disk::open_disk::{claim, open_disk};
 use crate::error::CliError;
 use crate::programs::{self, TemporaryLoop};
 use crate::text::output::print;
-use crate::text::quantity::{format_size, parse_size};
+use crate::text::quantity::{exact_size, format_size, parse_size};
 use device::{Disk, World};
 use disks::{Claim, DiskAccess};
 use format::ext4::feature;
@@ -55,7 +55,7 @@ pub struct MkfsArguments {
     #[arg(long)]
     force_profile: bool,
     /// Make logs all over the volume (mount -o log=scattered), one at the end of each group. They
-    /// take 10 MiB in every 100 MiB, or what is said: log-size=SIZE,group-size=SIZE
+    /// take 10 MiB in every 100 MiB, or what is given: log-size=SIZE,group-size=SIZE
     #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = LogSizes::parse)]
     scattered_logs: Option<LogSizes>,
     /// Overwrite the file system or partition table that is there already
@@ -76,6 +76,9 @@ pub struct MkfsArguments {
 /// external journal and its volume must agree, and the groups must be as long as a log.
 const BLOCK_SIZE: &str = "4096";
 
+/// Bytes below which mke2fs makes no volume, whatever its options.
+const SIZE_MIN: u64 = 32 << 10;
+
 /// Bytes of an external journal whose image has to be made: the paper's default.
 const EXTERNAL_JOURNAL_SIZE: u64 = 128 << 20;
 
@@ -85,6 +88,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     if arguments.scattered_logs.is_some() {
         refuse_scattered_logs(target, journal, extra)?;
     }
+    let of_internal = internal_journal(journal_size.filter(|_| journal.is_none()))?;
     crate::daemon::mounted::refuse_if_its_daemon_died(target)?;
     let of_journal = arguments.journal_flush_zone.as_ref().or(arguments.flush_zone.as_ref());
     let zones = ZonePlan::new(
@@ -114,7 +118,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     }
     let extra = &extra;
     let result = match journal {
-        None => make(target, internal_journal(*journal_size), extra),
+        None => make(target, of_internal, extra),
         Some(journal) => {
             make_with_external_journal(target, journal, *journal_size, zones.journal_room(), extra)
         }
@@ -292,9 +296,18 @@ fn names_owner(extra: &[OsString]) -> bool {
     extra.iter().any(|argument| argument.to_string_lossy().split(',').any(names))
 }
 
-fn internal_journal(size: Option<u64>) -> Vec<OsString> {
-    size.map(|size| ["-J".into(), format!("size={}", size >> 20).into()].to_vec())
-        .unwrap_or_default()
+/// Returns arguments for mke2fs, which takes a number of MiB.
+fn internal_journal(size: Option<u64>) -> Result<Vec<OsString>, CliError> {
+    let Some(size) = size else { return Ok(Vec::new()) };
+    let number = size >> 20;
+    if number == 0 || number << 20 != size {
+        let (size, less) = (exact_size(size), number.max(1));
+        return Err(CliError::new(format!(
+            "--journal-size {size}: mke2fs makes journals of whole MiB"
+        ))
+        .with_remedy(format!("Give {less}M or {}M.", less + 1)));
+    }
+    Ok(vec!["-J".into(), format!("size={number}").into()])
 }
 
 fn make_with_external_journal(
@@ -317,6 +330,9 @@ fn make_with_external_journal(
         vec![OsString::from("-O"), "journal_dev".into(), "-b".into(), block_size.clone()];
     if extra.iter().any(|argument| argument == "-F") {
         of_journal.push("-F".into());
+    }
+    if extra.iter().any(|argument| argument == "-q") {
+        of_journal.push("-q".into());
     }
     // mke2fs joins a volume to journals on block devices only.
     let attached =
@@ -365,8 +381,12 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> 
     match size {
         None if !exists => Err(CliError::new(format!("{name} does not exist"))
             .with_remedy(format!("Give a size to make an image file: okeanos mkfs {name} 1G"))),
-        Some(0) => Err(CliError::new(format!("{name}: a volume of 0 B holds nothing"))
-            .with_remedy(format!("Give its size: okeanos mkfs {name} 1G"))),
+        Some(size) if size < SIZE_MIN => {
+            Err(CliError::new(format!("{name}: no volume fits into {}", format_size(size)))
+                .with_remedy(format!("Give its size: okeanos mkfs {name} 1G")))
+        }
+        Some(_) if target.is_dir() => Err(CliError::new(format!("{name} is a directory"))
+            .with_remedy("Name an image file or a block device.")),
         Some(_) if exists && is_block_device(target)? => {
             Err(CliError::new(format!("{name} is a block device, whose size is given"))
                 .with_remedy("Leave the size out, or give mke2fs a number of blocks behind --."))

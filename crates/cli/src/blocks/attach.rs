@@ -1,8 +1,8 @@
 //! `okeanos blocks attach`.
 
-use super::place::Place;
 use super::serve::{self, AttachPlan};
 use super::{AttachArguments, Via};
+use crate::daemon::control::Place;
 use crate::daemon::{self, Side, StartNotifier};
 use crate::error::CliError;
 use crate::mount::loop_device::{LoopDevice, Stands};
@@ -17,6 +17,9 @@ use std::os::unix::net::UnixStream;
 
 pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
     let settings = settings_of(&arguments.options)?;
+    if arguments.socket.is_some() && arguments.via != Via::Nbd {
+        return Err(CliError::new("--socket is of --via nbd").with_remedy("Add --via nbd."));
+    }
     let absolute = |path: &std::path::Path| {
         path.canonicalize().map_err(|error| CliError::system(path.display(), error))
     };

@@ -1,10 +1,11 @@
 //! `okeanos blocks detach`.
 
-use super::place::{Place, refuse_mounted};
+use super::place::refuse_mounted;
+use crate::daemon::control::Place;
 use crate::daemon::mount_table;
 use crate::error::CliError;
 use crate::mount::loop_device;
-use crate::mount::umount::{self, UmountArguments};
+use crate::mount::umount;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -46,8 +47,10 @@ pub fn run(device: &Path) -> Result<(), CliError> {
 
 /// Ends the daemon of a volume that has no block device.
 pub fn run_at(place: &Place) -> Result<(), CliError> {
-    let directory = place.0.clone();
-    umount::run(UmountArguments { lazy: false, force: false, if_dead: false, directory })?;
+    let system = |error| CliError::system(place.0.display(), error);
+    if let Some(mount) = mount_table::mount_on(&place.0).map_err(system)? {
+        umount::end(&mount, false)?;
+    }
     // The next attachment makes it again.
     let _ = std::fs::remove_dir(&place.0);
     Ok(())

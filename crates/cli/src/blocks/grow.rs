@@ -1,9 +1,8 @@
 //! `okeanos blocks grow`.
 
-use super::OfflineArguments;
+use super::GrowArguments;
 use super::offline::with_parts;
-use super::place::Place;
-use crate::daemon::control::{Ask, Client, no_answer};
+use crate::daemon::control::{Ask, Client, Place, no_answer};
 use crate::daemon::mount_table;
 use crate::error::CliError;
 use crate::mount::loop_device;
@@ -21,8 +20,8 @@ pub enum Grown {
     Done { exported_bytes: u64 },
 }
 
-pub(super) fn run(arguments: &OfflineArguments) -> Result<(), CliError> {
-    let OfflineArguments { source, log, json } = arguments;
+pub(super) fn run(arguments: &GrowArguments) -> Result<(), CliError> {
+    let GrowArguments { source, log, json } = arguments;
     let place = match Place::behind(source) {
         Some(place) => place,
         None => Place::of(source)?,

@@ -88,7 +88,7 @@ enum BlocksCommand {
     Drain(OfflineArguments),
     /// Export all of a disk that has become longer, also while it is attached
     #[command(after_help = GROW_EXAMPLES)]
-    Grow(OfflineArguments),
+    Grow(GrowArguments),
     /// Print where journal and data lie, and what the log holds
     #[command(after_help = INSPECT_EXAMPLES)]
     Inspect(OfflineArguments),
@@ -160,7 +160,7 @@ struct AttachArguments {
     /// The journal's device, of a volume that has one
     #[arg(long, value_name = "IMAGE|DEVICE")]
     log: Option<PathBuf>,
-    /// Stay in the foreground
+    /// Stay in the foreground; with --via nbd it always does
     #[arg(short, long)]
     foreground: bool,
     /// A block volume
@@ -184,6 +184,19 @@ struct OfflineArguments {
     #[arg(long)]
     json: bool,
     /// A block volume that is not attached
+    #[arg(value_name = "IMAGE|DEVICE")]
+    source: PathBuf,
+}
+
+#[derive(Args)]
+struct GrowArguments {
+    /// The journal's device, of a volume that has one and is not attached
+    #[arg(long, value_name = "IMAGE|DEVICE")]
+    log: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// A block volume, attached or not, or the block device that it is attached as
     #[arg(value_name = "IMAGE|DEVICE")]
     source: PathBuf,
 }

@@ -1,7 +1,6 @@
 //! Commands on a volume that is not attached.
 
 use super::{OfflineArguments, failed, zones};
-use crate::check::{DAMAGED, NOT_CHECKED};
 use crate::disk::coerce::Wanted;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
@@ -68,37 +67,52 @@ pub(super) fn drain(arguments: &OfflineArguments) -> Result<(), CliError> {
 
 /// Replays a block volume for `okeanos recover`.
 pub fn replay(arguments: &RecoverArguments) -> Result<(), CliError> {
-    let log = arguments.journal_device.as_deref();
-    print_replay(&replayed(&arguments.source, log, arguments.dry_run)?, arguments.json)
+    let RecoverArguments { source, journal_device, dry_run, json, .. } = arguments;
+    let (dry_run, log) = (*dry_run, journal_device.as_deref());
+    let replayed = with_parts(source, log, dry_run, async move |parts| {
+        Ok(blocks::recover(&parts, dry_run).await)
+    })?;
+    print_replay(&replayed.map_err(|error| failed_otherwise(source, &error))?, *json)
+}
+
+/// Converts an error for the commands to which the journal is `--journal-device`.
+fn failed_otherwise(source: &Path, error: &BlocksError) -> CliError {
+    let BlocksError::JournalMissing(uuid) = error else { return failed(source, error) };
+    let (name, uuid) = (source.display(), uuid_text(uuid));
+    CliError::new(format!("the journal of {name} is on its own device, with UUID {uuid}"))
+        .with_remedy("Name it: --journal-device DEVICE.")
 }
 
 /// Checks a block volume for `okeanos check`: both superblocks, and every checksum in the log.
-pub fn check(source: &Path) -> Result<(), CliError> {
-    let looked_at = with_parts(source, None, true, async |parts| {
-        let is_copy = match find_superblock(&*parts.disk).await? {
-            BlocksDisk::Volume(found) | BlocksDisk::Journal(found) => found.is_copy,
-        };
-        let log = match blocks::recover(&parts, true).await {
-            Err(BlocksError::Engine(error)) => Err(error.to_string()),
-            report => Ok(report?.transactions),
-        };
-        Ok((is_copy, log))
-    });
-    let (is_copy, log) = looked_at.map_err(|error| error.with_code(NOT_CHECKED))?;
-    let name = source.display();
+/// Returns what was checked, and what is wrong.
+pub fn check(source: &Path, log: Option<&Path>) -> Result<(String, Vec<String>), CliError> {
+    let looked_at = with_parts(source, log, true, async |parts| Ok(look_at(&parts).await))?;
+    let (is_copy, log) = looked_at.map_err(|error| failed_otherwise(source, &error))?;
     let mut problems = Vec::new();
     if is_copy {
-        problems.push("the superblock is damaged; attaching the volume restores it from its copy");
+        let text = "the superblock is damaged; attaching the volume restores it from its copy";
+        problems.push(text.to_owned());
     }
-    problems.extend(log.as_ref().err().map(String::as_str));
-    if problems.is_empty() {
-        let count = log.unwrap_or_default();
-        return print(&format_args!(
-            "{name}: the superblock and {count} transactions in the log; nothing is wrong.\n"
-        ));
+    let looked_at = match log {
+        Ok(count) => format!("the superblock and {count} transactions in the log"),
+        Err(damage) => {
+            problems.push(damage);
+            "the superblock and the log".into()
+        }
+    };
+    Ok((looked_at, problems))
+}
+
+/// Returns whether the superblock is that of the copy; and the number of transactions in the log,
+/// or its damage.
+async fn look_at(parts: &BlockParts) -> Result<(bool, Result<u64, String>), BlocksError> {
+    let is_copy = match find_superblock(&*parts.disk).await? {
+        BlocksDisk::Volume(found) | BlocksDisk::Journal(found) => found.is_copy,
+    };
+    match blocks::recover(parts, true).await {
+        Err(BlocksError::Engine(error)) => Ok((is_copy, Err(error.to_string()))),
+        report => Ok((is_copy, Ok(report?.transactions))),
     }
-    problems.iter().try_for_each(|problem| print(&format_args!("{problem}\n")))?;
-    Err(CliError::new(format!("{name}: {} problems", problems.len())).with_code(DAMAGED))
 }
 
 fn print_replay(report: &RecoveryReport, json: bool) -> Result<(), CliError> {

@@ -1,6 +1,6 @@
 //! Location of an attached volume's file, and the loop device on it.
 
-use crate::daemon::control::{blocks_directory, make_directory, socket_directory};
+use crate::daemon::control::{Place, blocks_directory, make_directory, socket_directory};
 use crate::daemon::mount_table;
 use crate::disk::front_end::NAME;
 use crate::error::CliError;
@@ -26,9 +26,6 @@ pub fn uuid_of(source: &Path) -> io::Result<Option<[u8; 16]>> {
     Ok(found.map(|superblock| superblock.uuid))
 }
 
-/// The directory in which the file of an attached volume appears.
-pub struct Place(pub PathBuf);
-
 impl Place {
     /// Returns the directory of a volume, attached or not.
     pub fn of(source: &Path) -> Result<Place, CliError> {
@@ -39,14 +36,6 @@ impl Place {
                 .with_remedy("Make one: okeanos blocks format. It destroys what the disk holds.")
         })?;
         Ok(Place(blocks_directory().join(uuid_text(&uuid))))
-    }
-
-    /// Returns the directory of the volume attached as this loop device.
-    pub fn behind(device: &Path) -> Option<Place> {
-        let file = mount_table::behind(device);
-        let is_ours = file != device && file.file_name().is_some_and(|name| name == NAME);
-        let directory = file.parent().filter(|_| is_ours)?;
-        directory.starts_with(blocks_directory()).then(|| Place(directory.into()))
     }
 
     pub fn make(&self) -> Result<(), CliError> {
@@ -63,30 +52,15 @@ impl Place {
         self.0.join(NAME)
     }
 
-    /// Returns the loop device on the file, whether or not the file answers.
-    pub fn loop_device(&self) -> Option<PathBuf> {
-        let file = self.file();
-        let found = std::fs::read_dir("/sys/block").ok()?.filter_map(Result::ok);
-        let devices = found.map(|entry| Path::new("/dev").join(entry.file_name()));
-        let mut loops = devices.filter(|device| {
-            device.to_string_lossy().starts_with("/dev/loop") && mount_table::behind(device) == file
-        });
-        loops.next()
-    }
-
     /// Removes what an attachment has left whose daemon died: the dead mount, and the loop device
     /// on it.
     pub fn clean_up(&self) -> Result<(), CliError> {
         let mount = mount_table::mount_on(&self.0).ok().flatten();
         let Some(mount) = mount else { return Ok(()) };
         if !mount.is_dead() {
-            let device = self.loop_device();
-            let at = device.map_or(String::new(), |device| format!(" as {}", device.display()));
-            return Err(CliError::new(format!(
-                "{} is attached already{at}",
-                mount.source.display()
-            ))
-            .with_remedy("Detach it first: okeanos blocks detach."));
+            let (name, at) = (mount.source.display(), self.attached_as());
+            return Err(CliError::new(format!("{name} is attached already{at}"))
+                .with_remedy(format!("Detach it first: okeanos blocks detach {name}.")));
         }
         if let Some(device) = self.loop_device() {
             refuse_mounted(&device)?;

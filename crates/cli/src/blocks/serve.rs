@@ -1,7 +1,7 @@
 //! The daemon of an attached volume.
 
 use super::{failed, grow, zones};
-use crate::checkpoint;
+use crate::checkpoint::Checkpointer;
 use crate::daemon::StartNotifier;
 use crate::daemon::control::{About, Ask};
 use crate::daemon::control_server::Answers;
@@ -57,7 +57,10 @@ impl AttachPlan {
         let disk = self.disk(world, &self.source)?;
         let wrong = |error| failed(&self.source, &error);
         let has_logs = match find_superblock(&disk).await.map_err(wrong)? {
-            BlocksDisk::Volume(found) => found.superblock.groups.is_some(),
+            BlocksDisk::Volume(found) => {
+                self.settings.check_log_unit(found.superblock.block_size)?;
+                found.superblock.groups.is_some()
+            }
             BlocksDisk::Journal(_) => false,
         };
         let journal = self.log.as_deref().map(|path| self.disk(world, path)).transpose()?;
@@ -126,7 +129,7 @@ pub fn as_file(
         let volume = opened.volume.clone();
         io_path::report(&own, &reporter);
         report_opened(&volume, &|text| reporter.report_at(Level::Info, text));
-        let answers = answers(&plan, &directory, opened);
+        let answers = answers(&own, &plan, &directory, opened);
         let disk: Rc<dyn Disk> = Rc::new(volume.clone());
         let close = async || close(&volume, &|text| reporter.report(text)).await;
         exported::serve(&own, &disk, (&directory, &helper), notifier, answers, close).await
@@ -150,9 +153,15 @@ async fn close(volume: &BlockVolume, say: &dyn Fn(&str)) -> bool {
     closed.inspect_err(|error| say(&error.to_string())).is_ok()
 }
 
-fn answers(plan: &AttachPlan, directory: &Path, opened: OpenedVolume) -> Box<Answers> {
+fn answers(
+    world: &RealWorld,
+    plan: &AttachPlan,
+    directory: &Path,
+    opened: OpenedVolume,
+) -> Box<Answers> {
     let OpenedVolume { volume, coerced, disk } = opened;
     let about = plan.about(directory, &volume);
+    let checkpointer = Checkpointer::new(world, volume.engine());
     Box::new(move |ask| {
         if ask == Ask::Grow {
             let (disk, volume) = (disk.clone(), volume.clone());
@@ -161,7 +170,7 @@ fn answers(plan: &AttachPlan, directory: &Path, opened: OpenedVolume) -> Box<Ans
         let answer = match ask {
             // There is nothing to change.
             Ask::About | Ask::End | Ask::Change(_) | Ask::Grow => serde_json::json!(about),
-            Ask::Checkpoint | Ask::Checkpointing => checkpoint::nothing(),
+            Ask::Checkpoint | Ask::Checkpointing => checkpointer.answer(ask),
             Ask::Stats => statistics(&about, &volume, &coerced),
         };
         Box::pin(async { answer })

@@ -14,7 +14,9 @@ use format::ext4::directory::{DirectoryError, RawEntry};
 use format::ext4::extent::ExtentNode;
 use format::ext4::inode::flags;
 use format::ext4::superblock::state;
-use format::ext4::{RawInode, bitmap, checksum, feature, group_flags, htree, xattr};
+use format::ext4::{
+    RawInode, VolumeSuperblock, bitmap, checksum, feature, group_flags, htree, xattr,
+};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -61,9 +63,17 @@ pub fn claim_for_check(path: &Path) -> Result<Option<Claim>, CliError> {
     }
 }
 
-/// Whether the volume's journal has to be replayed first: until then home blocks are outdated.
-pub fn has_live_log(path: &Path) -> bool {
-    Reader::open(path).is_ok_and(|reader| reader.superblock.features.has(feature::RECOVER))
+/// Whether the volume's journal has to be replayed first, since until then home blocks are
+/// outdated; or lies on another device that was not named.
+pub fn wants_journal(path: &Path, journal_device: Option<&Path>) -> bool {
+    Reader::open(path).is_ok_and(|Reader { superblock, .. }| {
+        superblock.features.has(feature::RECOVER) || lacks_journal(&superblock, journal_device)
+    })
+}
+
+fn lacks_journal(superblock: &VolumeSuperblock, journal_device: Option<&Path>) -> bool {
+    let has_journal = superblock.features.has(feature::HAS_JOURNAL);
+    has_journal && superblock.journal_inode == 0 && journal_device.is_none()
 }
 
 /// Checks a volume that the caller has claimed. Returns what was checked.
@@ -89,7 +99,7 @@ pub fn check(
         return Err(reader.damaged("it is shorter than its volume"));
     }
     let has_journal = superblock.features.has(feature::HAS_JOURNAL);
-    if has_journal && superblock.journal_inode == 0 && journal_device.is_none() {
+    if lacks_journal(superblock, journal_device) {
         let name = path.display();
         return Err(CliError::new(format!("the journal of {name} is on another device"))
             .with_remedy(format!("Name it: okeanos check --journal-device DEVICE {name}.")));

@@ -7,6 +7,7 @@ mod mounted;
 mod tree;
 mod verdict;
 
+use crate::blocks;
 use crate::daemon::control::find_mount;
 use crate::error::CliError;
 use crate::text::progress::Progress;
@@ -54,7 +55,7 @@ pub struct CheckArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The external journal of an unmounted volume
+    /// The external journal of an unmounted volume, or of a block volume
     #[arg(long, value_name = "IMAGE|DEVICE")]
     journal_device: Option<PathBuf>,
     /// Do not ask e2fsck
@@ -62,12 +63,12 @@ pub struct CheckArguments {
     without_e2fsck: bool,
     /// An unmounted image file or block device, or where a volume is mounted
     #[arg(value_name = "DIR|IMAGE|DEVICE")]
-    pub target: PathBuf,
+    target: PathBuf,
 }
 
 /// Exit codes of fsck(8).
-pub const DAMAGED: u8 = 4;
-pub const NOT_CHECKED: u8 = 8;
+const DAMAGED: u8 = 4;
+const NOT_CHECKED: u8 = 8;
 pub const WRONG_USAGE: i32 = 16;
 
 /// Maximum number listed; more would not help.
@@ -79,6 +80,7 @@ const MARKED: &str =
 
 const LEFT_OF_MOUNTED: [&str; 3] =
     ["bitmaps", "link counts", "inodes and blocks that no name leads to"];
+const LEFT_OF_BLOCKS: [&str; 1] = ["the file system in the block volume"];
 const LEFT_TO_E2FSCK: [&str; 4] = [
     "copies of the superblock and the descriptors",
     "inodes of the file system's own, such as those of quotas",
@@ -111,6 +113,7 @@ pub fn run(arguments: CheckArguments) -> Result<(), CliError> {
     let mut verdict = CheckVerdict::new(target);
     let ended = match target.is_dir() {
         true => check_mounted(target, &mut verdict),
+        false if blocks::holds_volume(target) => check_blocks(&arguments, &mut verdict),
         false => check_unmounted(&arguments, &mut verdict),
     };
     verdict.end(ended, arguments.json)
@@ -126,6 +129,16 @@ fn check_mounted(target: &Path, verdict: &mut CheckVerdict) -> Result<(), CliErr
     Ok(())
 }
 
+fn check_blocks(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Result<(), CliError> {
+    let (target, log) = (arguments.target.as_path(), arguments.journal_device.as_deref());
+    let (looked_at, problems) = blocks::offline::check(target, log)?;
+    verdict.remedy = "Attach it, which restores a superblock from its copy; or format it anew, and \
+                      restore what it held from a backup.";
+    verdict.add_own(Findings { problems, more: 0 }, Ok(looked_at))?;
+    verdict.leave_out("its own checker looks at it, once it is attached", LEFT_OF_BLOCKS);
+    Ok(())
+}
+
 fn check_unmounted(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Result<(), CliError> {
     let (target, journal_device) =
         (arguments.target.as_path(), arguments.journal_device.as_deref());
@@ -134,8 +147,9 @@ fn check_unmounted(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Re
     let mut findings = Findings::default();
     let own = image::check(target, journal_device, &Progress::new(), &mut findings);
     let own = verdict.add_own(findings, own);
-    if image::has_live_log(target) {
-        // e2fsck's verdict on a volume whose log it does not replay means nothing.
+    if image::wants_journal(target, journal_device) {
+        // e2fsck's verdict on a volume whose log it does not replay, or does not find, means
+        // nothing.
         return own;
     }
     if arguments.without_e2fsck {

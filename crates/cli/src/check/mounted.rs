@@ -47,7 +47,13 @@ pub fn check(
         ))
         .with_remedy("Check it as root, or unmounted."));
     }
-    Ok(format!("{directories} directories and {files} other files are readable"))
+    let directories = counted(directories, "directory", "directories");
+    let files = counted(files, "other file", "other files");
+    Ok(format!("{directories} and {files} are readable"))
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 struct MountedWalk<'a> {

@@ -21,6 +21,8 @@ pub struct CheckVerdict {
     exit_status: u8,
     #[serde(skip)]
     pub is_damaged: bool,
+    #[serde(skip)]
+    pub remedy: &'static str,
 }
 
 #[derive(serde::Serialize)]
@@ -65,6 +67,7 @@ impl CheckVerdict {
             not_checked: None,
             exit_status: 0,
             is_damaged: false,
+            remedy: "Copy what you need from it; then unmount it and repair it: e2fsck -f.",
         }
     }
 
@@ -114,9 +117,7 @@ impl CheckVerdict {
         match self.is_damaged {
             false => Ok(()),
             true => Err(CliError::new(format!("{}: {}", self.target, self.counted()))
-                .with_remedy(
-                    "Copy what you need from it; then unmount it and repair it: e2fsck -f.",
-                )
+                .with_remedy(self.remedy)
                 .with_code(self.exit_status)),
         }
     }

@@ -62,6 +62,9 @@ pub enum AccessTimes {
     Always,
 }
 
+/// What a host's daemon reports as its mode: it has no `data=`.
+pub const HOST: &str = "host";
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct About {
     pub process: u32,
@@ -109,6 +112,48 @@ pub fn socket_directory() -> PathBuf {
 /// Returns the directory of attached block volumes' files.
 pub fn blocks_directory() -> PathBuf {
     socket_directory().join("blocks")
+}
+
+/// The directory in which the file of an attached block volume appears.
+pub struct Place(pub PathBuf);
+
+impl Place {
+    /// Returns the directory of an attached volume by its mount.
+    pub fn of_mount(mount: &Mount) -> Option<Place> {
+        let is_ours = mount.directory.starts_with(blocks_directory());
+        is_ours.then(|| Place(mount.directory.clone()))
+    }
+
+    /// Returns the directory of the volume attached as this loop device.
+    pub fn behind(device: &Path) -> Option<Place> {
+        let file = mount_table::behind(device);
+        let directory = file.parent().filter(|_| file != device)?;
+        directory.starts_with(blocks_directory()).then(|| Place(directory.into()))
+    }
+
+    /// Returns the loop device on its file, whether or not the file answers.
+    pub fn loop_device(&self) -> Option<PathBuf> {
+        let found = std::fs::read_dir("/sys/block").ok()?.filter_map(Result::ok);
+        let devices = found.map(|entry| Path::new("/dev").join(entry.file_name()));
+        let mut loops = devices.filter(|device| {
+            device.to_string_lossy().starts_with("/dev/loop")
+                && mount_table::behind(device).parent() == Some(&self.0)
+        });
+        loops.next()
+    }
+
+    /// Returns ` as /dev/loopN`; nothing of a volume that has no device.
+    pub fn attached_as(&self) -> String {
+        let device = self.loop_device();
+        device.map_or(String::new(), |device| format!(" as {}", device.display()))
+    }
+
+    /// Returns the error that `source`, whose volume is attached, is in use.
+    pub fn in_use(&self, source: &Path) -> CliError {
+        let (source, at) = (source.display(), self.attached_as());
+        CliError::new(format!("{source} is in use: it is attached{at}"))
+            .with_remedy(format!("Detach it first: okeanos blocks detach {source}."))
+    }
 }
 
 const TEMPORARY: &str = "/tmp";
@@ -347,6 +392,13 @@ pub fn no_answer(mount: &Mount, tried: Option<(&Path, io::Error)>) -> CliError {
 pub fn died(mount: &Mount) -> CliError {
     let (source, at) = (mount.image(), mount.directory.display());
     let source = source.display();
+    if Place::of_mount(mount).is_some() {
+        return CliError::new(format!("the daemon of {source} has died; what was synced is safe"))
+            .with_remedy(format!(
+                "Detach it (okeanos blocks detach {source}), or attach it again, which recovers \
+                 the volume: okeanos blocks attach {source}."
+            ));
+    }
     let away = format!("Take the dead mount away (okeanos umount {at}, or umount -l {at}), and");
     match Again::of(mount) {
         Again::Serve => CliError::new(format!("the daemon of {source} on {at} has died"))
@@ -376,7 +428,7 @@ impl Again {
             Some(("dir" | "ceph", _)) => {
                 Again::Mount(format!("okeanos host mount --store {source} --journal JOURNAL {at}"))
             }
-            _ if mount.directory.starts_with(blocks_directory()) => {
+            _ if Place::of_mount(mount).is_some() => {
                 Again::Mount(format!("okeanos blocks attach {source}"))
             }
             _ if source.starts_with('/') => Again::Mount(format!("okeanos mount {source} {at}")),
@@ -385,9 +437,12 @@ impl Again {
     }
 }
 
-/// Returns the okeanos mount that `path` lies in: on it exactly, or anywhere below.
+/// Returns the okeanos mount that `path` lies in, on it exactly or anywhere below; or that of the
+/// block volume attached as this device.
 pub fn find_mount(path: &Path) -> Result<Mount, CliError> {
     let system = |error| CliError::system(path.display(), error);
+    let attached = Place::behind(path);
+    let path = attached.as_ref().map_or(path, |place| &place.0);
     let exact = mount_table::mount_on(path).map_err(system)?;
     let found = match exact.or_else(|| mount_table::mount_of(path)) {
         Some(mount) => Some(mount),

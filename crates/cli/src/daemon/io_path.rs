@@ -1,6 +1,7 @@
 //! System call interface of a daemon: an io_uring, or threads where the kernel refuses one.
 
 use super::reporter::{Level, Reporter};
+use fuse_session::Negotiated;
 use runtime::{NoRing, RealWorld};
 use serde_json::{Value, json};
 
@@ -9,6 +10,14 @@ pub fn about(world: &RealWorld) -> Value {
     match world.ring().no_ring() {
         None => json!({ "by": "io_uring" }),
         Some(why) => json!({ "by": "threads", "why": why.to_string() }),
+    }
+}
+
+/// Returns the transport of requests for `stats`.
+pub fn transport(negotiated: Option<Negotiated>) -> &'static str {
+    match negotiated {
+        Some(Negotiated { uring: true, .. }) => "io_uring",
+        _ => "classic",
     }
 }
 

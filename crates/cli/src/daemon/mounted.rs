@@ -1,11 +1,12 @@
 //! Conflicts with mounts, alive or dead, and their error messages.
 
-use super::control;
+use super::control::{self, Ask, Client, Place};
 use super::holders::holders_of;
 use super::mount_table::{self, Mount};
 use super::reporter::complain;
 use crate::error::CliError;
 use disks::DiskOpenError;
+use serde_json::Value;
 use std::ffi::OsString;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
@@ -30,6 +31,9 @@ pub fn refuse_if_its_daemon_died(path: &Path) -> Result<(), CliError> {
 pub fn is_mounted(mount: &Mount, source: &Path) -> CliError {
     if let Err(died) = refuse_dead(Some(mount)) {
         return died;
+    }
+    if let Some(place) = Place::of_mount(mount) {
+        return place.in_use(source);
     }
     let at = mount.directory.display();
     let program = if mount.is_okeanos() { "okeanos umount" } else { "umount" };
@@ -64,10 +68,28 @@ pub fn not_opened(error: DiskOpenError) -> CliError {
         DiskOpenError::Attached { path, device } => (path, device),
         _ => return plain,
     };
-    match mount_table::mount_of(path) {
-        Some(mount) => is_mounted(&mount, path),
+    if let Some(mount) = mount_table::mount_of(path) {
+        return is_mounted(&mount, path);
+    }
+    let is_locked = matches!(error, DiskOpenError::Locked { .. });
+    match is_locked.then(|| host_of(path)).flatten() {
+        Some(host) => {
+            let (journal, at) = (path.display(), host.directory.display());
+            CliError::new(format!("{journal} is in use: it is the journal of {at}"))
+                .with_remedy(format!("Unmount it first: okeanos umount {at}."))
+        }
         None => kept_open(plain, device, path),
     }
+}
+
+/// Returns the mount of the host whose journal this is.
+fn host_of(journal: &Path) -> Option<Mount> {
+    let journal = mount_table::resolve(journal).ok()?;
+    let is_its = |mount: &Mount| {
+        let statistics = Client::look::<Value>(mount, Ask::Stats);
+        statistics.is_ok_and(|found| found["journal"].as_str() == journal.to_str())
+    };
+    mount_table::mounts().ok()?.into_iter().find(|mount| mount.is_okeanos() && is_its(mount))
 }
 
 /// Runs a program of Okeanos, and reports a failure under its name. A failure on a mount whose

@@ -1,5 +1,6 @@
 //! `barrier=coerce`: disks whose flush is an eviction, by the flush zones that mkfs made on them.
 
+use crate::daemon::mount_table;
 use crate::daemon::reporter::complain;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
@@ -270,7 +271,8 @@ impl Coercion<'_> {
         path: &Path,
         zone: Option<FoundFlushZone>,
     ) -> Result<Option<CoercedDisk>, CliError> {
-        let name = path.display();
+        let name = mount_table::behind(path);
+        let name = name.display();
         let Some(zone) = zone else {
             let made_by = self.made_by;
             return match self.wanted {

@@ -7,7 +7,7 @@
 use super::HostMountArguments;
 use super::options::HostSettings;
 use super::store::{MakeJournal, StoreName, failed, open_journal};
-use crate::daemon::control::{About, Ask, End, socket_directory_beside};
+use crate::daemon::control::{About, Ask, End, HOST, socket_directory_beside};
 use crate::daemon::control_server::{ControlServer, ControlSocket, no_control};
 use crate::daemon::mount_helper::MountHelper;
 use crate::daemon::reporter::{Level, Reporter};
@@ -214,10 +214,11 @@ fn answers(
         version: crate::VERSION.into(),
         source: plan.store.full_name(),
         directory: plan.directory.display().to_string(),
-        data: "host".into(),
+        data: HOST.into(),
         options: plan.arguments.options.clone(),
         live: None,
     };
+    let journal = plan.arguments.place.journal.display().to_string();
     Box::new(move |ask| {
         let answer = match ask {
             Ask::Stats => {
@@ -227,13 +228,17 @@ fn answers(
                     .collect();
                 serde_json::json!({
                     "about": about,
+                    "journal": journal,
                     "host": host.statistics(),
+                    "transport": daemon::io_path::transport(session.negotiated()),
                     "io": daemon::io_path::about(&world),
                     "long_steps": crate::stats::long_steps(&world),
-                    "door": { "by_operation": requests },
+                    "front_end": { "by_operation": requests },
                 })
             }
-            Ask::Checkpoint | Ask::Checkpointing => crate::checkpoint::nothing(),
+            Ask::Checkpoint | Ask::Checkpointing => crate::checkpoint::refused(
+                "a host's files go to the store by destage=, or at umount",
+            ),
             Ask::Change(_) => {
                 serde_json::json!(Err::<(), _>(
                     "a host's mount cannot be changed: unmount it first"

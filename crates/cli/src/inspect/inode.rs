@@ -151,13 +151,14 @@ impl fmt::Display for InodeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "inode {}: {}, mode {}, uid {}, gid {}, {} links, generation {}",
+            "inode {}: {}, mode {}, uid {}, gid {}, {} link{}, generation {}",
             self.inode,
             self.kind,
             self.permissions,
             self.uid,
             self.gid,
             self.links,
+            if self.links == 1 { "" } else { "s" },
             self.generation
         )?;
         writeln!(f, "size {} bytes, {} sectors of 512 bytes used", self.size, self.sectors)?;

@@ -245,12 +245,16 @@ impl fmt::Display for JournalReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "journal {}, {}: {} log blocks of {} bytes; {}",
+            "journal {}, {}: {} log blocks of {} bytes{}",
             self.place,
             self.uuid,
             self.log_blocks,
             self.log_block_size,
-            self.features.join(", ")
+            if self.features.is_empty() {
+                String::new()
+            } else {
+                format!("; {}", self.features.join(", "))
+            }
         )?;
         match self.clean {
             true => writeln!(f, "the log is empty")?,

@@ -267,11 +267,8 @@ impl fmt::Display for LogsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [each, between] = [self.bytes_of_each, self.bytes_between].map(format_size);
         writeln!(f, "{} logs of {each}, one in every {between}", self.logs)?;
-        match self.live {
-            true => {
-                writeln!(f, "the log begins with transaction {}; recovery looks at:", self.tail)?
-            }
-            false => writeln!(f, "all are empty")?,
+        if let Some(cost) = self.checkpoint.as_ref().filter(|_| !self.listed.is_empty()) {
+            write_cost(f, cost, self.times_on.as_deref())?;
         }
         if let Some(SnapshotReport { pieces, end, read_from, logs }) = &self.snapshot {
             writeln!(
@@ -280,11 +277,14 @@ impl fmt::Display for LogsReport {
                  looks for later ones in {logs} logs"
             )?;
         }
+        match self.live {
+            true => {
+                writeln!(f, "the log begins with transaction {}; recovery looks at:", self.tail)?
+            }
+            false => writeln!(f, "all are empty")?,
+        }
         if self.listed.is_empty() {
             return Ok(());
-        }
-        if let Some(cost) = &self.checkpoint {
-            write_cost(f, cost, self.times_on.as_deref())?;
         }
         let mut names = vec![
             "log",

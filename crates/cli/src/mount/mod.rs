@@ -45,6 +45,9 @@ pub struct MountArguments {
     /// Report more: what is done; with -f, each request as well
     #[arg(short, long)]
     pub verbose: bool,
+    /// Mount read-only, as with -o ro
+    #[arg(short, long)]
+    pub read_only: bool,
     /// Pass over mount options that are not known
     #[arg(short, long)]
     pub sloppy: bool,
@@ -93,7 +96,10 @@ pub struct MountPlan {
     pub settings: MountSettings,
 }
 
-pub fn run(arguments: MountArguments) -> Result<(), CliError> {
+pub fn run(mut arguments: MountArguments) -> Result<(), CliError> {
+    if arguments.read_only {
+        arguments.options.push("ro".into());
+    }
     let asked = MountSettings::parse(&arguments.options, arguments.sloppy)?;
     if asked.remount {
         let directory = arguments.directory.as_ref().unwrap_or(&arguments.source);

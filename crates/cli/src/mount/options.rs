@@ -4,12 +4,14 @@
 pub use super::table::MountSettings;
 
 use super::table::SECTIONS;
+use crate::error::CliError;
 use crate::options;
-use engine::{BarrierKind, EngineOptions};
+use engine::{BarrierKind, CheckpointTimes, EngineOptions, LogKind};
 use ext4::OnError;
 use format::ext4::superblock::default_options;
 use format::ext4::{VolumeSuperblock, feature};
 use journal::{DataMode, WriteThreshold};
+use units::BlockSize;
 
 impl MountSettings {
     /// Whether modes alone decide on permissions.
@@ -89,6 +91,21 @@ impl MountSettings {
         }
     }
 
+    /// Refuses a `log_unit=` that no journal of a volume with such blocks has.
+    ///
+    /// # Errors
+    /// The unit is longer than a block.
+    pub fn check_log_unit(&self, block: BlockSize) -> Result<(), CliError> {
+        let block = block.bytes();
+        match self.engine.log_unit {
+            Some(unit) if unit as usize > block => Err(CliError::new(format!(
+                "log_unit={unit}: blocks of this volume have {block} bytes"
+            ))
+            .with_remedy("A unit is at most a block.")),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns warnings about these settings.
     pub fn warnings(&self) -> Vec<&'static str> {
         let mut warnings = self.not_done.clone();
@@ -98,18 +115,49 @@ impl MountSettings {
                  unless the disk keeps its write cache over it",
             );
         }
-        let has_threshold = self.journal.threshold.is_some() || self.engine.threshold_per_block;
-        if has_threshold && !matches!(self.journal.data, None | Some(DataMode::Selective)) {
-            warnings
-                .push("threshold= and threshold_per= do nothing here: they are of data=selective");
-        }
-        let is_in_blocks = self.engine.records.is_some_and(|format| !format.has_short_units());
-        if self.engine.log_unit.is_some() && is_in_blocks {
-            warnings.push(
-                "log_unit= does nothing here: with records=blocks the log is written in blocks",
-            );
-        }
+        warnings.extend(self.in_vain());
         warnings
+    }
+
+    /// Returns warnings about options that do nothing beside the others.
+    fn in_vain(&self) -> impl Iterator<Item = &'static str> {
+        let (engine, usual) = (&self.engine, MountSettings::default().engine);
+        let data = self.journal.data;
+        let has_threshold = self.journal.threshold.is_some() || engine.threshold_per_block;
+        let is_in_blocks = engine.records.is_some_and(|format| !format.has_short_units());
+        let logs_all = matches!(data, Some(DataMode::Journal | DataMode::Wasteless));
+        let checks = [
+            (
+                has_threshold && !matches!(data, None | Some(DataMode::Selective)),
+                "threshold= and threshold_per= do nothing here: they are of data=selective",
+            ),
+            (
+                engine.logged_write_size != usual.logged_write_size
+                    && data != Some(DataMode::Adaptive),
+                "logged_write_size= does nothing here: it is of data=adaptive",
+            ),
+            (
+                engine.order_overwrites && logs_all,
+                "order_overwrites does nothing here: this mode logs all data",
+            ),
+            (
+                engine.log_unit.is_some() && is_in_blocks,
+                "log_unit= does nothing here: with records=blocks the log is written in blocks",
+            ),
+            (
+                engine.log_gap != usual.log_gap && is_in_blocks,
+                "log_gap= does nothing here: it is of records=packed",
+            ),
+            (
+                engine.swap_above != usual.swap_above && engine.log == LogKind::Circular,
+                "swap_above= does nothing here: it is of log=scattered",
+            ),
+            (
+                engine.expire != usual.expire && engine.checkpoint != CheckpointTimes::ByAge,
+                "expire= does nothing here: checkpoint= says when blocks are written home",
+            ),
+        ];
+        checks.into_iter().filter(|(is_in_vain, _)| *is_in_vain).map(|(_, warning)| warning)
     }
 }
 
@@ -131,6 +179,15 @@ mod tests {
             ("data=wasteless,threshold_per=block", 1),
             ("records=blocks,log_unit=512", 1),
             ("records=packed,log_unit=512", 0),
+            ("logged_write_size=8K", 1),
+            ("data=adaptive,logged_write_size=8K", 0),
+            ("data=wasteless,order_overwrites", 1),
+            ("data=ordered,order_overwrites", 0),
+            ("records=blocks,log_gap=8K", 1),
+            ("swap_above=50", 1),
+            ("log=scattered,swap_above=50", 0),
+            ("checkpoint=manual,expire=1s", 1),
+            ("expire=1s", 0),
         ] {
             let words: Vec<String> = text.split(',').map(String::from).collect();
             let settings = MountSettings::parse(&words, false).unwrap();

@@ -2,7 +2,7 @@
 //! whether and how the volume is written, when a read changes the access time, and the reaction to
 //! damage. All other settings stay as they were.
 
-use crate::daemon::control::{About, AccessTimes, Ask, Changed, Client, Live};
+use crate::daemon::control::{About, AccessTimes, Ask, Changed, Client, HOST, Live};
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::reporter;
 use crate::error::CliError;
@@ -30,6 +30,11 @@ pub fn run(directory: &Path, words: &[String], sloppy: bool) -> Result<(), CliEr
     let mut client = Client::connect(&mount)?;
     let about: About = client.ask(Ask::About).map_err(system)?;
     let Some(live) = about.live else {
+        if about.data == HOST {
+            let name = directory.display();
+            return Err(CliError::new(format!("{name}: a host's mount cannot be changed"))
+                .with_remedy("Unmount it first."));
+        }
         return Err(CliError::new(format!(
             "{} is served by an older okeanos",
             directory.display()

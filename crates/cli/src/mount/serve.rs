@@ -143,10 +143,8 @@ impl Mounted {
             .then(|| ControlSocket::bind_public(&public_directory()).ok())
             .flatten();
         let wants_loop = !plan.is_block_device && plan.is_root && plan.settings.daemon.loop_device;
-        // A loop device on it would be reported as empty.
-        if wants_loop && std::fs::metadata(&plan.source).is_ok_and(|image| image.len() == 0) {
-            let source = plan.source.display();
-            return Err(CliError::new(format!("{source} is empty: make a volume on it first")));
+        if wants_loop {
+            refuse_short(&plan.source)?;
         }
         let access = access_to(plan)?;
         let for_loop = || LoopDevice::attach(&plan.source, access);
@@ -315,7 +313,7 @@ impl Mounted {
         let (volume, session, ring) =
             (self.volume.clone(), self.session.clone(), world.ring().clone());
         let coerced = self.coerced.clone();
-        let checkpointer = Checkpointer::new(world, &self.volume);
+        let checkpointer = Checkpointer::new(world, self.volume.engine());
         let (steps, io) = (world.clone(), io_path::about(world));
         let stats = move |about: About| {
             let (front_end, ring) = (session.statistics(), ring.statistics());
@@ -324,15 +322,12 @@ impl Mounted {
                 "read_only": volume.is_read_only(),
                 "needs_check": volume.needs_check(),
                 "failed": volume.engine().check().err().map(|error| error.to_string()),
-                "transport": match session.negotiated() {
-                    Some(agreed) if agreed.uring => "io_uring",
-                    _ => "classic",
-                },
+                "transport": io_path::transport(session.negotiated()),
                 "io": io,
                 "engine": volume.engine().statistics(),
                 "long_steps": crate::stats::long_steps(&steps),
                 "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
-                "door": {
+                "front_end": {
                     "requests": front_end.requests,
                     "ring_requests": front_end.ring_requests,
                     "malformed": front_end.malformed,
@@ -356,10 +351,7 @@ impl Mounted {
                 Box::pin(async move { serde_json::json!(changing.change(live).await) })
             }
             Ask::Checkpoint | Ask::Checkpointing => {
-                if ask == Ask::Checkpoint {
-                    checkpointer.begin();
-                }
-                let progress = checkpointer.progress();
+                let progress = checkpointer.answer(ask);
                 Box::pin(async { progress })
             }
             ask => {
@@ -437,6 +429,17 @@ fn is_read_only(device: u64) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
 }
 
+/// Refuses an image file that ends before its superblock would: the loop device on it would be
+/// reported in its place.
+fn refuse_short(image: &Path) -> Result<(), CliError> {
+    let what = match std::fs::metadata(image).map(|image| image.len()) {
+        Ok(0) => "is empty",
+        Ok(size) if size < SUPERBLOCK_END as u64 => "is too small to hold a volume",
+        _ => return Ok(()),
+    };
+    Err(CliError::new(format!("{} {what}: make a volume on it first", image.display())))
+}
+
 /// Keeps the kernel off an image file, on which no claim does. From now on the journal's state
 /// does, except for a loop device that was made before.
 async fn refuse_kernel(plan: &MountPlan, volume: &Rc<Volume>) -> Result<(), CliError> {
@@ -457,6 +460,7 @@ async fn open_volume(
     let settings = &plan.settings;
     let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", plan.source.display()));
     let superblock = ext4::read_superblock(disk).await.map_err(failed)?;
+    settings.check_log_unit(superblock.block_size)?;
     let mut engine = settings.engine(&superblock);
     engine.keep_others_out = !disk.is_block_device();
     let table = settings.journal.run_table.as_deref().filter(|_| !settings.volume.without_journal);

@@ -1,6 +1,6 @@
 //! `okeanos umount`: unmounts, and returns only when the daemon has ended.
 
-use crate::daemon::control::{About, Again, Ask, Client, End};
+use crate::daemon::control::{About, Again, Ask, Client, End, Place};
 use crate::daemon::holders::holders_of;
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::reporter;
@@ -48,6 +48,12 @@ pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
     let found = mount_table::mount_on(directory)
         .map_err(|error| CliError::system(directory.display(), error))?;
     let found = found.or_else(|| mount_table::mount_of(directory));
+    if let Some(mount) = &found {
+        let is_left = arguments.if_dead && !mount.is_dead();
+        if !is_left && Place::of_mount(mount).is_some() {
+            return Err(is_attached(mount, directory));
+        }
+    }
     if arguments.if_dead {
         let dead = found.filter(|mount| mount.is_okeanos() && mount.is_dead());
         return dead.map_or(Ok(()), |mount| take_dead_away(&mount));
@@ -68,19 +74,28 @@ pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
     };
     // Called from inside, this process would keep it busy itself.
     let _ = std::env::set_current_dir("/");
-    if arguments.force {
-        return cut(&mount);
-    }
+    if arguments.force { cut(&mount) } else { end(&mount, arguments.lazy) }
+}
+
+/// Refuses an attached block volume: without its mount, the loop device on its file stays, and no
+/// command finds it.
+fn is_attached(mount: &Mount, named: &Path) -> CliError {
+    CliError::new(format!("{} is an attached block volume", named.display()))
+        .with_remedy(format!("Detach it: okeanos blocks detach {}.", mount.image().display()))
+}
+
+/// Unmounts, and returns when the daemon has ended; with `lazy`, at once.
+pub fn end(mount: &Mount, lazy: bool) -> Result<(), CliError> {
     if mount.is_dead() {
-        return take_dead_away(&mount);
+        return take_dead_away(mount);
     }
-    let daemon = match Daemon::of(&mount) {
+    let daemon = match Daemon::of(mount) {
         // The kernel takes a moment to see that a process is gone.
-        Err(_) if mount.is_dead() => return take_dead_away(&mount),
+        Err(_) if mount.is_dead() => return take_dead_away(mount),
         daemon => daemon?,
     };
-    take_away(&mount, if arguments.lazy { libc::MNT_DETACH } else { 0 })?;
-    if arguments.lazy { Ok(()) } else { daemon.wait(&mount) }
+    take_away(mount, if lazy { libc::MNT_DETACH } else { 0 })?;
+    if lazy { Ok(()) } else { daemon.wait(mount) }
 }
 
 /// The process behind a mount, and the connection on which it reports its end.

@@ -25,8 +25,10 @@ pub enum Why {
 use Meaning::{NotDone, Nothing, Refused};
 use Why::{Always, NotOurs, Otherwise};
 
-const DISCARD: Meaning =
-    NotDone("discard: freed blocks are not discarded; unmounted, e2fsck -E discard does it");
+const DISCARD: Meaning = NotDone(concat!(
+    "discard: freed blocks are not discarded as they are freed; ",
+    "run fstrim on the mounted volume"
+));
 const QUOTA: Meaning = Refused("quotas are not supported");
 const RESERVE: Meaning =
     Refused("it is kept in the superblock; set it there with tune2fs -u or -g");

@@ -7,11 +7,12 @@ mod served_drives;
 use crate::daemon::control::{Ask, Client, find_mount};
 use crate::error::CliError;
 use crate::text::output::{harmless, print};
-use crate::text::quantity::{format_duration, format_size};
+use crate::text::quantity::{format_duration, format_size, parse_duration_in};
 use crate::text::table::Table;
 use device::{LongSteps, World};
 use serde_json::Value;
 use served_drives::ServedDrives;
+use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -50,11 +51,12 @@ pub struct StatsArguments {
     #[arg(long)]
     pub json: bool,
     /// Print in the text format of Prometheus
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
     pub prometheus: bool,
     /// Print a line of rates every second, or at this interval, until interrupted
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
-    pub watch: Option<f64>,
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+          value_parser = parse_interval)]
+    pub watch: Option<Duration>,
     /// With --watch: end after this number of lines
     #[arg(long, value_name = "LINES", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
@@ -63,20 +65,32 @@ pub struct StatsArguments {
     pub directory: PathBuf,
 }
 
+/// Parses `--watch=`: seconds, or with another unit behind the number.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    const LEAST: Duration = Duration::from_millis(100);
+    match parse_duration_in(text, "s")? {
+        time if time < LEAST => Err("at least 0.1 s".into()),
+        time => Ok(time),
+    }
+}
+
+/// Returns the hint for an interval that was written as a word of its own.
+pub fn tip(arguments: &[OsString]) -> Option<String> {
+    let is_stats = arguments.get(1).is_some_and(|command| command == "stats");
+    let watch = arguments.iter().position(|word| word == "--watch").filter(|_| is_stats)?;
+    let interval = arguments.get(watch + 1)?.to_str()?;
+    parse_interval(interval).ok().map(|_| format!("write --watch={interval}"))
+}
+
 pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
     let mount = find_mount(&arguments.directory)?;
-    let pause = match arguments.watch.map(Duration::try_from_secs_f64) {
-        Some(Err(_)) => return Err(CliError::new("--watch wants a positive number of seconds")),
-        Some(Ok(pause)) => Some(pause.max(Duration::from_millis(100))),
-        None => None,
-    };
     let mut served_drives: Option<ServedDrives> = None;
     let mut ask = || {
         let mut statistics = Client::look::<Value>(&mount, Ask::Stats)?;
         served_drives.get_or_insert_with(|| ServedDrives::of(&statistics)).add_to(&mut statistics);
         Ok::<_, CliError>(statistics)
     };
-    let Some(pause) = pause else {
+    let Some(pause) = arguments.watch else {
         let statistics = ask()?;
         return print(&match (arguments.json, arguments.prometheus) {
             (true, _) => format!("{statistics:#}\n"),
@@ -89,10 +103,9 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
     let mut printed = 0;
     while printed < lines {
         let statistics = ask()?;
-        let text = match (arguments.json, arguments.prometheus, statistics["drives"].as_array()) {
-            (true, ..) => Some(format!("{statistics}\n")),
-            (_, true, _) => Some(prometheus::exposition(&statistics)),
-            (.., Some(drives)) => Some(counts_of(drives)),
+        let text = match (arguments.json, statistics["drives"].as_array()) {
+            (true, _) => Some(format!("{statistics}\n")),
+            (_, Some(drives)) => Some(counts_of(drives)),
             _ => rates.line(Instant::now(), &statistics),
         };
         let mut out = std::io::stdout().lock();
@@ -127,29 +140,17 @@ fn tables(statistics: &Value) -> String {
     }
     if let Some(host) = statistics["host"].as_object() {
         let mut table = Table::new(["host journal", "count"]);
-        host.iter()
-            .for_each(|(name, count)| table.row([name.replace('_', " "), count.to_string()]));
-        return format!("{table}\n{}", requests_of(statistics));
+        for (name, count) in host {
+            let shown =
+                if is_in_bytes(name) { format_size(number(count)) } else { count.to_string() };
+            table.row([name.replace('_', " "), shown]);
+        }
+        let heading = heading(statistics, "");
+        return format!("{heading}{table}\n{}", requests_of(statistics));
     }
     let engine = &statistics["engine"];
-    let about = &statistics["about"];
-    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
-    let mut out = format!(
-        "{} on {}, data={}, {}, {} transport{}{}\n\n",
-        text(&about["source"]),
-        text(&about["directory"]),
-        text(&about["data"]),
-        journal_of(&engine["log"]),
-        text(&statistics["transport"]),
-        match statistics["io"]["why"].as_str() {
-            Some(why) => format!(", without io_uring ({why})"),
-            None => String::new(),
-        },
-        match statistics["failed"].as_str() {
-            Some(why) => format!("\nIt has stopped writing: {why}"),
-            None => String::new(),
-        },
-    );
+    let data = statistics["about"]["data"].as_str().unwrap_or("?");
+    let mut out = heading(statistics, &format!("data={data}, {}, ", journal_of(&engine["log"])));
     let mut written = Table::new(["written", "blocks", "bytes"]);
     for (place, kinds) in [("journal", &engine["log_written"]), ("home", &engine["home_written"])] {
         for (kind, count) in kinds.as_object().into_iter().flatten() {
@@ -169,6 +170,31 @@ fn tables(statistics: &Value) -> String {
     let drives = statistics["drives_beneath"].as_array();
     let drives = drives.map(|drives| format!("\n{}", counts_of(drives))).unwrap_or_default();
     format!("{out}{counts}\n{}{drives}", requests_of(statistics))
+}
+
+/// Names what is mounted where. `how`: the mode and the journal, with a comma behind each.
+fn heading(statistics: &Value, how: &str) -> String {
+    let about = &statistics["about"];
+    let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    format!(
+        "{} on {}, {how}{} transport{}{}\n\n",
+        text(&about["source"]),
+        text(&about["directory"]),
+        text(&statistics["transport"]),
+        match statistics["io"]["why"].as_str() {
+            Some(why) => format!(", without io_uring ({why})"),
+            None => String::new(),
+        },
+        match statistics["failed"].as_str() {
+            Some(why) => format!("\nIt has stopped writing: {why}"),
+            None => String::new(),
+        },
+    )
+}
+
+/// Whether a count of a host is a number of bytes.
+fn is_in_bytes(name: &str) -> bool {
+    name.contains("bytes") || name.starts_with("dirty_in_") || name.starts_with("log_")
 }
 
 fn requests_of(statistics: &Value) -> String {
@@ -223,7 +249,7 @@ fn journal_of(log: &Value) -> String {
 
 /// Returns the kernel's requests, by its names.
 fn operations(statistics: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    statistics["door"]["by_operation"].as_object().into_iter().flatten()
+    statistics["front_end"]["by_operation"].as_object().into_iter().flatten()
 }
 
 fn facts(engine: &Value) -> Vec<(String, String)> {
@@ -325,7 +351,7 @@ pub mod tests {
                 ] },
             },
             "coerced": [{ "barriers": 9, "evictions": 5, "bytes": 8192, "nanoseconds": 2_000_000 }],
-            "door": { "requests": 12, "by_operation": { "write": 9, "lookup": 3 } },
+            "front_end": { "requests": 12, "by_operation": { "write": 9, "lookup": 3 } },
         })
     }
 

@@ -82,10 +82,20 @@ const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
         "Blocks that the journal alone holds as they are now.",
         "/log/mapped_blocks",
     ),
-    ("requests_received_total", COUNTER, "Requests of the kernel.", "door/requests"),
-    ("ring_requests_total", COUNTER, "Requests that came over io_uring.", "door/ring_requests"),
-    ("malformed_requests_total", COUNTER, "Requests that contradict themselves.", "door/malformed"),
-    ("interrupts_total", COUNTER, "Interrupts of requests.", "door/interrupts"),
+    ("requests_received_total", COUNTER, "Requests of the kernel.", "front_end/requests"),
+    (
+        "ring_requests_total",
+        COUNTER,
+        "Requests that came over io_uring.",
+        "front_end/ring_requests",
+    ),
+    (
+        "malformed_requests_total",
+        COUNTER,
+        "Requests that contradict themselves.",
+        "front_end/malformed",
+    ),
+    ("interrupts_total", COUNTER, "Interrupts of requests.", "front_end/interrupts"),
 ];
 
 /// Numbers of a host's journal in front of a shared store.
@@ -224,8 +234,8 @@ fn engine(statistics: &Value, page: &mut Page) {
         }
     }
     for (name, kind, help, place) in OF_ENGINE {
-        let found = match place.strip_prefix("door/") {
-            Some(field) => statistics["door"].get(field),
+        let found = match place.strip_prefix("front_end/") {
+            Some(field) => statistics["front_end"].get(field),
             None => statistics["engine"].pointer(place),
         };
         if let Some(value) = found {
@@ -367,7 +377,7 @@ mod tests {
         let host: serde_json::Map<String, Value> =
             OF_HOST.iter().map(|(.., field)| ((*field).to_owned(), 7.into())).collect();
         let text = exposition(&serde_json::json!({
-            "about": { "directory": "/mnt/h" }, "host": host, "door": { "by_operation": { "read": 2 } }
+            "about": { "directory": "/mnt/h" }, "host": host, "front_end": { "by_operation": { "read": 2 } }
         }));
         assert!(
             text.contains("okeanos_host_destaged_bytes_total{volume=\"/mnt/h\"} 7\n"),

@@ -86,7 +86,7 @@ fn cells(time: Duration, before: &Value, after: &Value) -> [String; HEAD.len()] 
         bytes(more(&|all| sum_of_bytes(&all["engine"]["log_written"]))),
         bytes(more(&|all| sum_of_bytes(&all["engine"]["home_written"]))),
         bytes(engine("payload_bytes")),
-        format!("{:.0}", a_second(more(&|all| number(&all["door"]["requests"])))),
+        format!("{:.0}", a_second(more(&|all| number(&all["front_end"]["requests"])))),
     ]
 }
 
@@ -96,7 +96,7 @@ fn host_cells(time: Duration, before: &Value, after: &Value) -> [String; HEAD.le
     let a_second =
         |name: &str| now(name).saturating_sub(number(&before["host"][name])) as f64 / seconds;
     let bytes_a_second = |name: &str| format_size(a_second(name) as u64);
-    let requests = |all: &Value| number(&all["door"]["requests"]);
+    let requests = |all: &Value| number(&all["front_end"]["requests"]);
     [
         format_size(now("dirty_in_memory")),
         format_size(now("dirty_in_journal")),
@@ -150,7 +150,7 @@ mod tests {
         after["engine"]["sync"]["count"] = 27.into();
         after["engine"]["sync"]["classes"][2]["count"] = 21.into();
         after["engine"]["log_written"]["multiwrite"]["bytes"] = 28_672.into();
-        after["door"]["requests"] = 32.into();
+        after["front_end"]["requests"] = 32.into();
         let (start, mut rates) = (Instant::now(), Rates::new());
         assert_eq!(rates.line(start, &before), None, "nothing to compare with");
         let text = rates.line(start + Duration::from_secs(2), &after).unwrap();
@@ -173,12 +173,12 @@ mod tests {
     fn a_line_of_a_host_has_its_dirty_bytes() {
         let before = serde_json::json!({
             "host": { "dirty_in_memory": 9, "dirty_in_journal": 4096, "destaged_bytes": 1024, "commits": 2 },
-            "door": { "requests": 1 },
+            "front_end": { "requests": 1 },
         });
         let mut after = before.clone();
         (after["host"]["dirty_in_memory"], after["host"]["destaged_bytes"]) =
             (0.into(), 5120.into());
-        (after["host"]["commits"], after["door"]["requests"]) = (12.into(), 41.into());
+        (after["host"]["commits"], after["front_end"]["requests"]) = (12.into(), 41.into());
         let (start, mut rates) = (Instant::now(), Rates::new());
         assert_eq!(rates.line(start, &before), None, "nothing to compare with");
         let text = rates.line(start + Duration::from_secs(2), &after).unwrap();

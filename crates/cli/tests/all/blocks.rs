@@ -169,11 +169,19 @@ fn a_volume_is_attached_once_and_read_only_if_wanted() {
         truncate -s 64M image; $O blocks format image >/dev/null
         attach -o data=wasteless,cache=8M --write-through image
         refuses $O blocks attach image 2>said; grep -q "attached already as $L" said
-        refuses $O blocks drain image 2>said; grep -q 'in use' said
-        $O list >listed; grep -q 'image.*wasteless.*ok.*write_through' listed
+        for command in "blocks drain image" "recover image" "blocks format -F image"; do
+            refuses $O $command 2>said; grep -q "in use: it is attached as $L" said; grep -q 'blocks detach .*image' said
+        done
+        # Without its mount no command would find the loop device.
+        for how in '' --lazy --force; do refuses $O umount $how image 2>said; grep -q 'blocks detach .*image' said; done
+        $O list >listed; grep -q "^$L .*image.*wasteless.*ok.*write_through" listed
+        $O list --json >listed; grep -q "device.: .$L" listed; $O stats $L | head -1 | grep -q image
+        refuses $O blocks attach --socket s image 2>said; grep -q 'via nbd' said
         mkfs.ext4 -q $L; mount $L here
         refuses $O blocks detach $L 2>said; grep -q 'is mounted on .*here' said
         echo kept >here/file; umount here; $O stats image | grep -q records=packed
+        $O checkpoint --json image | grep -q blocks_written; $O stats --json $L | grep -q '"dirty_blocks": 0'
+        $O advise image >printed; refuses grep -q 'Advice: mount' printed
         timeout 60 $O blocks detach $L; refuses $O blocks detach image 2>said; grep -q 'not attached' said
         attach --read-only image; [ $(cat /sys/block/$(basename $L)/ro) = 1 ]
         mount -o ro $L here; grep -q kept here/file; umount here; timeout 60 $O blocks detach image
@@ -196,6 +204,10 @@ fn commands_say_what_a_crash_has_left_and_recover_it() {
         timeout 60 $O blocks detach image 2>said; grep -q 'had died' said
         $O blocks inspect image >printed; grep -q 'transactions to replay' printed
         $O check image | grep -q 'transactions in the log; nothing is wrong'
+        $O check --json image >printed; grep -q '"exit_status": 0' printed
+        truncate -s 64M apart; truncate -s 40M log; $O blocks format --log log apart >/dev/null
+        for command in check recover; do refuses $O $command apart >printed 2>said; grep -q -- '--journal-device' said; done
+        $O check --json --journal-device log apart >printed; grep -q '"exit_status": 0' printed
         cp image torn; dd if=/dev/zero of=torn bs=4096 seek=1 count=1 conv=notrunc status=none
         $O check torn >printed || [ $? = 4 ]; grep -q 'superblock is damaged' printed
         cp image copy; $O recover --dry-run copy | grep -q 'would be replayed'; cmp image copy

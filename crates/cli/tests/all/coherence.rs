@@ -509,7 +509,7 @@ fn a_listing_is_asked_for_once_and_shows_every_change() {
         assert_eq!(names(), expected, "after {number}");
     }
     let listings = || {
-        let counts = &volume.statistics()["door"]["by_operation"];
+        let counts = &volume.statistics()["front_end"]["by_operation"];
         let names = ["opendir", "readdir", "readdirplus", "releasedir"];
         names.map(|name| counts[name].as_u64().unwrap_or(0)).iter().sum::<u64>()
     };

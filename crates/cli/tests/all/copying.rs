@@ -33,7 +33,7 @@ fn open(volume: &Volume, name: &str, flags: i32) -> File {
 }
 
 fn count(volume: &Volume, names: &[&str]) -> u64 {
-    let counts = &volume.statistics()["door"]["by_operation"];
+    let counts = &volume.statistics()["front_end"]["by_operation"];
     names.iter().map(|name| counts[*name].as_u64().unwrap_or(0)).sum()
 }
 

@@ -12,7 +12,7 @@ const PAGE: usize = 4096;
 
 /// Returns how many READs the kernel has made.
 fn reads(volume: &Volume) -> u64 {
-    volume.statistics()["door"]["by_operation"]["read"].as_u64().unwrap_or(0)
+    volume.statistics()["front_end"]["by_operation"]["read"].as_u64().unwrap_or(0)
 }
 
 #[test]

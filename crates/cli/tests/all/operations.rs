@@ -486,6 +486,6 @@ fn requests_come_through_the_ring_when_asked_for() {
     every_operation(&volume, true);
     let statistics = volume.statistics();
     assert_eq!(statistics["transport"], "io_uring");
-    assert!(statistics["door"]["ring_requests"].as_u64().unwrap() > 100, "{statistics:#}");
+    assert!(statistics["front_end"]["ring_requests"].as_u64().unwrap() > 100, "{statistics:#}");
     volume.umount_and_check();
 }

@@ -58,7 +58,7 @@ fn attributes_that_a_mount_leaves_out_are_not_served() {
     rig.run(
         r#"chmod 755 .; $O mkfs image 64M -- -q >made; f=$M/f
            again() { $O umount $M; settle image; $O mount -o allow_other,$1 image $M; }
-           asked() { $O stats --json $M | /usr/bin/python3 -c "import json, sys; print(json.load(sys.stdin)['door']['by_operation'].get('$1', 0))"; }
+           asked() { $O stats --json $M | /usr/bin/python3 -c "import json, sys; print(json.load(sys.stdin)['front_end']['by_operation'].get('$1', 0))"; }
            $O mount image $M; echo text >$f; mkdir $M/d; chmod 600 $f; setfacl -d -m u:77:rwx $M/d
            setfattr -n user.a -v 1 $f; setfattr -n trusted.t -v 1 $f; setfacl -m u:65534:r $f
 
@@ -90,7 +90,7 @@ fn attributes_that_a_mount_leaves_out_are_not_served() {
 fn noopen_opens_without_asking_and_loses_nothing() {
     let rig = Rig::new();
     rig.run(
-        r#"$O mkfs image 64M -- -q >made; $O mount -o noopen image $M; asked() { $O stats --json $M | /usr/bin/python3 -c "import json, sys; print(json.load(sys.stdin)['door']['by_operation'].get('$1', 0))"; }
+        r#"$O mkfs image 64M -- -q >made; $O mount -o noopen image $M; asked() { $O stats --json $M | /usr/bin/python3 -c "import json, sys; print(json.load(sys.stdin)['front_end']['by_operation'].get('$1', 0))"; }
            for i in $(seq 20); do echo $i >$M/f$i; done; for i in $(seq 20); do [ $(cat $M/f$i) = $i ]; done
            [ $(asked open) -le 1 ]
            # Unlinked while it is open, appended to, cut on opening, run.

@@ -27,7 +27,9 @@ fn mkfs_names_what_is_there_and_overwrites_it_only_when_forced() {
            truncate -s 32M disk; chmod 600 disk; mkswap disk >made 2>&1; refuses $O mkfs disk 2>printed; grep -q 'hold data of type swap already' printed
            truncate -s 32M empty; $O mkfs empty -- -q
            truncate -s 32M log; mke2fs -q -O journal_dev log; refuses $O mkfs --journal-device log new 32M 2>printed; grep -q "log appears" printed
-           [ ! -e new ]"#,
+           [ ! -e new ]; refuses $O mkfs --journal-size 1536K new 32M 2>printed; grep -q '1M or 2M' printed; [ ! -e new ]
+           refuses $O mkfs . 32M 2>printed; grep -q 'is a directory' printed; refuses $O mkfs new 100 2>printed; grep -q 'no volume fits' printed; [ ! -e new ]
+           echo text >text; refuses $O mount text $M 2>printed; grep -q 'text is too small' printed"#,
     );
 }
 
@@ -67,7 +69,11 @@ print(*[found["process"] for found in json.load(sys.stdin) if found["directory"]
            done
            $O umount host 2>printed; grep -q "okeanos $HOST JOURNAL $PWD/host" printed; refuses mountpoint -q host
            $O $HOST journal host; grep -q kept host/file
-           $O stats --prometheus host >printed; grep -q '^okeanos_host_destaged_bytes_total{' printed; $O umount host
+           $O stats --prometheus host >printed; grep -q '^okeanos_host_destaged_bytes_total{' printed
+           $O stats host >printed; head -1 printed | grep -q "dir:.* on $PWD/host, [a-z_]* transport"; grep -q '^destaged bytes .*B$' printed
+           refuses $O checkpoint host 2>printed; grep -q 'destage=' printed
+           refuses $O mount -o remount,ro host 2>printed; grep -q 'cannot be changed' printed; refuses $O advise host 2>printed; grep -q 'no mode' printed
+           refuses $O host recover --store dir:$PWD/store --journal journal 2>printed; grep -q "is the journal of $PWD/host" printed; $O umount host
            $LAB disk serve --model nvme-ssd --size 64M drive; dies drive
            for command in "$O stats drive" "$LAB disk serve --model nvme-ssd --size 64M drive"; do
                refuses $command 2>printed; grep -q 'has died' printed; grep -q 'okeanos-lab disk serve' printed; refuses grep -q 'is safe' printed
@@ -156,7 +162,9 @@ fn rates_are_one_line_an_interval() {
            # At least one of them saw a sync.
            awk 'NR > 1 && $1 > 0 { seen = 1 } END { exit !seen }' printed
            # As one types it first.
-           $O stats --watch --count 1 $M >printed; [ $(wc -l <printed) = 2 ]
+           $O stats --watch --count 1 $M >printed; [ $(wc -l <printed) = 2 ]; $O stats --watch=200ms --count 1 $M >printed
+           refuses $O stats --watch 10 $M 2>printed; grep -q 'write --watch=10' printed
+           refuses $O stats --watch=0 $M 2>printed; refuses $O stats --watch --prometheus $M 2>printed
            $O stats $M >printed; grep -q '^write ' printed; $O umount $M; settle image"#,
     );
 }
@@ -255,6 +263,8 @@ fn check_never_calls_sound_what_a_mount_refuses() {
            copy image damaged; dd if=/dev/zero of=damaged bs=4096 count=1 seek=$journal conv=notrunc status=none
            finds 'no mount can open it'; refuses $O mount damaged $M 2>fs
            for dry in --dry-run ''; do [ $(code $O recover $dry damaged) = 1 ]; grep -q 'journal cannot be used' printed; refuses grep -q 'is empty' printed; done
+           $O mkfs --journal-device log --journal-size 8M ext 64M -- -q >made; [ $(code $O check ext) = 8 ]; grep -q -- --journal-device printed; refuses grep -q e2fsck printed
+           [ $(code $O check --journal-device log ext) = 0 ]
            $O check --json image >printed; grep -q '"exit_status": 0' printed; grep -q '"verdict": "clean"' printed
            [ $(code $O check --json damaged) -ge 4 ]; grep -q '"found_by": "e2fsck"' printed; grep -q '"found_by": "okeanos"' printed
            mount --bind /dev/null $(command -v e2fsck); [ $(code $O check image) = 0 ]; grep -q '^Not looked at: .*e2fsck is not installed' printed"#,

@@ -259,6 +259,7 @@ fn mount_and_umount_of_the_system_know_us() {
     // Called as mount(8) calls it, without touching /sbin.
     rig.run(
         "$O mkfs image 64M -- -q; ln -s $O mount.fuse.okeanos
+         status=0; ./mount.fuse.okeanos nothing $M 2>printed || status=$?; [ $status = 32 ]
          ./mount.fuse.okeanos image $M -o rw,data=wasteless,x-test -t fuse.okeanos
          echo hello >$M/a; umount $M
          debugfs -R 'cat /a' image 2>/dev/null | grep -q hello",

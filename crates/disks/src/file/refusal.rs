@@ -19,7 +19,9 @@ pub enum DiskOpenError {
     Mounted { path: PathBuf, at: PathBuf },
     #[error("{path} is in use by {by}: end that use first")]
     Busy { path: PathBuf, by: String },
-    #[error("{path} is in use by another process that has locked it: end that process first")]
+    #[error(
+        "{path} is in use by another process that has locked it: end that process first (see who: fuser -v {path})"
+    )]
     Locked { path: PathBuf },
     #[error(
         "{path} is attached to {device}: use {device} instead, or detach it with losetup -d {device}"

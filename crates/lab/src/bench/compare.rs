@@ -20,7 +20,7 @@ of a sync are what the kernel counts at the loop device while the writers write.
 #[command(after_help = EXAMPLES)]
 pub struct CompareArguments {
     /// What to compare; the first is the measure of the others. ext4:MODE, ext4:fast_commit, xfs,
-    /// btrfs, okeanos, okeanos:MODE
+    /// btrfs, okeanos, okeanos:MODE; blocks:MODE, the kernel's ext4 over a block volume
     #[arg(
         long,
         value_name = "NAME,NAME,…",

@@ -25,12 +25,12 @@ Which mode suits your work: okeanos advise /mnt/a, after an hour of it. Real pro
 installed, the program is target/release/okeanos; make install puts it into the path.)
 ";
 
-/// Crash each mode under many writers, recover, and prove that nothing acknowledged is lost
+/// Crash the modes under many writers, recover, and prove that nothing acknowledged is lost
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct DemoArguments {
     /// Values of data= to show; okeanos is a mount that names none, ext4 the kernel's, which is
-    /// measured and not killed
+    /// measured and not killed. All but adaptive if not given
     #[arg(
         long,
         value_delimiter = ',',

@@ -194,7 +194,9 @@ fn answers(served: &Served, directory: &Path) -> Box<Answers> {
         let answer = match ask {
             // There is nothing to change.
             Ask::About | Ask::End | Ask::Change(_) | Ask::Grow => serde_json::json!(about),
-            Ask::Checkpoint | Ask::Checkpointing => cli::checkpoint::nothing(),
+            Ask::Checkpoint | Ask::Checkpointing => {
+                cli::checkpoint::refused("an emulated drive has no log")
+            }
             Ask::Stats => {
                 let drives: Vec<_> = drives.iter().map(EmulatedDisk::statistics).collect();
                 serde_json::json!({ "about": about, "served": begun_as, "drives": drives })
