@@ -21,11 +21,14 @@ fn a_checkpoint_by_hand_empties_the_log_and_reports_savings() {
         let said = rig.run(&format!(
             "serve log={log},data=journal,checkpoint=manual,writeback=1s,expire=1s image
              {OVERWRITES}; sleep 4; $O stats --json $M >before
-             $O checkpoint --json $M >report; $O checkpoint $M
+             $O checkpoint --json $M >report
+             echo more >$M/more; sync $M/more; $O checkpoint $M; $O checkpoint $M
              $O stats --json $M >after; kill_daemon; umount -l $M; settle image"
         ));
         assert!(
-            said.contains("blocks of") && said.contains("merged with their neighbours"),
+            said.contains("blocks of")
+                && said.contains("merged with their neighbours")
+                && said.contains("The log held nothing that was not home."),
             "{said}"
         );
         let [before, report, after] =
