@@ -1,60 +1,20 @@
 //! Changes that go to a file at once, past any buffer: writes without the exclusive token, and
 //! attributes. The kernel has them in memory until the file is synced, whoever syncs it.
 
-use super::store::{Local, Open};
-use crate::attributes::FileId;
-use crate::error::StoreError;
-use crate::open_file::OpenFile;
 use std::cell::Cell;
-use std::fs::File;
 
-/// Steps of [`Local::next_step`] at which an open file was changed and synced last. What happened
+/// Steps (`Local::next_step`) at which an open file was changed and synced last. What happened
 /// before it was opened is unknown, so it begins as changed.
 pub(super) struct Durability {
-    changed: Cell<u64>,
-    synced: Cell<u64>,
+    pub changed: Cell<u64>,
+    pub synced: Cell<u64>,
 }
 
 impl Durability {
     pub fn opened_at(step: u64) -> Durability {
         Durability { changed: Cell::new(step), synced: Cell::new(0) }
     }
-    fn is_unsynced(&self) -> bool {
+    pub fn is_unsynced(&self) -> bool {
         self.synced.get() <= self.changed.get() && !units::fault!("store-change-not-synced")
-    }
-}
-
-impl Local {
-    fn mark(&self, file: FileId, mark: impl Fn(&Durability)) {
-        self.opens.borrow().of(file).for_each(|Open { durability, .. }| mark(durability));
-    }
-    /// Records a change that is made before this task waits for anything.
-    pub fn changed_at_once(&self, file: FileId) {
-        let step = self.next_step();
-        self.mark(file, |durability| durability.changed.set(step));
-    }
-    /// Records that everything up to a step is durable.
-    pub fn synced_until(&self, file: FileId, step: u64) {
-        self.mark(file, |Durability { synced, .. }| synced.set(synced.get().max(step)));
-    }
-    pub fn is_unsynced(&self, open: OpenFile) -> bool {
-        self.opens.borrow().get(open).is_ok_and(|(_, open)| open.durability.is_unsynced())
-    }
-    pub async fn sync_at_once(&self, file: FileId, handle: &File) -> Result<(), StoreError> {
-        let step = self.next_step();
-        let handle = handle.try_clone().map_err(|error| self.failed("making durable", &error))?;
-        self.away("making durable", move || handle.sync_all()).await?;
-        self.synced_until(file, step);
-        Ok(())
-    }
-    /// Makes writes under a shared token durable before it is returned: a later sync has another
-    /// token, and asks for its own writes.
-    pub async fn sync_shared(&self, file: FileId) -> Result<(), StoreError> {
-        let is_unsynced = |open: &&Open| open.durability.is_unsynced();
-        let handle = self.opens.borrow().of(file).find(is_unsynced).map(|open| open.handle.clone());
-        match handle {
-            Some(handle) => self.sync_at_once(file, &handle).await,
-            None => Ok(()),
-        }
     }
 }

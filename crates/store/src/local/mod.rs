@@ -30,6 +30,7 @@ mod notes;
 mod own_directory;
 mod places;
 mod store;
+mod syncs;
 mod tokens;
 
 pub use store::LocalStore;
