@@ -61,8 +61,8 @@ fn figures_of_2011_judge_the_runs_of_2013() {
         let results = (figure.run)(&quick()).expect(figure.name);
         announced(&results);
         for claim in &results.claims {
-            // So short a run may write nothing home, and a ratio to that is infinite. A line that is
-            // not in the picture would be no number.
+            // So short a run may write nothing home, and a ratio to that is infinite. A line that
+            // is not in the picture would be no number.
             assert!(!claim.ours.contains("NaN"), "{} has no value", claim.statement);
         }
         let rows = reproduce::statements().iter().filter(|it| it.figure() == figure.name);
