@@ -71,7 +71,11 @@ impl BlocksLayout {
             return (HomeBlock(data_at + block), self.blocks() - block);
         };
         let data_a_group = u64::from(groups.group_blocks - groups.log_blocks);
-        let group = (block / data_a_group).min(groups.logs.into());
+        let last = match units::fault!("blocks-end-without-place") {
+            true => u64::MAX,
+            false => groups.logs.into(),
+        };
+        let group = (block / data_a_group).min(last);
         let home = HomeBlock(data_at + block + group * u64::from(groups.log_blocks));
         let end = match group < groups.logs.into() {
             true => (group + 1) * data_a_group,
