@@ -232,7 +232,7 @@ fn a_failed_flush_of_a_growing_volume_is_remembered() {
     });
 }
 
-/// Whoever asks for it may give up: the answers of the disk count all the same.
+/// The caller of `grow` may give up: the answers of the disk count all the same.
 #[test]
 fn a_growing_volume_whose_caller_gives_up_still_grows() {
     let making = makings()[0];

@@ -4,7 +4,8 @@ use crate::common::{JOURNAL_BYTES, ROOT, identity};
 use device::{Disk, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
 use host::{
-    CONFLICT_DIRECTORY, Destage, Durable, FileFate, Host, HostJournal, HostOptions, recover,
+    CONFLICT_DIRECTORY, Destage, Durable, FileFate, Host, HostJournal, HostOptions,
+    HostRecoveryReport, recover,
 };
 use runtime::{RealWorld, spawn_with_result};
 use std::fs;
@@ -72,6 +73,21 @@ fn a_client_that_wants_a_replayed_file_sets_nothing_aside() {
     world.end();
 }
 
+/// Recovers a journal to the directory, and returns the report.
+fn recovered(root: &Path, image: Image) -> HostRecoveryReport {
+    let world = RealWorld::new().unwrap();
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let disk = MemoryDisk::from_image(shared.clone(), image);
+    let root = root.to_owned();
+    let report = world.run(async move {
+        let store = LocalStore::open(shared.clone(), &root, identity()).unwrap();
+        let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        recover(&*shared, &store, &journal, false).await.unwrap()
+    });
+    world.end();
+    report
+}
+
 /// It cannot be opened as a file, and nothing was synced to it.
 #[test]
 fn a_link_that_has_the_number_of_a_file_that_is_gone_stops_no_recovery() {
@@ -85,21 +101,12 @@ fn a_link_that_has_the_number_of_a_file_that_is_gone_stops_no_recovery() {
         fs::symlink_metadata(&link).unwrap().ino() == file.0
     });
     assert!(is_used_again, "no number was used again");
-    let world = RealWorld::new().unwrap();
-    let shared: Rc<dyn World> = Rc::new(world.clone());
-    let disk = MemoryDisk::from_image(shared.clone(), image);
-    let at = directory.path().to_owned();
-    world.run(async move {
-        let store = LocalStore::open(shared.clone(), &at, identity()).unwrap();
-        let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
-        let report = recover(&*shared, &store, &journal, false).await.unwrap();
-        let FileFate::SetAside { name, .. } = &report.files[0].outcome else {
-            panic!("{report:?}");
-        };
-        let aside = fs::read(at.join(CONFLICT_DIRECTORY).join(name)).unwrap();
-        assert_eq!(aside, b"synced");
-    });
-    world.end();
+    let report = recovered(directory.path(), image);
+    let FileFate::SetAside { name, .. } = &report.files[0].outcome else {
+        panic!("{report:?}");
+    };
+    let aside = fs::read(directory.path().join(CONFLICT_DIRECTORY).join(name)).unwrap();
+    assert_eq!(aside, b"synced");
 }
 
 /// Set for the test below when it runs again without the right to pass over modes.
@@ -120,17 +127,9 @@ fn an_owner_recovers_what_he_made_read_only() {
     }
     let directory = tempfile::tempdir().unwrap();
     let (_, image) = crashed(directory.path(), 0o444);
-    let world = RealWorld::new().unwrap();
-    let shared: Rc<dyn World> = Rc::new(world.clone());
-    let disk = MemoryDisk::from_image(shared.clone(), image);
-    let at = directory.path().to_owned();
-    world.run(async move {
-        let store = LocalStore::open(shared.clone(), &at, identity()).unwrap();
-        let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
-        let report = recover(&*shared, &store, &journal, false).await.unwrap();
-        assert_eq!(report.files[0].outcome, FileFate::Replayed, "{report:?}");
-        assert_eq!(fs::read(at.join("file")).unwrap(), b"synced");
-        assert_eq!(fs::metadata(at.join("file")).unwrap().mode() & 0o7777, 0o444);
-    });
-    world.end();
+    let report = recovered(directory.path(), image);
+    assert_eq!(report.files[0].outcome, FileFate::Replayed, "{report:?}");
+    let file = directory.path().join("file");
+    assert_eq!(fs::read(&file).unwrap(), b"synced");
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o444);
 }

@@ -127,7 +127,7 @@ fn a_host_that_syncs_all_the_time_asks_twice_a_lease_and_waits_for_no_answer() {
     });
 }
 
-/// The servers are gone for good at one message of an unmount. Returns whether it had so many.
+/// The servers are gone for good at one message of an unmount. Returns whether it had that message.
 fn unmounts_without_servers(after: u64, moment: Moment) -> bool {
     let stage = Rc::new(Stage::new(4));
     let disk = stage.disk(stage.formatted());

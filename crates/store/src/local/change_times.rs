@@ -17,7 +17,7 @@ use std::io::{self, Write as _};
 use units::Timestamp;
 
 const FILES_MAX: usize = 1 << 16;
-/// Longer than all lines of so many files.
+/// Longer than the lines of `FILES_MAX` files.
 const BYTES_MAX: u64 = FILES_MAX as u64 * 128;
 
 /// The kernel's time behind a flush, and the reported one.

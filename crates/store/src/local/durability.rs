@@ -1,5 +1,5 @@
 //! Changes that go to a file at once, past any buffer: writes without the exclusive token, and
-//! attributes. The kernel has them in memory until the file is synced, whoever syncs it.
+//! attributes. The kernel has them in memory until the file is synced, by any descriptor.
 
 use std::cell::Cell;
 
