@@ -2,7 +2,8 @@
 
 use crate::common::{Layout, Rig, STALE, Setup};
 use device::{Buffer, Disk, Durability};
-use engine::{Base, Credits, Engine, FileUpdate, recover};
+use disks::Latency;
+use engine::{Base, Contents, Credits, Engine, FileUpdate, recover};
 use journal::DataMode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -172,6 +173,34 @@ fn a_long_read_past_the_cache_sees_what_changed_while_it_was_under_way() {
             assert!((&mut read).await.unwrap() == expected, "{mode}");
         });
     }
+}
+
+/// A read fills in what a small write did not say of a block. Meanwhile the block is freed, written
+/// by another owner, and home.
+#[test]
+fn a_block_that_was_freed_and_written_again_under_a_read_is_no_mixture() {
+    let mut setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
+    setup.options.commit = Duration::from_secs(3600);
+    let rig = Rig::new(&setup, 1, setup.images());
+    let disk = rig.disks[0].clone();
+    rig.play(async move |engine| {
+        write(&engine, 9, 100, &[1; 5], Base::Home).await;
+        let latency = |least| disk.set_latency(Latency { least, spread: Duration::ZERO });
+        latency(Duration::from_secs(10));
+        let reader = engine.clone();
+        let mut read = runtime::spawn_with_result(&**engine.world(), async move {
+            bytes_of(&reader.read_data(HomeBlock(9), 1).await.unwrap())
+        });
+        runtime::yield_now().await;
+        latency(Duration::from_micros(10));
+        let mut handle = engine.start(engine.credits_revokes()).await.unwrap();
+        handle.forget(HomeBlock(9), 1, Contents::Data);
+        engine.commit(handle.stop()).await.unwrap();
+        write(&engine, 9, 0, &[2; 4096], Base::Zero).await;
+        engine.checkpoint().await.unwrap();
+        assert!((&mut read).await.unwrap() == [2; 4096]);
+        engine.shutdown().await.unwrap();
+    });
 }
 
 #[test]
