@@ -1,6 +1,7 @@
 //! Lifetime of an inode in memory, and the end of one without links.
 
 use crate::{Inode, Result, Volume};
+use engine::Handle;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -166,16 +167,25 @@ impl Volume {
         self.truncate_all_locked(inode).await?;
         self.drop_values(inode).await?;
         let _table = self.hold(&[inode]).await?;
+        let _attributes = self.hold_xattrs(inode).await?;
         let group = self.superblock.borrow().group_of_inode(inode.number).0;
         let _bits = self.inode_bitmap(group).await?;
         let credits =
             self.credits_drop_xattrs() + self.credits_orphan() + self.credits_free_inode();
         let mut handle = self.engine.start(credits).await?;
-        self.drop_xattrs(&mut handle, inode).await?;
-        self.orphan_remove(&mut handle, inode).await?;
-        self.free_inode(&mut handle, inode).await?;
+        let before = self.before(&handle, inode);
+        let freed = self.free_parts(&mut handle, inode).await;
+        let freed = self.whole(&handle, before, freed);
         handle.stop();
-        Ok(())
+        freed
+    }
+
+    /// Steps of [`Volume::free_locked`] in one transaction. The first alone reads blocks that are
+    /// not held: those of neighbours in the orphan list.
+    async fn free_parts(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
+        self.orphan_remove(handle, inode).await?;
+        self.drop_xattrs(handle, inode).await?;
+        self.free_inode(handle, inode).await
     }
 
     /// Whether it is still the cached inode of its number.

@@ -193,7 +193,10 @@ impl Volume {
             return Ok(());
         }
         loop {
-            let Ok(before) = self.stored_xattrs(owner).await else { return Ok(()) };
+            let before = match self.stored_xattrs(owner).await {
+                Err(Error::Corrupt { .. } | Error::Refused(_)) => return Ok(()),
+                before => before?,
+            };
             let shared = self.shares_block(owner).await?;
             let Some(attribute) = before.first_outside(shared) else { return Ok(()) };
             let mut after = before.clone();
@@ -201,7 +204,9 @@ impl Volume {
             let _table = self.hold(&[owner]).await?;
             let mut handle =
                 self.engine().start(self.credits_xattr() + self.credits_reference()).await?;
+            let unchanged = self.before(&handle, owner);
             let dropped = self.store_xattrs(&mut handle, owner, &before, &after).await;
+            let dropped = self.whole(&handle, unchanged, dropped);
             handle.stop();
             match dropped {
                 Ok(()) => {}

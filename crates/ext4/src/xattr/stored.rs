@@ -1,5 +1,6 @@
 //! Storage of an inode's attributes: as many as fit in the inode, the others in one block.
 
+use crate::groups::Bits;
 use crate::xattr::names::{ACL_ACCESS, ACL_DEFAULT, Name};
 use crate::{AllocationRequest, Error, Inode, Purpose, Result, Volume};
 use engine::{Block, Contents, Credits, Handle};
@@ -182,6 +183,14 @@ impl Volume {
         fields.xattr_block = HomeBlock(0);
         fields.sectors = fields.sectors.saturating_sub(self.sectors_per_block());
         Ok(())
+    }
+    /// Holds what [`Volume::drop_xattrs`] changes, as [`Volume::hold`] does.
+    pub(crate) async fn hold_xattrs(&self, inode: &Inode) -> Result<Option<(Block, Vec<Bits>)>> {
+        let at = inode.fields.borrow().xattr_block;
+        if at == HomeBlock(0) {
+            return Ok(None);
+        }
+        Ok(Some((self.xattr_block(at).await?, self.hold_bitmaps(at, 1).await?)))
     }
     /// [`Volume::drop_xattrs`]: a shared block, or the freeing of one.
     pub fn credits_drop_xattrs(&self) -> Credits {

@@ -1,14 +1,16 @@
 //! Orphans across a crash.
 
+use crate::image::with_engine;
 use crate::volume::allocation::create;
 use crate::volume::image::{ALL, EXT3, Kind, TestImage, open, with_volume};
 use device::{Operation, World};
 use disks::{CrashPolicy, Fault, MemoryDisk};
-use ext4::{Access, Volume};
+use engine::EngineOptions;
+use ext4::{Access, Caller, Existence, SetXattr, Volume};
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
 use std::time::Duration;
-use units::InodeNumber;
+use units::{HomeBlock, InodeNumber};
 
 #[test]
 fn orphans_left_by_a_crash_are_freed_at_the_next_opening() {
@@ -175,5 +177,65 @@ fn an_orphan_that_cannot_be_freed_here_is_named_and_hinders_no_mount() {
                 left = disk.image();
             }
         });
+    }
+}
+
+/// The table block of an inode's neighbour in the orphan list cannot be read.
+#[test]
+fn an_orphan_whose_neighbour_cannot_be_read_is_freed_whole_or_not() {
+    for kind in [EXT3, ALL[2]] {
+        let image = TestImage::of(kind);
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = image.disk(&world);
+        let (home, block_bytes) = (disk.clone(), if kind.size == "40M" { 1024 } else { 2048 });
+        let place = |number: InodeNumber| {
+            let found = image.debugfs(&format!("imap <{}>", number.get()));
+            let (_, block) = found.split_once("located at block ").unwrap();
+            block.split(',').next().unwrap().trim().parse::<u64>().unwrap() * block_bytes
+        };
+        let places: Vec<_> = (11..40).map(|number| place(InodeNumber(number))).collect();
+        virtual_world.run(async move {
+            let options = with_engine(EngineOptions { cache_bytes: 0, ..EngineOptions::default() });
+            let volume = crate::image::open(&world, &home, None, options).await.unwrap();
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            let orphan = create(&volume, &root, 0o100_600).await.unwrap();
+            let set = SetXattr {
+                name: b"user.large",
+                value: &[7; 600],
+                existence: Existence::Any,
+                clear_set_group: false,
+            };
+            volume.set_xattr(&orphan, &Caller::ROOT, set).await.unwrap();
+            let mut others = Vec::new();
+            for _ in 0..20 {
+                others.push(create(&volume, &root, 0o100_600).await.unwrap());
+            }
+            let neighbour = others.pop().unwrap();
+            for other in &others {
+                volume.free_if_unused(other).await.unwrap();
+            }
+            volume.engine().checkpoint().await.unwrap();
+            // Nothing but these is in memory.
+            for at in 5_000..5_064 {
+                volume.engine().metadata(HomeBlock(at)).await.unwrap();
+            }
+            let [own, unreadable] =
+                [orphan.number, neighbour.number].map(|it| places[it.get() as usize - 11]);
+            assert_ne!(own, unreadable);
+            let range = unreadable..unreadable + block_bytes;
+            home.inject(Fault { range, ..Fault::forever(Operation::Read) });
+            volume.free_if_unused(&orphan).await.expect_err("the neighbour was in memory");
+            // What was changed before the error would be durable now.
+            volume.sync().await.unwrap();
+        });
+        virtual_world.end();
+        let left =
+            MemoryDisk::from_image(Rc::new(VirtualWorld::new(2)), disk.crash(CrashPolicy::LoseAll));
+        left.write_image(&image.path()).unwrap();
+        with_volume(&image, 3, |volume| async move {
+            assert_eq!((volume.open_report().orphans.freed, volume.needs_check()), (2, false));
+        });
+        image.check_as("after its journal was replayed");
     }
 }
