@@ -27,11 +27,17 @@ const IN_REAL_TIME: &str = "kernel";
 /// The folder whose figures have hosts. No other one makes any.
 const WITH_HOSTS: &str = "arion";
 const HOSTS: [&str; 2] = ["host", "store"];
+const STAGES_OF_HOSTS: &str = "testbeds/src/virtual_time/shared_files";
 /// The folder whose figures are other views of another folder's runs.
 const VIEWS: (&str, &str) = ("atc", "okeanos");
 /// What runs in real time only.
-const REAL_TIME: [&str; 4] =
-    ["runtime/src/heap", "runtime/src/ring", "runtime/src/real_world.rs", "testbeds/src/real_time"];
+const REAL_TIME: [&str; 5] = [
+    "disks/src/file",
+    "runtime/src/heap",
+    "runtime/src/ring",
+    "runtime/src/real_world.rs",
+    "testbeds/src/real_time",
+];
 
 fn main() {
     let own = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
@@ -62,10 +68,13 @@ fn checksum(crates: &Path, folder: &str, figures: &Path) -> u64 {
     let is_real = folder == IN_REAL_TIME;
     let mut names = dependencies(crates, if is_real { "lab" } else { "reproduce" });
     names.retain(|name| is_real || folder == WITH_HOSTS || !HOSTS.contains(&name.as_str()));
-    let without: Vec<PathBuf> = match is_real {
+    let mut without: Vec<PathBuf> = match is_real {
         true => Vec::new(),
         false => REAL_TIME.iter().map(|path| crates.join(path)).collect(),
     };
+    if !is_real && folder != WITH_HOSTS {
+        without.push(crates.join(STAGES_OF_HOSTS));
+    }
     let mut tree = Tree { sum: Xxh64::new(0), base: crates, without };
     for name in names {
         let parts = if name == "reproduce" { &OWN_PARTS[..] } else { &PARTS[..] };

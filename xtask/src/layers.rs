@@ -20,8 +20,18 @@ const APART: &[(&str, &[&str])] = &[
     (
         "fuse_session",
         &[
-            "blocks", "ceph", "disks", "emulated", "engine", "eviction", "ext4", "format", "host",
-            "journal", "store", "volume_images",
+            "blocks",
+            "ceph",
+            "disks",
+            "emulated",
+            "engine",
+            "eviction",
+            "ext4",
+            "format",
+            "host",
+            "journal",
+            "store",
+            "volume_images",
         ],
     ),
     ("nbd", &["engine", "ext4", "format", "disks", "volume_images"]),
@@ -34,7 +44,18 @@ const APART: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that talk to the kernel or to a C library, and may be unsafe.
-const UNSAFE: &[&str] = &["ceph", "cli", "disks", "fuse", "fuse_session", "lab", "runtime", "terminal", "testbeds", "workloads"];
+const UNSAFE: &[&str] = &[
+    "ceph",
+    "cli",
+    "disks",
+    "fuse",
+    "fuse_session",
+    "lab",
+    "runtime",
+    "terminal",
+    "testbeds",
+    "workloads",
+];
 
 /// Crates below the front ends whose business is another world than `device::World`.
 const WITHOUT_LINTS: &[&str] = &["ceph", "runtime", "store", "volume_images"];

@@ -106,7 +106,11 @@ pub const RULES: &[Rule] = &[
         "only_the_executor_makes_the_engine_durable",
         &[".flush(", ".make_durable(", "Durability::Durable"],
         Scope::Folder("engine/src"),
-        &["engine/src/commit/executor.rs", "engine/src/interface/home.rs", "engine/src/writeback/utilization.rs"],
+        &[
+            "engine/src/commit/executor.rs",
+            "engine/src/interface/home.rs",
+            "engine/src/writeback/utilization.rs",
+        ],
     ),
     Rule::new(
         "only_the_executor_makes_a_host_durable",

@@ -34,14 +34,14 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("crates/host/tests/all/explorer.rs", "play"),
     ("crates/hostile/tests/all/golden.rs", "open_and_list"),
     ("crates/reproduce/src/chart/shades.rs", "draw"),
-    ("crates/reproduce/src/figures/arion/mod.rs", "figure_4"),
-    ("crates/reproduce/src/figures/arion/mod.rs", "figure_5"),
+    ("crates/reproduce/src/figures/arion/figure_4.rs", "figure_4"),
+    ("crates/reproduce/src/figures/arion/figure_5.rs", "figure_5"),
     ("crates/reproduce/src/figures/okeanos/filebench.rs", "table_1"),
     ("crates/reproduce/src/figures/okeanos/postmark.rs", "figure_10a"),
     ("crates/sim/src/model.rs", "content_matches"),
     ("crates/sim/src/tree.rs", "apply"),
     ("crates/sim/src/writer.rs", "step"),
-    ("crates/testbeds/src/virtual_time/shared_files.rs", "build"),
+    ("crates/testbeds/src/virtual_time/shared_files/mod.rs", "build"),
     ("crates/workloads/src/filebench/flow.rs", "step"),
 ];
 

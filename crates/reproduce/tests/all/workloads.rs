@@ -55,6 +55,12 @@ fn table_1_by_scale_gives_the_same_twice() {
     same_twice("table-1-scale");
 }
 #[test]
+fn figures_of_hosts_give_the_same_twice() {
+    for name in ["arion-1", "arion-4", "arion-5", "arion-recovery"] {
+        same_twice(name);
+    }
+}
+#[test]
 fn figures_of_2011_judge_the_runs_of_2013() {
     for name in ["4a", "4b", "4c", "4d", "5a", "5b", "5c", "5d"] {
         let figure = find(&format!("atc-{name}")).expect("the figure is in the list");

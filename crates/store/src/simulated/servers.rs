@@ -23,6 +23,8 @@ pub(super) const ROOT: FileId = FileId(1);
 const NAMES_JOURNAL_BYTES: u64 = 2048;
 /// Head of a message, in bytes on the network.
 const MESSAGE_BYTES: u64 = 200;
+/// Content of an answer to a read of one block.
+const COLD_BYTES: u64 = 4096;
 /// Downtime of a crashed server.
 const RESTART: Duration = Duration::from_millis(200);
 
@@ -180,6 +182,8 @@ pub struct TrafficCount {
     pub content_messages: u64,
     /// Bytes received by data servers from clients and from one another.
     pub data_bytes: u64,
+    /// Bytes of content sent by data servers to one another and to clients.
+    pub sent_bytes: u64,
     /// Writes of the data servers' journals.
     pub journal_writes: u64,
 }
@@ -409,7 +413,8 @@ impl Cluster {
         if !self.0.data_servers.is_empty() {
             self.0.data_servers[self.0.first_of(file, at)].read(file, at).await;
         }
-        self.0.travel(MESSAGE_BYTES + 4096).await;
+        self.0.count(|traffic| traffic.sent_bytes += COLD_BYTES);
+        self.0.travel(MESSAGE_BYTES + COLD_BYTES).await;
     }
     /// Returns a file's attributes as the servers have them, for checks.
     pub fn attributes(&self, file: FileId) -> Option<FileAttributes> {
@@ -542,7 +547,7 @@ impl State {
 
     /// Sends content to the data servers that hold it: durable in their journals afterwards.
     pub async fn journal_data(&self, file: FileId, at: u64, bytes: u64) {
-        self.count(|traffic| traffic.data_bytes += bytes * self.replicas as u64);
+        self.count_replicated(bytes);
         if self.data_servers.is_empty() {
             return;
         }
@@ -556,8 +561,16 @@ impl State {
         if self.data_servers.is_empty() {
             return;
         }
-        self.count(|traffic| traffic.data_bytes += NAMES_JOURNAL_BYTES * self.replicas as u64);
+        self.count_replicated(NAMES_JOURNAL_BYTES);
         self.journal_at(0, NAMES_JOURNAL_BYTES).await;
+    }
+    /// Counts content that goes to one data server, and from there to the others that keep it.
+    fn count_replicated(&self, bytes: u64) {
+        let replicas = self.replicas as u64;
+        self.count(|traffic| {
+            traffic.data_bytes += bytes * replicas;
+            traffic.sent_bytes += bytes * (replicas - 1);
+        });
     }
     fn first_of(&self, file: FileId, at: u64) -> usize {
         (file.0 + at / OBJECT_BYTES) as usize % self.data_servers.len()

@@ -4,20 +4,22 @@
 //! There is one client, so it need not ask the servers for its own writes: reads of those are
 //! answered from its memory.
 
+mod disk_watches;
+
+use self::disk_watches::{Meter, Power};
 use crate::virtual_time::error::StageError;
 use crate::virtual_time::options::{DiskChoice, StageOptions};
 use crate::virtual_time::virtual_files::run_tasks;
-use device::{Disk, Operation, World};
-use disks::{Raid0, Watch, Watched};
+use device::{Disk, World};
+use disks::{Raid0, Watched};
 use emulated::{CacheMode, EmulatedDisk};
 use engine::DataMode;
-use host::{Destage, Durable, Host, HostJournal, HostOptions};
+use host::{Destage, Durable, Host, HostJournal, HostOptions, HostRecoveryReport};
 use runtime::VirtualWorld;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::io;
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
@@ -28,6 +30,7 @@ use units::Instant;
 use workloads::{Actor, Files, SyncKind};
 
 const NAME: &str = "simulated cluster";
+const CLIENT: &str = "client";
 const OWNER: Creator = Creator { uid: 0, gid: 0, umask: 0 };
 const FILE_MODE: u32 = 0o644;
 const PAGE: u64 = 4096;
@@ -63,47 +66,28 @@ pub struct SharedOptions {
     pub seed: u64,
 }
 
-/// Time during which a disk was busy.
-#[derive(Clone, Default)]
-struct Meter(Rc<Busy>);
-#[derive(Default)]
-struct Busy {
-    under_way: Cell<u64>,
-    since: Cell<Instant>,
-    total: Cell<Duration>,
-    world: RefCell<Option<VirtualWorld>>,
-}
-
-impl Watch for Meter {
-    fn watch<T: 'static>(
-        &self,
-        _operation: Operation,
-        _place: Range<u64>,
-        request: device::LocalFuture<T>,
-    ) -> device::LocalFuture<T> {
-        let busy = self.0.clone();
-        Box::pin(async move {
-            let now = || busy.world.borrow().as_ref().map_or(Instant(0), |world| world.now());
-            if busy.under_way.replace(busy.under_way.get() + 1) == 0 {
-                busy.since.set(now());
-            }
-            let result = request.await;
-            busy.under_way.set(busy.under_way.get() - 1);
-            if busy.under_way.get() == 0 {
-                busy.total.set(busy.total.get() + now().since(busy.since.get()));
-            }
-            result
-        })
-    }
-}
-
 /// A cluster and its one client.
 pub struct SharedStage {
     world: VirtualWorld,
     cluster: Cluster,
+    journals: Vec<Meter>,
     homes: Vec<Meter>,
     files: SharedFiles,
-    begun: Cell<(Instant, u64, Duration)>,
+    /// The disk of the client's journal, and the client's power.
+    own_journal: Rc<dyn Disk>,
+    power: Power,
+    begun: Cell<Counted>,
+}
+
+/// What a stage has counted up to a time.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    at: Instant,
+    received: u64,
+    sent: u64,
+    /// Busy times of all data servers' disks together.
+    journals: Duration,
+    homes: Duration,
 }
 
 impl SharedStage {
@@ -120,16 +104,17 @@ impl SharedStage {
             };
             Rc::new(EmulatedDisk::new(shared.clone(), model.clone(), own))
         };
-        let mut homes = Vec::new();
+        let (mut journals, mut homes) = (Vec::new(), Vec::new());
         let servers: Vec<ServerDisks> = (0..options.servers)
             .map(|_| {
-                let watch = Meter::default();
-                *watch.0.world.borrow_mut() = Some(world.clone());
-                homes.push(watch.clone());
-                let home = Rc::new(Watched { disk: drive(8 << 30, CacheMode::On), watch });
+                let watched = |size, meters: &mut Vec<Meter>| {
+                    let watch = Meter::of(&world);
+                    meters.push(watch.clone());
+                    Rc::new(Watched { disk: drive(size, CacheMode::On), watch })
+                };
                 ServerDisks {
-                    journal: drive(256 << 20, CacheMode::On),
-                    home,
+                    journal: watched(256 << 20, &mut journals),
+                    home: watched(8 << 30, &mut homes),
                     home_every: options.home_every,
                 }
             })
@@ -142,22 +127,22 @@ impl SharedStage {
             ..Network::default()
         };
         let cluster = Cluster::with_homes(shared.clone(), network, &servers, servers.len());
-        let identity = Identity("client".into());
+        let identity = Identity(CLIENT.into());
         let store: Rc<dyn Store> = Rc::new(match options.client {
             SharedClient::Journaled { .. } => SimulatedStore::connect(&cluster, identity.clone()),
             _ => SimulatedStore::connect_as_kernel(&cluster, identity.clone()),
         });
         // Two drives in RAID-0 without their write caches, as the paper's host had.
-        let journal = || {
-            Raid0::of(
-                vec![drive(1 << 30, CacheMode::Off), drive(1 << 30, CacheMode::Off)],
-                64 << 10,
-            )
-        };
+        let own_journal: Rc<dyn Disk> = Raid0::of(
+            vec![drive(1 << 30, CacheMode::Off), drive(1 << 30, CacheMode::Off)],
+            64 << 10,
+        );
+        let power = Power::default();
         let (client, processor) = (options.client, options.processor);
         let side = match client {
             SharedClient::Journaled { flush, writeback, destage } => {
-                let (store, disk, clock) = (store.clone(), journal(), shared.clone());
+                let (store, clock) = (store.clone(), shared.clone());
+                let disk = Rc::new(Watched { disk: own_journal.clone(), watch: power.clone() });
                 let host = world.run(async move {
                     let journal = HostJournal::format(&*clock, disk, identity, NAME).await?;
                     let options = HostOptions {
@@ -194,7 +179,8 @@ impl SharedStage {
             sizes: RefCell::default(),
             cold: RefCell::default(),
         }));
-        Ok(SharedStage { world, cluster, homes, files, begun: Cell::default() })
+        let begun = Cell::default();
+        Ok(SharedStage { world, cluster, journals, homes, files, own_journal, power, begun })
     }
 
     pub fn run<T: 'static, W: Future<Output = T> + 'static>(
@@ -206,21 +192,71 @@ impl SharedStage {
     pub fn world(&self) -> &VirtualWorld {
         &self.world
     }
+    fn counted(&self) -> Counted {
+        let traffic = self.cluster.traffic();
+        let busy = |meters: &[Meter]| meters.iter().map(Meter::total).sum();
+        Counted {
+            at: self.world.now(),
+            received: traffic.data_bytes,
+            sent: traffic.sent_bytes,
+            journals: busy(&self.journals),
+            homes: busy(&self.homes),
+        }
+    }
     pub fn restart_counting(&self) {
-        self.begun.set((self.world.now(), self.cluster.traffic().data_bytes, self.busy()));
+        self.begun.set(self.counted());
     }
     /// Returns bytes received by one data server.
     pub fn received_bytes(&self) -> u64 {
-        (self.cluster.traffic().data_bytes - self.begun.get().1) / self.homes.len() as u64
+        (self.counted().received - self.begun.get().received) / self.homes.len() as u64
     }
-    fn busy(&self) -> Duration {
-        self.homes.iter().map(|home| home.0.total.get()).sum()
+    /// Returns bytes sent by one data server.
+    pub fn sent_bytes(&self) -> u64 {
+        (self.counted().sent - self.begun.get().sent) / self.homes.len() as u64
     }
-    /// Returns the share of the time in which the disk of a server's file system was busy.
-    pub fn home_use(&self) -> f64 {
-        let (since, _, before) = self.begun.get();
-        let time = self.world.now().since(since).as_secs_f64() * self.homes.len() as f64;
-        (self.busy() - before).as_secs_f64() / time.max(1e-9)
+    /// Returns the share of the time in which the disk of a server's journal was busy, and that of
+    /// its file system's disk.
+    pub fn disk_use(&self) -> (f64, f64) {
+        let (before, now) = (self.begun.get(), self.counted());
+        let time = now.at.since(before.at).as_secs_f64() * self.homes.len() as f64;
+        let share = |busy: Duration| busy.as_secs_f64() / time.max(1e-9);
+        (share(now.journals - before.journals), share(now.homes - before.homes))
+    }
+
+    /// Crashes the client after `time` of a workload, starts it again, and recovers its journal.
+    /// Returns what that took, from the first look at the journal on, and what was found there.
+    /// `None`: the workload had ended.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be recovered.
+    pub fn crash_after<T, W: Future<Output = T> + 'static>(
+        &self,
+        time: Duration,
+        workload: impl FnOnce(SharedFiles) -> W,
+    ) -> Result<Option<(Duration, HostRecoveryReport)>, StageError> {
+        let (world, workload) = (self.world.clone(), workload(self.files.clone()));
+        let runs_still = self.world.run(async move {
+            let crash = world.sleep_until(world.now().plus(time));
+            matches!(runtime::race(workload, crash).await, runtime::Either::Right(()))
+        });
+        if !runs_still {
+            return Ok(None);
+        }
+        let identity = Identity(CLIENT.into());
+        self.power.cut();
+        self.cluster.kill(&identity);
+        let (world, disk) = (self.world.clone(), self.own_journal.clone());
+        let store = SimulatedStore::connect(&self.cluster, identity);
+        let recovered = self.world.run(async move {
+            let begun = world.now();
+            let journal = HostJournal::open(disk).await?;
+            let report = host::recover(&world, &store, &journal, false).await?;
+            Ok::<_, host::HostError>((world.now().since(begun), report))
+        });
+        let recovered =
+            recovered.map_err(|error| StageError::Make(io::Error::other(error.to_string())))?;
+        Ok(Some(recovered))
     }
 }
 
@@ -524,9 +560,23 @@ impl Files for SharedFiles {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn options(client: SharedClient) -> SharedOptions {
+        SharedOptions {
+            client,
+            servers: 3,
+            latency: Duration::from_micros(100),
+            bytes_per_second: 125_000_000,
+            home_every: SECOND,
+            processor: Duration::ZERO,
+            metadata: MetadataTimes::default(),
+            seed: 1,
+        }
+    }
+
     #[test]
     fn a_stage_that_is_gone_leaves_nothing_in_memory() {
-        const SECOND: Duration = Duration::from_secs(1);
         let clients = [
             SharedClient::Cached { writeback: SECOND, expire: SECOND },
             SharedClient::Synchronous,
@@ -537,16 +587,7 @@ mod tests {
             },
         ];
         for client in clients {
-            let stage = SharedStage::build(&SharedOptions {
-                client,
-                servers: 3,
-                latency: Duration::from_micros(100),
-                bytes_per_second: 125_000_000,
-                home_every: SECOND,
-                processor: Duration::ZERO,
-                metadata: MetadataTimes::default(),
-                seed: 1,
-            });
+            let stage = SharedStage::build(&options(client));
             let stage = stage.unwrap();
             stage
                 .run(|files| async move {
@@ -558,5 +599,27 @@ mod tests {
             drop(stage);
             assert!(store.upgrade().is_none(), "{client:?}");
         }
+    }
+
+    #[test]
+    fn what_the_journal_has_of_a_client_that_crashed_is_at_the_servers_after_its_recovery() {
+        let client = SharedClient::Journaled {
+            flush: SECOND,
+            writeback: 60 * SECOND,
+            destage: Some(60 * SECOND),
+        };
+        let stage = SharedStage::build(&options(client)).unwrap();
+        let crashed = stage.crash_after(10 * SECOND, |files| async move {
+            let mut file = files.create("file", SyncKind::OSync).await.unwrap();
+            loop {
+                files.append(&mut file, &[7; 10_000]).await.unwrap();
+                files.sleep_until(files.now().plus(SECOND)).await;
+            }
+        });
+        let (time, report) = crashed.unwrap().expect("its work has no end");
+        assert!(time > Duration::ZERO && report.files.len() == 1, "{time:?} {report:?}");
+        let (content, version) = stage.cluster.content(FileId(report.files[0].file)).unwrap();
+        assert_eq!((content.len() as u64, version.size), (100_000, 100_000));
+        assert!(content.iter().all(|byte| *byte == 7));
     }
 }
