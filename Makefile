@@ -108,13 +108,15 @@ SOAK_SEED ?= $(shell date +%Y%m%d%H)
 EXPLORED := $(abspath target/soak.tests)
 BLOCK_CASES ?= 2000
 
-soak: deps build ## the crash explorers for HOURS hours (resumable; target/PROOF.md adds them up), then a real crash under load
+soak: deps build ## the crash explorers for twice HOURS hours (resumable; target/PROOF.md adds them up), then a real crash under load
 	$(LAB) sim --enumerated 3 --state target/soak.enumerated --shrink
+	$(LAB) sim --ace 1 --state target/soak.ace1 --shrink
+	$(LAB) sim --ace 2 --hours $(HOURS) --state target/soak.ace2 --shrink
 	$(LAB) sim --lying lru --barrier coerce --state target/soak.lying --rounds 50 --shrink
 	OKEANOS_EXPLORED=$(EXPLORED) CASES=$(BLOCK_CASES) $(CARGO) test --package blocks --test all explorer::
 	grep -qs '"suite":"hosts' $(EXPLORED) || OKEANOS_EXPLORED=$(EXPLORED) $(CARGO) test --package host --test all -- explorer:: small_world::
 	$(LAB) sim --hours $(HOURS) --state target/soak.state --shrink
-	$(LAB) sim --proof target/soak.enumerated target/soak.lying target/soak.state $(EXPLORED) --page target/PROOF.md
+	$(LAB) sim --proof target/soak.enumerated target/soak.ace1 target/soak.ace2 target/soak.lying target/soak.state $(EXPLORED) --page target/PROOF.md
 	$(LAB) bench demo --crash-after 20s --seconds 20s
 
 faults: deps ## switch on one deliberate fault at a time: does a test or the explorer find each? (docs/FAULTS.md)

@@ -2,6 +2,7 @@
 //! scripts, a slice of the enumerated ones, and faults. Or the enumerated ones alone, until all
 //! have been seen.
 
+use crate::ace::{Ace, Workload};
 use crate::case::{Case, LEAST_CACHE, SMALL_CACHE};
 use crate::enumerate;
 use crate::faults::{FaultPlan, KINDS};
@@ -48,20 +49,26 @@ impl Explorer {
     pub fn enumerated(&self, slice: u64) -> Vec<Case> {
         let first = ENUMERATED_A_SLICE.saturating_mul(slice as usize);
         let scripts = self.enumerated.iter().enumerate().skip(first).take(ENUMERATED_A_SLICE);
-        let each = |(index, script): (usize, &Script)| {
-            let setups: Vec<Setup> = self
-                .setups
-                .iter()
-                .copied()
-                .filter(|setup| setup.has_extents() || !needs_extents(script))
-                .collect();
-            let case = |(at, mode): (usize, &DataMode)| {
-                let setup = *setups.get((index + at) % setups.len().max(1))?;
-                Some(Case::given(setup, *mode, index as u64, vec![script.clone()], 1))
-            };
-            self.modes.iter().enumerate().filter_map(case).collect::<Vec<_>>()
+        scripts.flat_map(|(index, script)| self.in_every_mode(index, script, 1)).collect()
+    }
+    /// Returns the workloads of one of ACE's sequences in the same way; `None` behind the last.
+    pub fn ace(&self, ace: &Ace, sequence: u64) -> Option<Vec<Case>> {
+        let sequence = usize::try_from(sequence).ok().filter(|at| *at < ace.sequences())?;
+        let workloads = ace.workloads(sequence).into_iter().enumerate();
+        let each = |(at, Workload { script, quiet }): (usize, Workload)| {
+            self.in_every_mode(sequence + at, &script, quiet)
         };
-        scripts.flat_map(each).collect()
+        Some(workloads.flat_map(each).collect())
+    }
+    /// Returns the script in each mode, on volumes by turns.
+    fn in_every_mode(&self, index: usize, script: &Script, quiet: usize) -> Vec<Case> {
+        let fits = |setup: &Setup| setup.has_extents() || !needs_extents(script);
+        let setups: Vec<Setup> = self.setups.iter().copied().filter(fits).collect();
+        let case = |(at, mode): (usize, &DataMode)| {
+            let setup = *setups.get((index + at) % setups.len().max(1))?;
+            Some(Case::given(setup, *mode, index as u64, vec![script.clone()], quiet))
+        };
+        self.modes.iter().enumerate().filter_map(case).collect()
     }
 
     /// Returns the cases of one seed; they do not depend on each other.

@@ -2,6 +2,7 @@
 //! recovered and judged. The same scripts run on disks that fail, and under bitmaps that lie.
 #![forbid(unsafe_code)]
 
+mod ace;
 mod bytes_read;
 mod case;
 mod crash;
@@ -27,6 +28,7 @@ mod tree;
 mod writer;
 mod written_log;
 
+pub use ace::{Ace, Workload};
 pub use case::{
     CACHE_BYTES, Case, CaseReport, Failure, LEAST_CACHE, SNAPSHOT_EACH_RUN, Scripts, run, shrink,
 };

@@ -4,7 +4,8 @@
 use runtime::SplitMix;
 use std::time::Duration;
 
-/// One action of one writer. Files are known by a number that is also the name they are made with.
+/// One action of one writer. Files are known by a number that is also the name they are made with,
+/// and says in which directory ([`crate::tree::FILES_A_DIRECTORY`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Makes an empty file if the name is free.
@@ -65,6 +66,10 @@ pub enum Action {
     },
     /// Moves a directory into directory 0, or out of it again.
     MoveDirectory {
+        number: u8,
+    },
+    /// Removes a directory if it is empty.
+    RemoveDirectory {
         number: u8,
     },
     /// Discards all free blocks of the volume. The number has no effect.

@@ -21,8 +21,16 @@ pub enum TreeEntry {
     Directory,
 }
 
+/// Files with numbers from this on lie in directory 0, from twice this on in directory 1.
+pub const FILES_A_DIRECTORY: u8 = 100;
+
+/// Returns the path of a file.
 pub fn file_name(file: u8) -> String {
-    format!("file-{file}")
+    let name = format!("file-{}", file % FILES_A_DIRECTORY);
+    match file / FILES_A_DIRECTORY {
+        0 => name,
+        inner => format!("{}/{name}", directory_name(inner - 1)),
+    }
 }
 pub fn directory_name(number: u8) -> String {
     format!("directory-{number}")
@@ -33,6 +41,25 @@ pub fn inner_name(number: u8) -> String {
 }
 pub fn link_name(number: u8) -> String {
     format!("link-{number}")
+}
+
+/// Whether the directory that a path lies in is there.
+fn has_parent(tree: &Tree, path: &str) -> bool {
+    path.rsplit_once('/').is_none_or(|(parent, _)| tree.contains_key(parent))
+}
+
+fn is_within(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// Moves a directory with what lies in it.
+fn move_directory(tree: &mut Tree, from: &str, to: &str) {
+    let is_moved = |path: &String| *path == from || is_within(path, from);
+    let moved: Vec<String> = tree.keys().filter(|path| is_moved(path)).cloned().collect();
+    for path in moved {
+        let entry = tree.remove(&path).expect("it was listed");
+        tree.insert(format!("{to}{}", &path[from.len()..]), entry);
+    }
 }
 
 pub(crate) fn content_of(tree: &Tree, wanted: usize) -> Option<&[u8]> {
@@ -73,6 +100,11 @@ pub(crate) fn apply(
         attribute: Vec::new(),
     };
     match action {
+        Action::Create { file } | Action::Nameless { file, .. }
+            if !has_parent(tree, &file_name(*file)) =>
+        {
+            None
+        }
         Action::Create { file } => {
             tree.entry(file_name(*file)).or_insert(fresh(Vec::new()));
             None
@@ -107,7 +139,7 @@ pub(crate) fn apply(
         }
         Action::Rename { from, to } => {
             let same = identity_of(tree, *from) == identity_of(tree, *to);
-            if !same {
+            if !same && has_parent(tree, &file_name(*to)) {
                 if let Some(entry) = tree.remove(&file_name(*from)) {
                     tree.insert(file_name(*to), entry);
                 }
@@ -115,7 +147,8 @@ pub(crate) fn apply(
             None
         }
         Action::Link { file, to } => {
-            if let Some(entry) = tree.get(&file_name(*file)).cloned() {
+            let found = tree.get(&file_name(*file)).cloned();
+            if let Some(entry) = found.filter(|_| has_parent(tree, &file_name(*to))) {
                 tree.entry(file_name(*to)).or_insert(entry);
             }
             None
@@ -143,11 +176,17 @@ pub(crate) fn apply(
         Action::MoveDirectory { number } => {
             let (outer, inner) = (directory_name(*number), inner_name(*number));
             if tree.contains_key(&directory_name(0)) {
-                if tree.remove(&outer).is_some() {
-                    tree.insert(inner, TreeEntry::Directory);
-                } else if tree.remove(&inner).is_some() {
-                    tree.insert(outer, TreeEntry::Directory);
+                match tree.contains_key(&outer) {
+                    true => move_directory(tree, &outer, &inner),
+                    false => move_directory(tree, &inner, &outer),
                 }
+            }
+            None
+        }
+        Action::RemoveDirectory { number } => {
+            let name = directory_name(*number);
+            if !tree.keys().any(|path| is_within(path, &name)) {
+                tree.remove(&name);
             }
             None
         }

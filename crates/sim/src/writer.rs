@@ -273,27 +273,68 @@ impl Writer {
     /// Carries one action out; `None` if there was nothing to do, which is when the model does
     /// nothing either.
     async fn act(&self, index: usize, action: &Action) -> Result<Option<Acted>, Error> {
-        let (volume, directory, caller) = (&self.volume, &self.directory, Caller::ROOT);
+        let (volume, caller) = (&self.volume, Caller::ROOT);
         match action {
             Action::Create { file } => {
-                let name = file_name(*file);
-                let made = volume.mknod(directory, name.as_bytes(), &caller, 0o100644, 0).await;
-                self.named(made.map(|made| made.transaction))
+                let path = file_name(*file);
+                let Some((parent, name)) = self.parent(&path).await? else { return Ok(None) };
+                let made = volume.mknod(&parent, name.as_bytes(), &caller, 0o100644, 0).await;
+                self.named_in(&parent, made.map(|made| made.transaction))
             }
             Action::Rename { from, to } => {
                 let (from, to) = (file_name(*from), file_name(*to));
-                self.rename((directory, &from), (directory, &to)).await
+                match (self.parent(&from).await?, self.parent(&to).await?) {
+                    (Some((old, from)), Some((new, to))) => {
+                        self.rename((&old, from), (&new, to)).await
+                    }
+                    _ => Ok(None),
+                }
             }
             Action::Unlink { file } => self.unlink(&file_name(*file)).await,
             Action::Link { file, to } => {
                 let Some(inode) = self.look(&file_name(*file)).await? else { return Ok(None) };
-                let linked =
-                    volume.link(&inode, directory, file_name(*to).as_bytes(), &caller).await;
-                self.named(linked.map(|linked| linked.transaction))
+                let path = file_name(*to);
+                let Some((parent, name)) = self.parent(&path).await? else { return Ok(None) };
+                let linked = volume.link(&inode, &parent, name.as_bytes(), &caller).await;
+                self.named_in(&parent, linked.map(|linked| linked.transaction))
             }
             Action::Nameless { file, length } => {
                 self.nameless(index, &file_name(*file), *length).await
             }
+            Action::Symlink { .. }
+            | Action::MakeDirectory { .. }
+            | Action::MoveDirectory { .. }
+            | Action::RemoveDirectory { .. } => self.act_on_directories(index, action).await,
+            Action::Wait { file, micros } => {
+                self.world.sleep_until(self.world.now().plus(Duration::from_micros(*micros))).await;
+                let Some(inode) = self.look(&file_name(*file)).await? else { return Ok(None) };
+                let transaction =
+                    self.changed.get(&inode.number).copied().unwrap_or(self.transactions[0]);
+                Ok(Some(Acted { inode, transaction }))
+            }
+            Action::Trim { .. } | Action::Address { .. } => {
+                self.ask(action).await?;
+                Ok(None)
+            }
+            Action::Write { file, .. }
+            | Action::Truncate { file, .. }
+            | Action::Allocate { file, .. }
+            | Action::Punch { file, .. }
+            | Action::Attribute { file, .. } => {
+                let Some(inode) = self.look(&file_name(*file)).await? else { return Ok(None) };
+                let transaction = self.change(index, action, &inode).await?;
+                Ok(Some(Acted { inode, transaction }))
+            }
+        }
+    }
+
+    async fn act_on_directories(
+        &self,
+        index: usize,
+        action: &Action,
+    ) -> Result<Option<Acted>, Error> {
+        let (volume, directory, caller) = (&self.volume, &self.directory, Caller::ROOT);
+        match action {
             Action::Symlink { number, length } => {
                 let name = link_name(*number);
                 let target = link_target(self.number, index, *length);
@@ -319,26 +360,14 @@ impl Writer {
                     None => self.rename((&inner, &name), out).await,
                 }
             }
-            Action::Wait { file, micros } => {
-                self.world.sleep_until(self.world.now().plus(Duration::from_micros(*micros))).await;
-                let Some(inode) = self.look(&file_name(*file)).await? else { return Ok(None) };
-                let transaction =
-                    self.changed.get(&inode.number).copied().unwrap_or(self.transactions[0]);
-                Ok(Some(Acted { inode, transaction }))
+            Action::RemoveDirectory { number } => {
+                let removed = volume.rmdir(directory, directory_name(*number).as_bytes()).await;
+                match removed {
+                    Err(Error::Refused(Refusal::NotEmpty)) => Ok(None),
+                    removed => self.named(removed.map(|removed| removed.transaction)),
+                }
             }
-            Action::Trim { .. } | Action::Address { .. } => {
-                self.ask(action).await?;
-                Ok(None)
-            }
-            Action::Write { file, .. }
-            | Action::Truncate { file, .. }
-            | Action::Allocate { file, .. }
-            | Action::Punch { file, .. }
-            | Action::Attribute { file, .. } => {
-                let Some(inode) = self.look(&file_name(*file)).await? else { return Ok(None) };
-                let transaction = self.change(index, action, &inode).await?;
-                Ok(Some(Acted { inode, transaction }))
-            }
+            _ => unreachable!("{action} is of a file"),
         }
     }
 
@@ -454,15 +483,14 @@ impl Writer {
         length: usize,
     ) -> Result<Option<Acted>, Error> {
         let (volume, caller) = (&self.volume, Caller::ROOT);
-        let inode = volume.tmpfile(&self.directory, &caller, 0o644).await?.value;
+        let Some((parent, name)) = self.parent(name).await? else { return Ok(None) };
+        let inode = volume.tmpfile(&parent, &caller, 0o644).await?.value;
         volume.opened(&inode);
         let bytes = pattern(self.number, index, length);
         let written = self.write(&inode, 0, &bytes, WriteFlags::default()).await;
         let linked = match (written, self.outcome.get()) {
             (Err(error), _) => Err(error),
-            (Ok(_), Outcome::Done) => {
-                volume.link(&inode, &self.directory, name.as_bytes(), &caller).await
-            }
+            (Ok(_), Outcome::Done) => volume.link(&inode, &parent, name.as_bytes(), &caller).await,
             (Ok(_), _) => Err(Error::Refused(Refusal::NoSpace)),
         };
         volume.closed(inode.number).await?;
@@ -477,34 +505,51 @@ impl Writer {
         from: (&Rc<Inode>, &str),
         to: (&Rc<Inode>, &str),
     ) -> Result<Option<Acted>, Error> {
-        if from.0.number == to.0.number {
-            // Two names of one file: a rename does nothing.
-            let (old, new) = (self.look(from.1).await?, self.look(to.1).await?);
-            if old.is_some() && old.map(|inode| inode.number) == new.map(|inode| inode.number) {
-                return Ok(None);
-            }
+        // Two names of one file: a rename does nothing.
+        let (old, new) = (self.look_in(from.0, from.1).await?, self.look_in(to.0, to.1).await?);
+        if old.is_some() && old.map(|inode| inode.number) == new.map(|inode| inode.number) {
+            return Ok(None);
         }
-        let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
-        let moved = self.volume.rename(from, to, &Caller::ROOT, RenameMode::Replace).await;
-        self.named(moved.map(|moved| moved.transaction))
+        let (from, name) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
+        let moved = self.volume.rename(from, name, &Caller::ROOT, RenameMode::Replace).await;
+        self.named_in(to.0, moved.map(|moved| moved.transaction))
     }
 
-    async fn unlink(&self, name: &str) -> Result<Option<Acted>, Error> {
-        let removed = self.volume.unlink(&self.directory, name.as_bytes()).await;
-        self.named(removed.map(|removed| removed.transaction))
+    async fn unlink(&self, path: &str) -> Result<Option<Acted>, Error> {
+        let Some((parent, name)) = self.parent(path).await? else { return Ok(None) };
+        let removed = self.volume.unlink(&parent, name.as_bytes()).await;
+        self.named_in(&parent, removed.map(|removed| removed.transaction))
     }
 
     fn named(&self, result: Result<TransactionId, Error>) -> Result<Option<Acted>, Error> {
+        self.named_in(&self.directory, result)
+    }
+    /// Returns what a change of a directory's names did; `None` where there was nothing to do.
+    fn named_in(
+        &self,
+        parent: &Rc<Inode>,
+        result: Result<TransactionId, Error>,
+    ) -> Result<Option<Acted>, Error> {
         match result {
-            Ok(transaction) => Ok(Some(Acted { inode: self.directory.clone(), transaction })),
+            Ok(transaction) => Ok(Some(Acted { inode: parent.clone(), transaction })),
             Err(Error::Refused(Refusal::NotFound | Refusal::Exists)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
+    /// Returns the directory that a path lies in and the name there; `None` if there is none.
+    async fn parent<'a>(&self, path: &'a str) -> Result<Option<(Rc<Inode>, &'a str)>, Error> {
+        match path.rsplit_once('/') {
+            None => Ok(Some((self.directory.clone(), path))),
+            Some((parent, name)) => Ok(self.look(parent).await?.map(|found| (found, name))),
+        }
+    }
     /// Looks a path up; `None` if there is nothing.
     async fn look(&self, path: &str) -> Result<Option<Rc<Inode>>, Error> {
-        let mut inode = self.directory.clone();
+        self.look_in(&self.directory, path).await
+    }
+    async fn look_in(&self, top: &Rc<Inode>, path: &str) -> Result<Option<Rc<Inode>>, Error> {
+        let mut inode = top.clone();
         for name in path.split('/') {
             inode = match self.volume.lookup(&inode, name.as_bytes()).await {
                 Ok(inode) => inode,

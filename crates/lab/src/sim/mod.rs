@@ -15,7 +15,7 @@ use sim::proof::Proof;
 use sim::script::{Mix, Script};
 use sim::setup::{self, Disks, SETUPS, Setup};
 use sim::small_world::{self, Replay, SMALL_WORLDS, SmallBounds, SmallExplorer, SmallWorld};
-use sim::{CACHE_BYTES, Case, CaseReport, Explorer, Failure, Scripts};
+use sim::{Ace, CACHE_BYTES, Case, CaseReport, Explorer, Failure, Scripts};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -26,6 +26,7 @@ Examples:
   okeanos-lab sim --seed 1 --rounds 20                     all modes on all kinds of volumes, seeds 1 to 20
   okeanos-lab sim --hours 8 --state ~/explored             goes on where the last run with this file stopped
   okeanos-lab sim --enumerated 3 --state ~/enumerated      small worlds, and every script of up to three letters
+  okeanos-lab sim --ace 2 --state ~/ace                    ACE's workloads of two operations, in every mode
   okeanos-lab sim --proof ~/explored ~/enumerated --page docs/PROOF.md      what was explored with these state files
   okeanos-lab sim --lying lru                              disks that ignore flushes: finds what they lose
   okeanos-lab sim --lying lru --barrier coerce --rounds 20 the same with evictions, which lose nothing
@@ -66,6 +67,10 @@ pub struct SimArguments {
     /// once in every mode, instead of random ones
     #[arg(long, value_name = "LETTERS", conflicts_with_all = ["rounds", "seed", "script", "cut", "fault"])]
     enumerated: Option<usize>,
+    /// Workloads within the bounds of ACE (CrashMonkey): all sequences of one operation or of two,
+    /// with every persistence point, each once in every mode
+    #[arg(long, value_name = "OPERATIONS", value_parser = clap::value_parser!(u8).range(1..=2), conflicts_with_all = ["rounds", "seed", "script", "cut", "fault", "enumerated"])]
+    ace: Option<u8>,
     /// Operations of the scripts in small worlds, second lives included; each world has a bound of
     /// its own unless given; 0: none
     #[arg(long, value_name = "N", requires = "enumerated")]
@@ -77,7 +82,7 @@ pub struct SimArguments {
     again: Option<Replay>,
     /// Print what was explored with these state files, and with the tests that wrote such records
     /// ($OKEANOS_EXPLORED), as a Markdown page
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["state", "rounds", "hours", "enumerated"])]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["state", "rounds", "hours", "enumerated", "ace"])]
     proof: Option<Vec<PathBuf>>,
     /// Write that page to this file
     #[arg(long, value_name = "FILE", requires = "proof")]
@@ -283,22 +288,23 @@ fn explore(
     let until =
         arguments.hours.map(|hours| Instant::now() + Duration::from_secs_f64(hours * 3600.0));
     let (mut seed, mut proof) = state::read(arguments)?;
-    let end = match arguments.enumerated {
-        None => seed.saturating_add(arguments.rounds),
-        Some(_) => u64::MAX,
+    let ace = arguments.ace.map(|length| Ace::new(length.into()));
+    let end = match arguments.enumerated.is_some() || ace.is_some() {
+        false => seed.saturating_add(arguments.rounds),
+        true => u64::MAX,
     };
     let progress = Progress::new();
     if arguments.enumerated.is_some() && seed == 1 {
         explore_small_worlds(arguments, &mut proof, &progress)?;
     }
     while until.map_or(seed < end, |until| Instant::now() < until) {
-        let cases = match arguments.enumerated {
-            None => explorer.round(seed),
-            Some(_) => explorer.enumerated(seed.saturating_sub(1)),
+        let slice = seed.saturating_sub(1);
+        let cases = match (arguments.enumerated, &ace) {
+            (None, None) => Some(explorer.round(seed)),
+            (Some(_), _) => Some(explorer.enumerated(slice)).filter(|cases| !cases.is_empty()),
+            (None, Some(ace)) => explorer.ace(ace, slice),
         };
-        if cases.is_empty() {
-            break;
-        }
+        let Some(cases) = cases else { break };
         let possible = cases
             .into_iter()
             .filter(|case| lying_disk.is_none() || case.fault.is_none() && !case.hostile);
