@@ -173,20 +173,31 @@ impl Engine {
     /// writes to them what the log holds of them. `runs`: first block and count, in order and
     /// apart; no caller may change them before this returns.
     pub async fn write_back_range(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
-        self.writeback().write_back_range(runs).await
+        self.ended_by(self.writeback().write_back_range(runs).await)
     }
 
     /// When it returns, all that was changed before the call is home, and the log needs nothing of
     /// it any more. Files of which durability is enough are excepted.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, EngineError> {
-        self.writeback().checkpoint().await
+        self.ended_by(self.writeback().checkpoint().await)
     }
 
     /// When it returns, home has all that was committed at the call, if not durably, and the log
     /// keeps it, too. So a checkpoint begins, and so Linux's sync(2) ends: it writes what its
     /// journal has committed.
     pub async fn write_committed_home(&self) -> Result<(), EngineError> {
-        self.writeback().write_committed_home().await
+        self.ended_by(self.writeback().write_committed_home().await)
+    }
+
+    /// Ends the engine if a write or a flush has failed: the caller alone would have the error, and
+    /// an update of the log's superblock that was under way would keep every later commit waiting.
+    /// A block that cannot be read is the caller's affair.
+    fn ended_by<T>(&self, result: Result<T, EngineError>) -> Result<T, EngineError> {
+        result.inspect_err(|error| {
+            if self.durability.check().is_err() && !units::fault!("checkpoint-failure-passed-on") {
+                self.aborter().abort(error);
+            }
+        })
     }
 
     pub fn checkpoint_progress(&self) -> CheckpointProgress {

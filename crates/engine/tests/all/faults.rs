@@ -3,10 +3,12 @@
 
 use crate::common::{Layout, Rig, STALE, Script, Setup, run_on, verify};
 use crate::restart::{content, overwrite, put};
+use crate::restart::{rig as scattered_rig, setup as scattered_setup};
 use device::Operation;
 use disks::{CrashPolicy, Fault};
-use engine::{Credits, EngineError, RecordFormat};
+use engine::{Credits, Engine, EngineError, RecordFormat};
 use journal::DataMode;
+use runtime::Either;
 use std::time::Duration;
 use units::{BlockRange, HomeBlock};
 
@@ -46,6 +48,48 @@ fn what_was_acknowledged_before_a_failing_disk_is_recovered() {
                 (1..50).filter(|change| fail_from(&setup, disk, operation, *change)).count();
         }
         assert!(failures > 10, "{setup:?}: nothing ever failed");
+    }
+}
+
+/// What home gets on request alone: no commit and no write-back of its own would meet the failure.
+#[test]
+fn a_failed_checkpoint_ends_the_engine_and_leaves_nobody_waiting() {
+    #[derive(Clone, Copy, Debug)]
+    enum Request {
+        Checkpoint,
+        WriteBack,
+    }
+    let ask = async |engine: &Engine, request| match request {
+        Request::Checkpoint => engine.checkpoint().await.map(drop),
+        Request::WriteBack => engine.write_back_range(&[(HomeBlock(0), 1)]).await,
+    };
+    let circular = Setup::new(DataMode::Journal, Layout::Internal, 4096);
+    for scattered in [false, true] {
+        for operation in [Operation::Write, Operation::Flush] {
+            for request in [Request::Checkpoint, Request::WriteBack] {
+                let what = format!("scattered: {scattered}, {operation:?}, {request:?}");
+                let rig = match scattered {
+                    false => Rig::new(&circular, 1, circular.images()),
+                    true => {
+                        let setup = scattered_setup(DataMode::Journal, RecordFormat::Blocks);
+                        scattered_rig(&setup, setup.images())
+                    }
+                };
+                let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+                rig.run(async move {
+                    let engine = Rig::open(parts).await;
+                    put(&engine, 0, 1).await;
+                    disk.inject(Fault::once(operation));
+                    assert!(ask(&engine, request).await.is_err(), "{what}");
+                    let started = engine.start(Credits(1)).await;
+                    assert!(matches!(started, Err(EngineError::ReadOnlySince { .. })), "{what}");
+                    let world = engine.world().clone();
+                    let late = world.sleep_until(world.now().plus(Duration::from_secs(10)));
+                    let synced = runtime::race(engine.sync(), late).await;
+                    assert!(matches!(synced, Either::Left(Err(_))), "{what}");
+                });
+            }
+        }
     }
 }
 
