@@ -4,6 +4,7 @@
 
 use crate::log_space::{LogRuns, LogSlot, TablePage};
 use device::Buffer;
+use format::run_table::LATEST_PAGES;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock};
@@ -143,7 +144,8 @@ impl Plan {
         self.steps.splice(0..0, [wipe, Step::Barrier(Barrier::WipedBeforeRun)]);
     }
     /// Inserts, in front of all other steps, the pages of the table of runs that must be durable
-    /// first.
+    /// first. Where both pages of the latest run are among them, the table begins to count: what
+    /// else it records is durable before these.
     pub fn write_table(&mut self, pages: Vec<TablePage>) {
         if pages.is_empty() {
             return;
@@ -154,9 +156,16 @@ impl Plan {
                 blocks: vec![(BlockKind::RunHeader, bytes)],
             })
         };
-        let writes = pages.into_iter().map(write);
+        let is_latest = |(page, _): &TablePage| LATEST_PAGES.contains(page);
+        let begins = LATEST_PAGES.all(|latest| pages.iter().any(|(page, _)| *page == latest))
+            && !units::fault!("run-table-counts-too-early");
+        let (latest, others): (Vec<TablePage>, Vec<TablePage>) =
+            pages.into_iter().partition(|page| begins && is_latest(page));
         let at = if units::fault!("run-table-after-run") { self.steps.len() } else { 0 };
-        self.steps.splice(at..at, writes.chain([Step::Barrier(Barrier::TableBeforeRun)]));
+        let phases = [others, latest].into_iter().filter(|pages| !pages.is_empty());
+        let barrier = [Step::Barrier(Barrier::TableBeforeRun)];
+        let steps = phases.flat_map(|pages| pages.into_iter().map(write).chain(barrier.clone()));
+        self.steps.splice(at..at, steps.collect::<Vec<_>>());
     }
     /// Removes and returns the steps between the last two barriers, with the last barrier.
     pub fn split_off_last_phase(&mut self) -> Plan {
@@ -260,5 +269,26 @@ mod tests {
             );
             assert!(blocks.iter().chain(&rest).all(|(_, buffer)| !buffer.is_empty()));
         }
+    }
+
+    /// Names the pages of a plan's steps; `None` for a barrier.
+    fn table_steps<const COUNT: usize>(pages: [u64; COUNT]) -> Vec<Option<u64>> {
+        let mut plan = Plan::default();
+        plan.write_table(pages.map(|page| (page, Rc::new(Buffer::zeroed(512)))).into());
+        let page = |step: &Step| match step {
+            Step::Write(Write { at: Address::Table(page), .. }) => Some(*page),
+            _ => None,
+        };
+        plan.steps.iter().map(page).collect()
+    }
+
+    /// Slots from before a swap are valid under the same mark until they are overwritten.
+    #[test]
+    fn a_table_counts_only_when_all_of_it_is_durable() {
+        let all = [Some(0), Some(3), Some(7), None, Some(1), Some(2), None];
+        assert_eq!(table_steps([0, 1, 2, 3, 7]), all);
+        assert_eq!(table_steps([1, 3]), [Some(1), Some(3), None]);
+        assert_eq!(table_steps([1, 2]), [Some(1), Some(2), None]);
+        assert_eq!(table_steps([]), []);
     }
 }

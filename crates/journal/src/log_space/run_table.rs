@@ -6,7 +6,8 @@
 //! 2. It counts only under the mark in the journal superblock. Each mount has a mark of its own,
 //!    and writes it before its first run. A mount without a table writes 0.
 //! 3. The first run of a mount records all live runs. While runs move from log to log no table
-//!    counts, and the first run after that records all of them again.
+//!    counts, and the first run after that records all of them again: durably before the pages that
+//!    identify the latest run, as slots from before the move are valid until they are overwritten.
 //! 4. Two pages identify the latest run: one records that run, one the run before. The first run is
 //!    on both. So a table of which one page was forgotten, or lost, does not count.
 //! 5. A run that is written during a swap is not recorded. Instead it invalidates the table itself,
