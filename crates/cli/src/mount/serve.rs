@@ -171,6 +171,7 @@ impl Mounted {
         warnings.iter().for_each(|warning| reporter.report_at(Level::Warning, warning));
         let requests = reporter.clone();
         let front_end_options = FrontEndOptions {
+            synchronous: plan.settings.is_synchronous(),
             synchronous_directories: plan.settings.has_synchronous_directories(),
             kernel_checks_flags: fuse::checks_flags(),
             kernel_drops_written_pages: fuse::drops_written_pages(),

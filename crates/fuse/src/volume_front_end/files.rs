@@ -191,7 +191,8 @@ impl VolumeFrontEnd {
             }
         }
         if let Some(written) = last {
-            self.volume.settle_write(to, &written, sync_asked(arguments.fh_out as u32)).await?;
+            let asked = sync_asked(arguments.fh_out as u32);
+            self.settle_change(to, written.transaction, asked).await?;
             self.volume.keep_home(to).await?;
         }
         Ok(Reply::of(&CopyFileRangeOut { bytes_copied: copied }))
@@ -220,12 +221,11 @@ impl VolumeFrontEnd {
         let range = FileRange { mode, keep_size, offset, length };
         let (before, kill) = (self.mode(&inode), self.killed_by_any_change(header, &inode));
         let done = self.volume.fallocate_range(&inode, &caller(header, 0), range, kill).await;
-        self.with_changed_privileges(
-            header,
-            &inode,
-            before,
-            done.map(|_| Reply::empty()).map_err(RequestError::from),
-        )
+        let settled = match done {
+            Ok(change) => self.settle_change(&inode, change, sync_asked(arguments.fh as u32)).await,
+            Err(error) => Err(error.into()),
+        };
+        self.with_changed_privileges(header, &inode, before, settled.map(|()| Reply::empty()))
     }
 
     /// Replies to an operation on a file that had the mode `before` it.
@@ -278,7 +278,7 @@ fn check_flags(inode: &Inode, open_flags: i32) -> Result<()> {
 }
 
 /// Returns what a write through a descriptor of these flags, or with them, waits for.
-fn sync_asked(flags: u32) -> Option<SyncWhat> {
+pub(super) fn sync_asked(flags: u32) -> Option<SyncWhat> {
     let (data, all) = (libc::O_DSYNC as u32, libc::O_SYNC as u32);
     match flags {
         flags if flags & all == all => Some(SyncWhat::All),
