@@ -64,7 +64,7 @@ pub fn not_opened(error: DiskOpenError) -> CliError {
     let (path, device) = match &error {
         DiskOpenError::Mounted { path, .. }
         | DiskOpenError::Busy { path, .. }
-        | DiskOpenError::Locked { path } => (path, path),
+        | DiskOpenError::Locked { path, .. } => (path, path),
         DiskOpenError::Attached { path, device } => (path, device),
         _ => return plain,
     };

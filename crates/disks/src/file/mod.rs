@@ -6,6 +6,7 @@
 mod abandoned;
 mod claim;
 mod claims;
+mod lockers;
 mod loops;
 mod open;
 mod refusal;
@@ -58,7 +59,7 @@ struct State {
     physical_sector: u32,
     direct: bool,
     file: RefCell<File>,
-    /// Backing files of a loop device, locked as long as the disk is open.
+    /// Node of a device, and backing files of a loop device, locked as long as the disk is open.
     behind: Vec<BackingClaim>,
     /// Kernels before 6.12 have no discard through the ring; a hole of zeros replaces it.
     discards_by_hole: Cell<bool>,
