@@ -141,11 +141,20 @@ impl Daemon {
 }
 
 fn take_dead_away(mount: &Mount) -> Result<(), CliError> {
-    let at = mount.directory.display();
     let next = match Again::of(mount) {
         Again::Mount(command) => format!("\n  The next mount recovers the volume: {command}."),
         Again::Serve => String::new(),
     };
+    detach_dead(mount, &next)
+}
+
+/// Takes a dead mount away for a new one.
+pub fn make_room(mount: &Mount) -> Result<(), CliError> {
+    detach_dead(mount, "")
+}
+
+fn detach_dead(mount: &Mount, next: &str) -> Result<(), CliError> {
+    let at = mount.directory.display();
     reporter::complain(&format!(
         "okeanos: the daemon of {at} had died; the dead mount is taken away{next}"
     ));

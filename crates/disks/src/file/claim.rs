@@ -10,9 +10,10 @@
 //! exclusive claim on a mounted device ends with the mount, and the daemon writes on after a mount
 //! that was taken away by force.
 
+use super::lockers::{LockKind, lockers_of};
 use super::refusal::{DiskOpenError, kind_of};
-use super::system::{Lock, lock_bytes, lock_node};
-use super::{DiskAccess, Kind, claims, lockers, loops};
+use super::system::{Lock, lock_bytes, lock_node, range_lock_against};
+use super::{DiskAccess, Kind, claims, loops};
 use std::fs::{File, Metadata, OpenOptions, metadata};
 use std::io;
 use std::ops::Range;
@@ -152,7 +153,7 @@ pub(super) fn claim_behind(
     Ok(held)
 }
 
-/// Locks the node of a block device, for as long as the result lives.
+/// Locks the node of a block device, or a file, with flock(2) for as long as the result lives.
 pub(super) fn lock_device_node(path: &Path) -> Result<File, DiskOpenError> {
     let cannot_open = |source| DiskOpenError::Open { path: path.to_owned(), source };
     let node = options(DiskAccess::ReadOnly)
@@ -163,8 +164,22 @@ pub(super) fn lock_device_node(path: &Path) -> Result<File, DiskOpenError> {
     Ok(node)
 }
 
+/// Returns the open file or device, if no process has it locked, in whatever namespace: no daemon
+/// of Okeanos has the disk. Commands that ask this wait for one another while the result lives.
+pub fn hold_unlocked(path: &Path) -> Result<File, DiskOpenError> {
+    let node = lock_device_node(path)?;
+    match range_lock_against(&node, true, &WHOLE) {
+        Ok(None) => Ok(node),
+        Ok(Some(_)) => {
+            let by = lockers_of(&node, LockKind::Bytes);
+            Err(DiskOpenError::Locked { path: path.to_owned(), by })
+        }
+        Err(source) => Err(DiskOpenError::Open { path: path.to_owned(), source }),
+    }
+}
+
 pub(super) fn lock_node_of(path: &Path, node: &File) -> Result<(), DiskOpenError> {
-    lock_node(node).map_err(|error| refusal_of(path, node, error))
+    lock_node(node).map_err(|error| refusal_of(path, node, LockKind::Node, error))
 }
 
 /// Locks bytes of a file: others may read them under a shared lock.
@@ -179,13 +194,14 @@ pub(super) fn lock_file(
         DiskAccess::ReadOnly | DiskAccess::ReadFirst => Lock::Shared,
         DiskAccess::Inspect => return Ok(()),
     };
-    lock_bytes(&file.as_fd(), wanted, bytes).map_err(|error| refusal_of(path, file, error))
+    lock_bytes(&file.as_fd(), wanted, bytes)
+        .map_err(|error| refusal_of(path, file, LockKind::Bytes, error))
 }
 
-fn refusal_of(path: &Path, locked: &impl AsFd, source: io::Error) -> DiskOpenError {
+fn refusal_of(path: &Path, locked: &impl AsFd, kind: LockKind, source: io::Error) -> DiskOpenError {
     match source.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied => {
-            DiskOpenError::Locked { path: path.to_owned(), by: lockers::lockers_of(locked) }
+            DiskOpenError::Locked { path: path.to_owned(), by: lockers_of(locked, kind) }
         }
         _ => DiskOpenError::Open { path: path.to_owned(), source },
     }

@@ -12,7 +12,8 @@ mod open;
 mod refusal;
 mod system;
 
-pub use claim::Claim;
+pub use abandoned::{is_open_elsewhere, sees_all_processes};
+pub use claim::{Claim, hold_unlocked};
 pub use loops::loop_device_over;
 pub use refusal::DiskOpenError;
 pub use system::{lock_range, next_data, range_lock_against};
