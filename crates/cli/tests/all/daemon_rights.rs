@@ -92,6 +92,19 @@ fn a_mount_takes_the_place_of_a_dead_one() {
     );
 }
 
+/// The kernel lacks memory for some reads of its requests.
+#[test]
+fn a_mount_outlives_reads_that_fail() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q >made
+           FAILS="-P /dev/fuse -e trace=read -e inject=read:error=ENOMEM:when=40..60"
+           strace -f -qqq -o calls $FAILS $O mount -f -o transport=classic image $M & DAEMON=$!
+           for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+           for i in $(seq 50); do echo $i >$M/file$i; done; sync $M
+           grep -q 'ENOMEM.*INJECTED' calls; [ $(cat $M/file*| wc -l) = 50 ]; $O umount $M; wait $DAEMON; settle image; clean image"#,
+    );
+}
+
 /// Runs where the heap has no address space for its region.
 #[test]
 fn a_daemon_short_of_address_space_serves_blocks_of_every_size() {
