@@ -130,7 +130,11 @@ fn names_give_terminals_no_orders() {
         r#"n=$'i\e[31mfake'; $O mkfs "$n" 64M -- -q -L $'a\e[2J' >printed; $O mount "$n" $M; $O stats $M >>printed; $O list >>printed
            $O stats --watch --count 1 $M >>printed; $O inspect super "$n" >>printed; $O check $M >>printed 2>&1 || true
            refuses $O mount "$n" $M 2>>printed; refuses $O umount $'none\e[31m' 2>>printed
-           $O umount $M; settle "$n"; refuses grep $'\e' printed; grep -q 'i?\[31mfake' printed"#,
+           # A daemon in the foreground, its log, and a name of two lines.
+           $O umount $M; settle "$n"; $O mount -f -v "$n" $M 2>>printed & DAEMON=$!
+           for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; $O umount $M; wait $DAEMON; settle "$n"
+           $O mount -o log_file=log "$n" $M; d=$'two\nlines'; mkdir "$d"; mount --bind $M "$d"; $O list | grep -q 'two?lines'; umount "$d"
+           $O umount $M; settle "$n"; cat log >>printed; refuses grep $'\e' printed; grep -q 'i?\[31mfake' printed"#,
     );
 }
 
