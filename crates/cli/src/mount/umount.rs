@@ -95,7 +95,26 @@ pub fn end(mount: &Mount, lazy: bool) -> Result<(), CliError> {
         daemon => daemon?,
     };
     take_away(mount, if lazy { libc::MNT_DETACH } else { 0 })?;
+    name_other_mounts(mount);
     if lazy { Ok(()) } else { daemon.wait(mount) }
+}
+
+/// Names what else keeps the volume: bind mounts, which the kernel takes away one by one. Until the
+/// last of them is, the daemon goes on.
+fn name_other_mounts(mount: &Mount) {
+    let others: Vec<String> = mount_table::mounts()
+        .unwrap_or_default()
+        .iter()
+        .filter(|other| other.device == mount.device)
+        .map(|other| other.directory.display().to_string())
+        .collect();
+    if let [first, ..] = others.as_slice() {
+        reporter::complain(&format!(
+            "okeanos: {} is mounted on {}, too, and closes when that is unmounted as well: umount {first}",
+            mount.image().display(),
+            others.join(", ")
+        ));
+    }
 }
 
 /// The process behind a mount, and the connection on which it reports its end.

@@ -146,6 +146,16 @@ fn the_unit_mounts_again_after_the_daemon_died() {
 }
 
 #[test]
+fn umount_names_bind_mounts_for_which_it_waits() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; $O mount image $M; mkdir $M/in bound; mount --bind $M/in bound
+           $O umount $M 2>printed & U=$!; for i in $(seq 100); do grep -q bound printed && break; sleep 0.05; done
+           grep -q "is mounted on $PWD/bound, too" printed; [ -d /proc/$U ]; umount bound; wait $U; settle image; clean image
+           $O mount image $M; $O umount $M 2>printed; quiet printed; settle image"#,
+    );
+}
+
+#[test]
 fn umount_names_others_and_not_itself() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; $O mount image $M; mkdir $M/in
