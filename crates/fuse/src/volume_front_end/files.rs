@@ -129,7 +129,12 @@ impl VolumeFrontEnd {
                 Ok(written) => self.settle_write(&inode, written, flags).await,
                 Err(error) => Err(error.into()),
             };
-        self.with_changed_privileges(header, &inode, before, result)
+        // A write-back clears nothing, and no process holds the inode for it: the kernel may be
+        // evicting it, waits for this reply, and would have a notification wait for the eviction.
+        match write_flags & abi::write::CACHE != 0 && !units::fault!("write-back-notifies") {
+            true => result,
+            false => self.with_changed_privileges(header, &inode, before, result),
+        }
     }
 
     async fn settle_write(&self, inode: &Rc<Inode>, written: Written, flags: u32) -> Result {

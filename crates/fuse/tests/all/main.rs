@@ -6,3 +6,4 @@ mod flags;
 mod forgetting;
 mod memory_of_a_request;
 mod synchronous;
+mod write_back;

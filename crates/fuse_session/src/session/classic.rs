@@ -109,9 +109,12 @@ impl Classic {
     }
 
     /// Makes the kernel forget what it caches of a node; it has when this returns. A node that it
-    /// does not know, or a mount that is gone, needs nothing. (The kernel takes no lock for this
-    /// that a request could hold. It locks pages of a listing only while it copies a reply to
-    /// them.)
+    /// does not know, or a mount that is gone, needs nothing.
+    ///
+    /// The kernel takes no lock for this that a request could hold. It locks pages of a listing
+    /// only while it copies a reply to them. But it waits for the end of an eviction of the node
+    /// (`find_inode`), and that waits for the node's pages to be written back. So a node that may
+    /// have dirty pages is only named by a reply to a request whose caller holds it.
     pub fn forget(&self, stale: Stale) {
         let (ino, off) = match stale {
             Stale::Attributes(node) => (node, -1),
