@@ -135,7 +135,6 @@ sync mail/kept
 crash "$place/mail"
 play okeanos list
 play okeanos stats mail
-play okeanos mount disk.img mail
 play okeanos umount mail
 settle disk.img
 play okeanos check disk.img

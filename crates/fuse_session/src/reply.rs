@@ -65,7 +65,10 @@ impl Reply {
         Reply { error: errno, ..Reply::empty() }
     }
     /// Marks attributes of `node` as changed without this reply reporting them: the kernel forgets
-    /// them before it gets the reply.
+    /// them before it gets the reply. Not for a write-back of the page cache ([`write::CACHE`]):
+    /// the kernel may be evicting the node, and wait for the reply.
+    ///
+    /// [`write::CACHE`]: crate::abi::write::CACHE
     pub fn with_stale_attributes(mut self, node: u64) -> Reply {
         self.stale.push(Stale::Attributes(node));
         self
@@ -75,6 +78,10 @@ impl Reply {
     pub fn with_stale_listing(mut self, node: u64) -> Reply {
         self.stale.push(Stale::Listing(node));
         self
+    }
+    /// Returns whether the kernel is made to forget anything before it gets this reply.
+    pub fn has_stale(&self) -> bool {
+        !self.stale.is_empty()
     }
     pub(crate) fn stale(&self) -> &[Stale] {
         &self.stale

@@ -9,6 +9,7 @@ pub struct CliError {
     problem: String,
     remedy: Option<String>,
     code: u8,
+    is_specific: bool,
 }
 
 /// Exit code of a failure; clap exits with 2 on a wrong command line.
@@ -16,7 +17,7 @@ const FAILURE: u8 = 1;
 
 impl CliError {
     pub fn new(problem: impl Into<String>) -> CliError {
-        CliError { problem: problem.into(), remedy: None, code: FAILURE }
+        CliError { problem: problem.into(), remedy: None, code: FAILURE, is_specific: false }
     }
     /// Creates an error of the operating system: `subject` names the operation ("open disk.img").
     pub fn system(subject: impl fmt::Display, error: std::io::Error) -> CliError {
@@ -42,6 +43,13 @@ impl CliError {
     /// Adds a remedy for the reader: a sentence that begins with a verb.
     pub fn with_remedy(self, remedy: impl Into<String>) -> CliError {
         CliError { remedy: Some(remedy.into()), ..self }
+    }
+    /// Marks an error that a more general cause, which the program looks for, does not replace.
+    pub fn specific(self) -> CliError {
+        CliError { is_specific: true, ..self }
+    }
+    pub fn is_specific(&self) -> bool {
+        self.is_specific
     }
     /// Sets the exit code, for commands whose codes others know.
     pub fn with_code(self, code: u8) -> CliError {

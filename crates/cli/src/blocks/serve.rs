@@ -14,7 +14,7 @@ use crate::disk::front_end::NAME;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::mount::options::MountSettings;
-use crate::mount::run_table;
+use crate::mount::run_table::{self, MadeFile};
 use crate::recover;
 use crate::text::output::print;
 use blocks::{BlockParts, BlockVolume, BlocksDisk, Persistence, find_superblock};
@@ -70,7 +70,8 @@ impl AttachPlan {
             options.log = LogKind::Scattered;
         }
         let table = self.settings.journal.run_table.as_deref();
-        options.run_table = table.map(|path| run_table::open(world, path)).transpose()?;
+        let (run_table, made) = run_table::open_if_asked(world, table)?;
+        options.run_table = run_table;
         let parts = BlockParts {
             world: Rc::new(world.clone()),
             disk: Rc::new(disk.clone()),
@@ -84,6 +85,7 @@ impl AttachPlan {
             false => (parts, Vec::new()),
         };
         let volume = BlockVolume::open(parts).await.map_err(wrong)?;
+        MadeFile::keep(made);
         Ok(OpenedVolume { volume, coerced, disk })
     }
 

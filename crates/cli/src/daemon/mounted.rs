@@ -64,7 +64,7 @@ pub fn not_opened(error: DiskOpenError) -> CliError {
     let (path, device) = match &error {
         DiskOpenError::Mounted { path, .. }
         | DiskOpenError::Busy { path, .. }
-        | DiskOpenError::Locked { path } => (path, path),
+        | DiskOpenError::Locked { path, .. } => (path, path),
         DiskOpenError::Attached { path, device } => (path, device),
         _ => return plain,
     };
@@ -101,8 +101,8 @@ pub fn run_program(name: &str, run: fn(&[OsString]) -> Result<(), CliError>) -> 
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let error = match mounts.iter().find(|mount| mount.is_dead()) {
-                Some(dead) => control::died(dead).with_code_of(&error),
-                None => error,
+                Some(dead) if !error.is_specific() => control::died(dead).with_code_of(&error),
+                _ => error,
             };
             complain(&format!("{name}: {error}"));
             error.exit_code()

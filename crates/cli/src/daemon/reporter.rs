@@ -107,6 +107,8 @@ impl Reporter {
             Level::Error => String::new(),
             level => format!("{}: ", level.word()),
         };
+        // Names of files and volumes are in it, and a log is read at a terminal.
+        let text = harmless(text);
         let text = format!("okeanos[{}]: {word}{text}{before}", std::process::id());
         let delivered = match way {
             Way::Log { syslog, kernel } => {

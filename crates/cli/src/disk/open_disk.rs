@@ -46,6 +46,12 @@ pub fn try_claim(path: &Path) -> Result<Claim, DiskOpenError> {
     patiently(|| Claim::take(path))
 }
 
+/// Returns the open disk, if no daemon of Okeanos has it; other commands that ask wait for the end
+/// of the result.
+pub fn hold_unlocked(path: &Path) -> Result<File, DiskOpenError> {
+    patiently(|| disks::hold_unlocked(path))
+}
+
 /// Locks an image file for a loop device.
 pub fn lock_image(path: &Path, image: &File, access: DiskAccess) -> Result<(), CliError> {
     patiently(|| disks::lock_image(path, image, access)).map_err(not_opened)

@@ -6,6 +6,7 @@ pub mod loop_device;
 pub mod options;
 mod parse;
 mod remount;
+mod renew;
 pub mod run_table;
 mod serve;
 pub mod table;
@@ -14,7 +15,7 @@ mod users;
 pub mod words;
 
 use crate::daemon::mount_table::{self, Mount};
-use crate::daemon::mounted::{is_mounted, kept_open, refuse_dead};
+use crate::daemon::mounted::{is_mounted, kept_open};
 use crate::daemon::reporter::{self, Level};
 use crate::daemon::{self, Side, StartNotifier};
 use crate::error::CliError;
@@ -158,15 +159,15 @@ impl MountPlan {
         needs_replay: bool,
     ) -> Result<MountPlan, CliError> {
         let source = arguments.source.as_path();
+        let at = mount_table::resolve(directory).map_err(|error| no_directory(directory, error))?;
+        let from =
+            source.canonicalize().map_err(|error| CliError::system(source.display(), error))?;
+        renew::take_dead_away(&at, &from)?;
         let mounts = mount_table::mounts()
             .map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
-        let at = mount_table::resolve(directory).map_err(|error| no_directory(directory, error))?;
-        refuse_dead(mounts.iter().rfind(|mount| mount.directory == at))?;
         if !at.is_dir() {
             return Err(CliError::new(format!("{} is not a directory", at.display())));
         }
-        let from =
-            source.canonicalize().map_err(|error| CliError::system(source.display(), error))?;
         let metadata = from.metadata().map_err(|error| CliError::system(from.display(), error))?;
         let is_block_device = metadata.file_type().is_block_device();
         if is_block_device {

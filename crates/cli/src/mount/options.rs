@@ -19,9 +19,14 @@ impl MountSettings {
         self.volume.attributes.without_access_lists || self.volume.attributes.without_any
     }
 
+    /// Whether everything changes synchronously.
+    pub fn is_synchronous(&self) -> bool {
+        self.session.flags & libc::MS_SYNCHRONOUS != 0
+    }
+
     /// Whether directories change synchronously.
     pub fn has_synchronous_directories(&self) -> bool {
-        self.volume.synchronous_directories || self.session.flags & libc::MS_SYNCHRONOUS != 0
+        self.volume.synchronous_directories || self.is_synchronous()
     }
 
     /// Returns the superblock's defaults for unspecified options: tune2fs -e, -o and -E mount_opts.

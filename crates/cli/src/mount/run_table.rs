@@ -7,23 +7,91 @@ use disks::DiskAccess;
 use engine::DurableMemory;
 use format::run_table::{TABLE_BYTES, TABLE_PAGE, may_be_table};
 use runtime::RealWorld;
+use std::ffi::CString;
 use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
 
+/// A file that this mount has made: removed when dropped, unless the mount stands.
+pub struct MadeFile {
+    /// Its directory: before it mounts, the daemon leaves the paths of the system behind.
+    directory: File,
+    name: CString,
+    inode: u64,
+    is_kept: bool,
+}
+
+impl MadeFile {
+    fn note(path: &Path, file: &File) -> io::Result<MadeFile> {
+        let path = std::path::absolute(path)?;
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let (parent, name) = (path.parent(), path.file_name().ok_or_else(invalid)?);
+        let directory = File::options()
+            .read(true)
+            .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
+            .open(parent.ok_or_else(invalid)?)?;
+        let name = CString::new(name.as_bytes())?;
+        Ok(MadeFile { directory, name, inode: file.metadata()?.ino(), is_kept: false })
+    }
+
+    /// Leaves a file that was made where it is: the mount stands.
+    pub fn keep(made: Option<MadeFile>) {
+        if let Some(mut made) = made {
+            made.is_kept = true;
+        }
+    }
+
+    /// Whether the name still leads to the file.
+    fn is_there(&self) -> bool {
+        let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the name ends with a zero byte, and the kernel fills the structure where it
+        // returns zero.
+        unsafe {
+            let flags = libc::AT_SYMLINK_NOFOLLOW;
+            let directory = self.directory.as_raw_fd();
+            libc::fstatat(directory, self.name.as_ptr(), found.as_mut_ptr(), flags) == 0
+                && found.assume_init().st_ino == self.inode
+        }
+    }
+}
+
+impl Drop for MadeFile {
+    fn drop(&mut self) {
+        if !self.is_kept && self.is_there() {
+            // One that cannot be removed harms nobody: the next mount takes it. SAFETY: the name
+            // ends with a zero byte.
+            unsafe { libc::unlinkat(self.directory.as_raw_fd(), self.name.as_ptr(), 0) };
+        }
+    }
+}
+
+/// Opens the table of an option that may not be given.
+pub fn open_if_asked(
+    world: &RealWorld,
+    path: Option<&Path>,
+) -> Result<(Option<DurableMemory>, Option<MadeFile>), CliError> {
+    let opened = path.map(|path| open(world, path)).transpose()?;
+    Ok(opened.map_or((None, None), |(table, made)| (Some(table), made)))
+}
+
 /// Opens the table. A file is made, or extended. Other content than such a table is refused.
-pub fn open(world: &RealWorld, path: &Path) -> Result<DurableMemory, CliError> {
+/// Returns the file, too, if it was made.
+fn open(world: &RealWorld, path: &Path) -> Result<(DurableMemory, Option<MadeFile>), CliError> {
     let failed = |error| CliError::system(format!("mtl={}", path.display()), error);
-    let mut file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map_err(failed)?;
+    let mut options = File::options();
+    options.read(true).write(true).mode(0o600);
+    let (mut file, made) = match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let file = options.create_new(true).open(path).map_err(failed)?;
+            let made = MadeFile::note(path, &file).map_err(failed)?;
+            (file, Some(made))
+        }
+        file => (file.map_err(failed)?, None),
+    };
     let mut head = Vec::new();
     Read::by_ref(&mut file).take(TABLE_PAGE as u64).read_to_end(&mut head).map_err(failed)?;
     if !may_be_table(&head) {
@@ -40,7 +108,7 @@ pub fn open(world: &RealWorld, path: &Path) -> Result<DurableMemory, CliError> {
     drop(file);
     let disk = open_disk(world, path, DiskAccess::ReadWrite)?;
     match disk.geometry().size >= TABLE_BYTES {
-        true => Ok(DurableMemory(Rc::new(disk))),
+        true => Ok((DurableMemory(Rc::new(disk)), made)),
         false => {
             Err(CliError::new(format!("mtl={}: {TABLE_BYTES} bytes are needed", path.display())))
         }

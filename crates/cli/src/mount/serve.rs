@@ -18,7 +18,7 @@ use crate::error::CliError;
 use crate::mount::MountPlan;
 use crate::mount::changing::Changing;
 use crate::mount::loop_device::{self, LoopDevice};
-use crate::mount::run_table;
+use crate::mount::run_table::{self, MadeFile};
 use crate::recover::at_mount;
 use device::Disk;
 use disks::{DiskAccess, FileDisk};
@@ -120,6 +120,8 @@ struct Mounted {
     device: (u32, u32),
     /// Coerced disks with `barrier=coerce`: home, then the journal's disk.
     coerced: Vec<CoercedDisk>,
+    /// File of `mtl=`, if this mount has made it.
+    made_table: Option<MadeFile>,
     /// Warnings that are in the log already, for the user at a terminal.
     warnings: Vec<String>,
     /// Loop device for the life of the mount.
@@ -156,7 +158,7 @@ impl Mounted {
         let journal = journal_device.map(|path| open_disk(world, path, access)).transpose()?;
         let disks: Vec<FileDisk> = std::iter::once(&disk).chain(&journal).cloned().collect();
         let journal = journal.map(|disk| Rc::new(disk) as Rc<dyn Disk>);
-        let (volume, coerced) = open_volume(world, plan, path, &disk, journal).await?;
+        let (volume, coerced, made_table) = open_volume(world, plan, path, &disk, journal).await?;
         if !disk.is_block_device() {
             refuse_kernel(plan, &volume).await?;
         }
@@ -171,6 +173,7 @@ impl Mounted {
         warnings.iter().for_each(|warning| reporter.report_at(Level::Warning, warning));
         let requests = reporter.clone();
         let front_end_options = FrontEndOptions {
+            synchronous: plan.settings.is_synchronous(),
             synchronous_directories: plan.settings.has_synchronous_directories(),
             kernel_checks_flags: fuse::checks_flags(),
             kernel_drops_written_pages: fuse::drops_written_pages(),
@@ -203,6 +206,7 @@ impl Mounted {
                     public,
                     device,
                     coerced,
+                    made_table,
                     warnings,
                     loop_device,
                     disks,
@@ -237,6 +241,7 @@ impl Mounted {
             control,
             public,
             device,
+            made_table,
             ..
         } = self;
         if plan.level == Level::Debug {
@@ -284,6 +289,7 @@ impl Mounted {
         let (source, at, data) =
             (plan.source.display(), plan.directory.display(), volume.options().engine.data);
         reporter.report_at(Level::Info, &format!("{source} is mounted on {at}, data={data}"));
+        MadeFile::keep(made_table);
         notifier.up(&warnings);
         let result = match begun {
             Either::Left(result) => result,
@@ -456,7 +462,7 @@ async fn open_volume(
     path: &Path,
     disk: &FileDisk,
     journal: Option<Rc<dyn Disk>>,
-) -> Result<(Rc<Volume>, Vec<CoercedDisk>), CliError> {
+) -> Result<(Rc<Volume>, Vec<CoercedDisk>, Option<MadeFile>), CliError> {
     let settings = &plan.settings;
     let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", plan.source.display()));
     let superblock = ext4::read_superblock(disk).await.map_err(failed)?;
@@ -464,7 +470,8 @@ async fn open_volume(
     let mut engine = settings.engine(&superblock);
     engine.keep_others_out = !disk.is_block_device();
     let table = settings.journal.run_table.as_deref().filter(|_| !settings.volume.without_journal);
-    engine.run_table = table.map(|path| run_table::open(world, path)).transpose()?;
+    let (run_table, made) = run_table::open_if_asked(world, table)?;
+    engine.run_table = run_table;
     let parts = OpenParts {
         world: Rc::new(world.clone()),
         home: Rc::new(disk.clone()),
@@ -494,7 +501,7 @@ async fn open_volume(
         recover_first(&parts).await.map_err(failed)?;
     }
     let volume = Volume::open(parts).await.map_err(failed)?;
-    Ok((volume, coerced))
+    Ok((volume, coerced, made))
 }
 
 /// Recovers the volume as a mount for writing and its unmount would: journal replayed, orphans

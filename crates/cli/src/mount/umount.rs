@@ -95,7 +95,26 @@ pub fn end(mount: &Mount, lazy: bool) -> Result<(), CliError> {
         daemon => daemon?,
     };
     take_away(mount, if lazy { libc::MNT_DETACH } else { 0 })?;
+    name_other_mounts(mount);
     if lazy { Ok(()) } else { daemon.wait(mount) }
+}
+
+/// Names what else keeps the volume: bind mounts, which the kernel takes away one by one. Until the
+/// last of them is, the daemon goes on.
+fn name_other_mounts(mount: &Mount) {
+    let others: Vec<String> = mount_table::mounts()
+        .unwrap_or_default()
+        .iter()
+        .filter(|other| other.device == mount.device)
+        .map(|other| other.directory.display().to_string())
+        .collect();
+    if let [first, ..] = others.as_slice() {
+        reporter::complain(&format!(
+            "okeanos: {} is mounted on {}, too, and closes when that is unmounted as well: umount {first}",
+            mount.image().display(),
+            others.join(", ")
+        ));
+    }
 }
 
 /// The process behind a mount, and the connection on which it reports its end.
@@ -141,11 +160,20 @@ impl Daemon {
 }
 
 fn take_dead_away(mount: &Mount) -> Result<(), CliError> {
-    let at = mount.directory.display();
     let next = match Again::of(mount) {
         Again::Mount(command) => format!("\n  The next mount recovers the volume: {command}."),
         Again::Serve => String::new(),
     };
+    detach_dead(mount, &next)
+}
+
+/// Takes a dead mount away for a new one.
+pub fn make_room(mount: &Mount) -> Result<(), CliError> {
+    detach_dead(mount, "")
+}
+
+fn detach_dead(mount: &Mount, next: &str) -> Result<(), CliError> {
+    let at = mount.directory.display();
     reporter::complain(&format!(
         "okeanos: the daemon of {at} had died; the dead mount is taken away{next}"
     ));

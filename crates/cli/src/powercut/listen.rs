@@ -2,7 +2,7 @@
 
 use super::protocol::{END, Event, LineError, Logged, OK, Request, read_line};
 use crate::error::CliError;
-use crate::text::output::print;
+use crate::text::output::{harmless, print};
 use runtime::standard_error;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -98,10 +98,8 @@ impl Listener {
         if !has_room {
             refuse(stream, &format!("{CONNECTIONS_MAX} connections are open already"));
         } else if let Err(error) = self.serve(&stream) {
-            let _ = standard_error::print_line(
-                &format!("okeanos: a connection ends: {error}"),
-                Duration::ZERO,
-            );
+            let text = format!("okeanos: a connection ends: {error}");
+            let _ = standard_error::print_line(&harmless(&text), Duration::ZERO);
             refuse(stream, &error.to_string());
         }
     }

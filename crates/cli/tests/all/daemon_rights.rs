@@ -63,6 +63,48 @@ fn a_dead_mount_whose_files_are_open_is_mounted_again_or_its_users_are_named() {
     );
 }
 
+/// A dead mount is taken away by the mount of the same source, and by that alone, and not while its
+/// daemon lives: its connection was aborted, and it goes on writing.
+#[test]
+fn a_mount_takes_the_place_of_a_dead_one() {
+    let rig = Rig::new();
+    rig.run(
+        r#"H=; trap '[ -z "$H" ] || kill $H' EXIT
+           mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
+           mounts() { grep -c " $M " /proc/self/mountinfo; }
+           $O mkfs image 64M -- -q >made; $O mkfs other 64M -- -q >made
+           for options in transport=classic noloop; do
+               serve $options image; echo kept >$M/file; sync $M/file; sleep 1000 <$M/file >sleeps 2>&1 & H=$!; sleep 0.3; kill_daemon
+               refuses $O mount other $M 2>printed; grep -q 'has died' printed; [ $(mounts) = 1 ]
+               $O mount image $M 2>printed; grep -q 'taken away' printed; grep -q "sleep ($H)" printed; [ $(mounts) = 1 ]
+               grep -q kept $M/file; $O umount $M; kill $H; wait $H || true; H=; settle image; clean image
+           done
+           L=$(losetup --find --show other); serve transport=classic $L; echo kept >$M/file; sync $M/file; kill_daemon
+           $O mount $L $M 2>printed; grep -q 'taken away' printed; grep -q kept $M/file; $O umount $M; losetup -d $L; settle other
+           # Its daemon is only late.
+           serve transport=classic image; kill -STOP $DAEMON; minor=$(mountpoint -d $M | cut -d: -f2)
+           major=$(mountpoint -d $M | cut -d: -f1); echo 1 >/sys/fs/fuse/connections/$((major << 20 | minor))/abort
+           for i in $(seq 100); do stat -f $M >stat 2>&1 || break; sleep 0.1; done
+           refuses $O mount image $M 2>printed; grep -q "has not ended.*($DAEMON)" printed; [ $(mounts) = 1 ]
+           refuses unshare --pid --fork --mount-proc $O mount -f image $M 2>printed; grep -q 'another container' printed
+           kill -CONT $DAEMON; wait $DAEMON || true
+           $O mount image $M 2>printed; [ $(mounts) = 1 ]; grep -q kept $M/file; $O umount $M; settle image; clean image"#,
+    );
+}
+
+/// The kernel lacks memory for some reads of its requests.
+#[test]
+fn a_mount_outlives_reads_that_fail() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q >made
+           FAILS="-P /dev/fuse -e trace=read -e inject=read:error=ENOMEM:when=40..60"
+           strace -f -qqq -o calls $FAILS $O mount -f -o transport=classic image $M & DAEMON=$!
+           for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+           for i in $(seq 50); do echo $i >$M/file$i; done; sync $M
+           grep -q 'ENOMEM.*INJECTED' calls; [ $(cat $M/file*| wc -l) = 50 ]; $O umount $M; wait $DAEMON; settle image; clean image"#,
+    );
+}
+
 /// Runs where the heap has no address space for its region.
 #[test]
 fn a_daemon_short_of_address_space_serves_blocks_of_every_size() {
@@ -88,7 +130,11 @@ fn names_give_terminals_no_orders() {
         r#"n=$'i\e[31mfake'; $O mkfs "$n" 64M -- -q -L $'a\e[2J' >printed; $O mount "$n" $M; $O stats $M >>printed; $O list >>printed
            $O stats --watch --count 1 $M >>printed; $O inspect super "$n" >>printed; $O check $M >>printed 2>&1 || true
            refuses $O mount "$n" $M 2>>printed; refuses $O umount $'none\e[31m' 2>>printed
-           $O umount $M; settle "$n"; refuses grep $'\e' printed; grep -q 'i?\[31mfake' printed"#,
+           # A daemon in the foreground, its log, and a name of two lines.
+           $O umount $M; settle "$n"; $O mount -f -v "$n" $M 2>>printed & DAEMON=$!
+           for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; $O umount $M; wait $DAEMON; settle "$n"
+           $O mount -o log_file=log "$n" $M; d=$'two\nlines'; mkdir "$d"; mount --bind $M "$d"; $O list | grep -q 'two?lines'; umount "$d"
+           $O umount $M; settle "$n"; cat log >>printed; refuses grep $'\e' printed; grep -q 'i?\[31mfake' printed"#,
     );
 }
 

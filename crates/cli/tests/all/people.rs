@@ -43,11 +43,11 @@ fn mounts_are_listed_with_mode_and_health_and_dead_daemons_stand_out() {
            grep "$PWD/other" printed | grep second | grep -qw read-only; $O umount other; $O umount $M; settle image
            serve data=wasteless,noloop image; echo kept >$M/file; sync $M/file; mkdir $M/below; kill_daemon
            $O list >printed; grep "^$M" printed | grep -q 'daemon died'
-           for command in "stats $M" "stats $M/below/deep" "stats --watch image" "advise $M" "checkpoint $M" "recover image" "recover $M" "mount image $M" \
+           for command in "stats $M" "stats $M/below/deep" "stats --watch image" "advise $M" "checkpoint $M" "recover image" "recover $M" "mount second $M" \
                "mount -o remount,ro image $M" "inspect super $M" "inspect inode 2 $M/file" "fingerprint $M/file" "fingerprint --destroy image" \
                "nbd --socket $M/s image"; do
                refuses $O $command 2>printed; grep -q 'has died' printed; grep -q "okeanos umount $M" printed; grep -q "okeanos mount .*image $M" printed
-           done
+           done; [ $(grep -c " $M " /proc/self/mountinfo) = 1 ]
            for command in "bench stress --operations 9 $M" "bench postmark --transactions 9 $M" "bench verify --acknowledged $M/file $M"; do
                refuses $LAB $command 2>printed; grep -q 'has died' printed; grep -q "okeanos umount $M" printed; grep -q "okeanos mount .*image $M" printed
            done
@@ -125,10 +125,14 @@ fn the_unit_mounts_again_after_the_daemon_died() {
     let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../systemd/okeanos@.service");
     std::fs::copy(unit, rig.path("unit")).unwrap();
     rig.run(
-        r#"order() { sed -n "s|^$1=-\{0,1\}||p" unit | sed "s|/usr/bin/okeanos|$O|; s|%f|$M|g; s|\$\$|$|g; s|\${OPTIONS}|'$OPTIONS'|; s|\${SOURCE}|$PWD/image|"; }
+        r#"mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
+           H=; trap '[ -z "$H" ] || kill $H' EXIT
+           order() { sed -n "s|^$1=-\{0,1\}||p" unit | sed "s|/usr/bin/okeanos|$O|; s|%f|$M|g; s|\$\$|$|g; s|\${OPTIONS}|'$OPTIONS'|; s|\${SOURCE}|$PWD/image|"; }
            start() { eval "$(order ExecStartPre)"; eval "exec $(order ExecStart)" & DAEMON=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; }
            grep -q '^Restart=on-failure' unit; $O mkfs image 64M -- -q; OPTIONS=data=wasteless; start
-           echo kept >$M/file; sync $M/file; kill_daemon; $O list | grep -q 'daemon died'
+           echo kept >$M/file; sync $M/file; sleep 1000 <$M/file >sleeps 2>&1 & H=$!; sleep 0.3; kill_daemon; $O list | grep -q 'daemon died'
+           # What ExecStopPost does, a start does, too, while a program has a file of the dead mount open.
+           start; for i in $(seq 600); do [ -e $M/file ] && break; sleep 0.1; done; grep -q kept $M/file; kill_daemon; kill $H; wait $H || true; H=
            # Without options, too.
            eval "$(order ExecStopPost)"; OPTIONS=; start; grep -q kept $M/file
            # To an end that was asked for there is nothing to add.
@@ -138,6 +142,16 @@ fn the_unit_mounts_again_after_the_daemon_died() {
            [ -e $M/alive ]; $O umount $M; settle image; clean image
            # Before it a device is waited for; an image is not.
            eval "$(order ExecStartPre)""#,
+    );
+}
+
+#[test]
+fn umount_names_bind_mounts_for_which_it_waits() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; $O mount image $M; mkdir $M/in bound; mount --bind $M/in bound
+           $O umount $M 2>printed & U=$!; for i in $(seq 100); do grep -q bound printed && break; sleep 0.05; done
+           grep -q "is mounted on $PWD/bound, too" printed; [ -d /proc/$U ]; umount bound; wait $U; settle image; clean image
+           $O mount image $M; $O umount $M 2>printed; quiet printed; settle image"#,
     );
 }
 

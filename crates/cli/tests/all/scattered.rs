@@ -214,6 +214,20 @@ fn acknowledged_files_survive_many_kills_of_the_daemon() {
 /// Reads the addresses of the runs from memory at the next mount. A mount without it makes its
 /// content obsolete.
 #[test]
+fn a_failed_mount_leaves_no_table_of_mtl() {
+    Rig::new().run(
+        r#"$O mkfs --scattered-logs image 64M -- -q >made; mkdir there; dd if=/dev/zero of=broken bs=1M count=8 status=none
+           refuses $O mount -o log=scattered,mtl=there/table broken $M 2>printed; [ -z "$(ls there)" ]
+           # The volume is open when the mount itself fails.
+           refuses strace -f -qqq -o calls -e trace=mount -e inject=mount:error=ENOMEM:when=2+ \
+               $O mount -o log=scattered,noloop,mtl=there/table image $M 2>printed; cat printed; [ -z "$(ls there)" ]
+           $O mount -o log=scattered,mtl=there/table image $M; $O umount $M; [ -s there/table ]; settle image
+           # One that was there stays.
+           cp there/table before; refuses $O mount -o log=scattered,mtl=there/table broken $M 2>printed; cmp before there/table"#,
+    );
+}
+
+#[test]
 fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
     let rig = Rig::new();
     rig.run("$O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");

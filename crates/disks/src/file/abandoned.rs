@@ -32,17 +32,35 @@ pub fn is_abandoned(device: &Path, number: u64) -> bool {
             // The process has ended, or may not be inspected.
             Err(_) => process.exists() && !is_kernel_thread(process),
         };
-        // A daemon that left its namespace may have no name for the device.
-        let open = read_dir(process.join("fd")).into_iter().flatten().flatten();
-        sees || open.map(|entry| entry.path()).any(|descriptor| {
-            let named = read_link(&descriptor);
-            named.is_ok_and(|named| named.file_name() == device.file_name())
-                && metadata(&descriptor).is_ok_and(|found| {
-                    found.file_type().is_block_device() && found.rdev() == number
-                })
-        })
+        sees || has_open(process, device, number)
     };
     processes().is_some_and(|processes| !processes.iter().any(uses))
+}
+
+/// Returns whether a visible process but this one has the block device of this number open. In
+/// doubt it has.
+pub fn is_open_elsewhere(device: &Path, number: u64) -> bool {
+    let Some(processes) = processes() else { return true };
+    let own = Path::new("/proc").join(std::process::id().to_string());
+    processes.iter().any(|process| *process != own && has_open(process, device, number))
+}
+
+/// Returns whether this process sees all others: it is in the first process namespace.
+pub fn sees_all_processes() -> bool {
+    /// PROC_PID_INIT_INO (linux/proc_ns.h).
+    const FIRST: &str = "pid:[4026531836]";
+    read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace == Path::new(FIRST))
+}
+
+fn has_open(process: &Path, device: &Path, number: u64) -> bool {
+    // A daemon that left its namespace may have no name for the device.
+    let open = read_dir(process.join("fd")).into_iter().flatten().flatten();
+    open.map(|entry| entry.path()).any(|descriptor| {
+        let named = read_link(&descriptor);
+        named.is_ok_and(|named| named.file_name() == device.file_name())
+            && metadata(&descriptor)
+                .is_ok_and(|found| found.file_type().is_block_device() && found.rdev() == number)
+    })
 }
 
 fn processes() -> Option<Vec<PathBuf>> {

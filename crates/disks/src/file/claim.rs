@@ -5,14 +5,19 @@
 //! device is claimed as well: two loop devices over the same bytes are one disk. While the kernel
 //! or mke2fs takes the exclusive claim on a device, its node is locked with flock(2), as udev does,
 //! so that no other Okeanos process takes it.
+//!
+//! The node of a device is locked like a file, too, as long as a process has the disk. The kernel's
+//! exclusive claim on a mounted device ends with the mount, and the daemon writes on after a mount
+//! that was taken away by force.
 
+use super::lockers::{LockKind, lockers_of};
 use super::refusal::{DiskOpenError, kind_of};
-use super::system::{Lock, lock_bytes, lock_node};
+use super::system::{Lock, lock_bytes, lock_node, range_lock_against};
 use super::{DiskAccess, Kind, claims, loops};
 use std::fs::{File, Metadata, OpenOptions, metadata};
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -47,6 +52,9 @@ impl Claim {
                 held.push(lock_device_node(path)?);
                 // Only a check: the other program claims the device itself.
                 drop(open_exclusively(path, &metadata)?);
+                // Readers keep writers off as well. A device that was open for writing is probed
+                // by udev when it is closed.
+                held.push(claim_node(path, DiskAccess::ReadOnly)?.file);
                 let behind = claim_behind(path, &metadata, DiskAccess::ReadWrite, None)?;
                 held.extend(behind.into_iter().map(|behind| behind.file));
             }
@@ -74,10 +82,10 @@ pub(super) fn refuse_if_used(
     }
 }
 
-/// A backing file of a block device, claimed as long as it is open.
+/// The node of a block device, or a backing file of one, claimed as long as it is open.
 pub(super) struct BackingClaim {
     file: File,
-    /// Locked bytes, if it is a file.
+    /// Locked bytes, if it is the node or a file.
     locked: Option<Range<u64>>,
 }
 
@@ -85,6 +93,16 @@ impl BackingClaim {
     pub fn lock(&self, path: &Path, access: DiskAccess) -> Result<(), DiskOpenError> {
         self.locked.as_ref().map_or(Ok(()), |bytes| lock_file(path, &self.file, bytes, access))
     }
+}
+
+/// Locks the node of a block device for the life of the disk.
+pub(super) fn claim_node(path: &Path, access: DiskAccess) -> Result<BackingClaim, DiskOpenError> {
+    let opened = options(access).custom_flags(libc::O_NONBLOCK).open(path);
+    let file = opened.map_err(|source| DiskOpenError::Open { path: path.to_owned(), source })?;
+    if !units::fault!("device-node-not-locked") {
+        lock_file(path, &file, &WHOLE, access)?;
+    }
+    Ok(BackingClaim { file, locked: Some(WHOLE) })
 }
 
 /// Claims the backing files of a block device, as far down as there are loop devices. `given`: the
@@ -135,7 +153,7 @@ pub(super) fn claim_behind(
     Ok(held)
 }
 
-/// Locks the node of a block device, for as long as the result lives.
+/// Locks the node of a block device, or a file, with flock(2) for as long as the result lives.
 pub(super) fn lock_device_node(path: &Path) -> Result<File, DiskOpenError> {
     let cannot_open = |source| DiskOpenError::Open { path: path.to_owned(), source };
     let node = options(DiskAccess::ReadOnly)
@@ -146,14 +164,28 @@ pub(super) fn lock_device_node(path: &Path) -> Result<File, DiskOpenError> {
     Ok(node)
 }
 
+/// Returns the open file or device, if no process has it locked, in whatever namespace: no daemon
+/// of Okeanos has the disk. Commands that ask this wait for one another while the result lives.
+pub fn hold_unlocked(path: &Path) -> Result<File, DiskOpenError> {
+    let node = lock_device_node(path)?;
+    match range_lock_against(&node, true, &WHOLE) {
+        Ok(None) => Ok(node),
+        Ok(Some(_)) => {
+            let by = lockers_of(&node, LockKind::Bytes);
+            Err(DiskOpenError::Locked { path: path.to_owned(), by })
+        }
+        Err(source) => Err(DiskOpenError::Open { path: path.to_owned(), source }),
+    }
+}
+
 pub(super) fn lock_node_of(path: &Path, node: &File) -> Result<(), DiskOpenError> {
-    lock_node(node).map_err(|error| refusal_of(path, error))
+    lock_node(node).map_err(|error| refusal_of(path, node, LockKind::Node, error))
 }
 
 /// Locks bytes of a file: others may read them under a shared lock.
 pub(super) fn lock_file(
     path: &Path,
-    file: &impl AsRawFd,
+    file: &impl AsFd,
     bytes: &Range<u64>,
     access: DiskAccess,
 ) -> Result<(), DiskOpenError> {
@@ -162,13 +194,14 @@ pub(super) fn lock_file(
         DiskAccess::ReadOnly | DiskAccess::ReadFirst => Lock::Shared,
         DiskAccess::Inspect => return Ok(()),
     };
-    lock_bytes(file, wanted, bytes).map_err(|error| refusal_of(path, error))
+    lock_bytes(&file.as_fd(), wanted, bytes)
+        .map_err(|error| refusal_of(path, file, LockKind::Bytes, error))
 }
 
-fn refusal_of(path: &Path, source: io::Error) -> DiskOpenError {
+fn refusal_of(path: &Path, locked: &impl AsFd, kind: LockKind, source: io::Error) -> DiskOpenError {
     match source.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied => {
-            DiskOpenError::Locked { path: path.to_owned() }
+            DiskOpenError::Locked { path: path.to_owned(), by: lockers_of(locked, kind) }
         }
         _ => DiskOpenError::Open { path: path.to_owned(), source },
     }

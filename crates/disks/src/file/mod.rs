@@ -6,12 +6,14 @@
 mod abandoned;
 mod claim;
 mod claims;
+mod lockers;
 mod loops;
 mod open;
 mod refusal;
 mod system;
 
-pub use claim::Claim;
+pub use abandoned::{is_open_elsewhere, sees_all_processes};
+pub use claim::{Claim, hold_unlocked};
 pub use loops::loop_device_over;
 pub use refusal::DiskOpenError;
 pub use system::{lock_range, next_data, range_lock_against};
@@ -58,7 +60,7 @@ struct State {
     physical_sector: u32,
     direct: bool,
     file: RefCell<File>,
-    /// Backing files of a loop device, locked as long as the disk is open.
+    /// Node of a device, and backing files of a loop device, locked as long as the disk is open.
     behind: Vec<BackingClaim>,
     /// Kernels before 6.12 have no discard through the ring; a hole of zeros replaces it.
     discards_by_hole: Cell<bool>,

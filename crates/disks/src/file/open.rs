@@ -1,7 +1,7 @@
 //! Opening a disk: its kind, its other users, its size, its sectors.
 
 use super::claim::{
-    BackingClaim, WHOLE, claim_behind, lock_device_node, lock_file, refuse_if_used,
+    BackingClaim, WHOLE, claim_behind, claim_node, lock_device_node, lock_file, refuse_if_used,
 };
 use super::refusal::{DiskOpenError, kind_of};
 use super::system::{DirectAlignment, direct_alignment, leave_direct, logical_sector};
@@ -19,7 +19,7 @@ pub(super) struct Opened {
     pub geometry: Geometry,
     pub physical_sector: u32,
     pub direct: bool,
-    /// Backing files of a loop device, locked.
+    /// Node of a device, and backing files of a loop device, locked.
     pub behind: Vec<BackingClaim>,
 }
 
@@ -56,7 +56,14 @@ pub(super) fn open(
     if kind == Kind::File {
         lock_file(path, &file, &WHOLE, access)?;
     }
-    let behind = if claim { claim_behind(path, &metadata, access, behind)? } else { Vec::new() };
+    let behind = match claim {
+        true => {
+            let mut held = vec![claim_node(path, access)?];
+            held.extend(claim_behind(path, &metadata, access, behind)?);
+            held
+        }
+        false => Vec::new(),
+    };
     drop(node);
     let examine =
         |what| move |source| DiskOpenError::Examine { path: path.to_owned(), what, source };

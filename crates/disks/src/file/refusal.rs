@@ -19,10 +19,12 @@ pub enum DiskOpenError {
     Mounted { path: PathBuf, at: PathBuf },
     #[error("{path} is in use by {by}: end that use first")]
     Busy { path: PathBuf, by: String },
-    #[error(
-        "{path} is in use by another process that has locked it: end that process first (see who: fuser -v {path})"
-    )]
-    Locked { path: PathBuf },
+    #[error("{path} is in use by {}", locked_by(path, by))]
+    Locked {
+        path: PathBuf,
+        /// Names and numbers of the processes, as far as they are visible.
+        by: Vec<String>,
+    },
     #[error(
         "{path} is attached to {device}: use {device} instead, or detach it with losetup -d {device}"
     )]
@@ -34,6 +36,16 @@ pub enum DiskOpenError {
     AttachedTwice { path: PathBuf, below: PathBuf, device: PathBuf },
     #[error("{path} is empty: make a volume on it first")]
     Empty { path: PathBuf },
+}
+
+fn locked_by(path: &Path, by: &[String]) -> String {
+    match by {
+        [] => format!(
+            "another process that has locked it: end that process first (see who: fuser -v {})",
+            path.display()
+        ),
+        by => format!("{}, which has locked it: wait for its end, or end it first", by.join(", ")),
+    }
 }
 
 fn advice(error: &io::Error) -> &'static str {

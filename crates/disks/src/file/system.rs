@@ -1,10 +1,13 @@
 //! The system calls that the standard library does not have. The only unsafe code of this crate.
 #![allow(unsafe_code)]
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Alignment that a file system requires for direct I/O, in bytes (statx(2), STATX_DIOALIGN).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +118,34 @@ fn control_lock(
     // structure, which lives here.
     let code = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut wanted) };
     if code == 0 { Ok(wanted) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Device and number of an inode.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Identity {
+    device: (u32, u32),
+    inode: u64,
+}
+
+/// Returns the identity of a file as the kernel has it in memory: no file system is asked, so one
+/// that does not answer delays nobody.
+pub fn identity_of(path: &Path) -> io::Result<Identity> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut found = std::mem::MaybeUninit::<libc::statx>::uninit();
+    let flags = libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
+    // SAFETY: the path ends with a zero byte, and the kernel fills the structure where it returns
+    // zero.
+    unsafe {
+        match libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, libc::STATX_INO, found.as_mut_ptr())
+        {
+            0 => {
+                let found = found.assume_init();
+                let device = (found.stx_dev_major, found.stx_dev_minor);
+                Ok(Identity { device, inode: found.stx_ino })
+            }
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
 }
 
 /// Locks the node of a device with flock(2), which udev honours and holds briefly, too.

@@ -220,6 +220,29 @@ fn a_block_device_is_not_opened_twice_until_the_claim_is_released() {
     check_disk(&world, open_again(&world, &device.0, DiskAccess::ReadWrite));
 }
 
+/// The kernel's claim ends with an unmount by force, while the daemon may go on writing.
+#[test]
+fn a_device_is_locked_after_the_kernels_claim_has_ended() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let image = new_image(&directory);
+    let Some(device) = LoopDevice::attach(&image, 512) else { return };
+    // A device without a file that could be locked in its place.
+    std::fs::remove_file(&image).unwrap();
+    let world = RealWorld::new().unwrap();
+    let disk = open(&world, &device.0, DiskAccess::ReadWrite).unwrap();
+    drop(disk.release_claim().unwrap());
+    for access in [DiskAccess::ReadWrite, DiskAccess::ReadOnly] {
+        let error = refusal(open(&world, &device.0, access));
+        let ours = format!("({})", std::process::id());
+        assert!(matches!(error, DiskOpenError::Locked { .. }), "{error}");
+        assert!(error.to_string().contains(&ours), "{error}");
+    }
+    assert!(matches!(Claim::take(&device.0), Err(DiskOpenError::Locked { .. })));
+    drop(disk);
+    drop(once_free(&world, || Claim::take(&device.0)));
+    drop(open_again(&world, &device.0, DiskAccess::ReadWrite));
+}
+
 #[test]
 fn two_loop_devices_over_one_file_are_one_disk() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -1,5 +1,6 @@
 //! stat, statx, chmod, chown, utimes, truncate and statfs.
 
+use super::files::sync_asked;
 use super::{Result, VALID_SECONDS, VolumeFrontEnd, caller, node_of};
 use ext4::{Attributes, Inode, KillPrivileges, SetAttributes, SetTime};
 use fuse_session::Reply;
@@ -53,6 +54,8 @@ impl VolumeFrontEnd {
             }
         };
         let attributes = self.volume.setattr(&inode, &caller(header, 0), change).await?;
+        let handle = if arguments.valid & fattr::FH != 0 { arguments.fh } else { 0 };
+        self.settle_change(&inode, inode.last_change.get(), sync_asked(handle as u32)).await?;
         Ok(reply_attributes(&attributes))
     }
 

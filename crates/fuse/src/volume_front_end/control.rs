@@ -5,7 +5,7 @@ use super::{Result, VolumeFrontEnd, whole_volume};
 use crate::error::RequestError;
 use crate::ioctl::Fsxattr;
 use crate::privilege::{self, Capability};
-use ext4::{Inode, flags};
+use ext4::{Inode, SyncWhat, flags};
 use fuse_session::Reply;
 use fuse_session::abi::{self, *};
 use units::FileBlock;
@@ -103,8 +103,19 @@ impl VolumeFrontEnd {
             whole_volume::SHUTDOWN => return self.shut_down(header).await,
             _ => return Err(RequestError::Refused(libc::ENOTTY)),
         }
+        match changed {
+            true => self.reply_changed(header, &inode, before).await,
+            false => Ok(reply),
+        }
+    }
+
+    /// Replies to a change of flags. It is durable by the flags from `before`, too, as in ext4:
+    /// `chattr -S` is synchronous.
+    async fn reply_changed(&self, header: &InHeader, inode: &Inode, before: u32) -> Result {
+        let asked = (before & flags::SYNC != 0).then_some(SyncWhat::All);
+        self.settle_change(inode, inode.last_change.get(), asked).await?;
         // The kernel caches the time of the last change, and does not know the new one.
-        Ok(if changed { reply.with_stale_attributes(header.nodeid) } else { reply })
+        Ok(Reply::of(&IoctlOut::default()).with_stale_attributes(header.nodeid))
     }
 
     /// Checks what the kernel's ext4 demands (`fileattr_set_prepare`), where nobody has checked it.

@@ -27,7 +27,8 @@ impl VolumeFrontEnd {
         };
         let clear_set_group = arguments.setxattr_flags & abi::setxattr::ACL_KILL_SGID != 0;
         let set = SetXattr { name, value, existence, clear_set_group };
-        self.volume.set_xattr(&inode, &caller(header, 0), set).await?;
+        let change = self.volume.set_xattr(&inode, &caller(header, 0), set).await?;
+        self.settle_change(&inode, change, None).await?;
         Ok(Reply::empty())
     }
 
@@ -62,10 +63,11 @@ impl VolumeFrontEnd {
         if is_capability {
             self.check_capability_removal(header, &inode).await?;
         }
-        self.volume.remove_xattr(&inode, name).await?;
+        let change = self.volume.remove_xattr(&inode, name).await?;
         if is_capability {
             self.capabilities_taken.set(Some((header.nodeid, header.pid)));
         }
+        self.settle_change(&inode, change, None).await?;
         Ok(Reply::empty())
     }
 }

@@ -129,7 +129,12 @@ impl VolumeFrontEnd {
                 Ok(written) => self.settle_write(&inode, written, flags).await,
                 Err(error) => Err(error.into()),
             };
-        self.with_changed_privileges(header, &inode, before, result)
+        // A write-back clears nothing, and no process holds the inode for it: the kernel may be
+        // evicting it, waits for this reply, and would have a notification wait for the eviction.
+        match write_flags & abi::write::CACHE != 0 && !units::fault!("write-back-notifies") {
+            true => result,
+            false => self.with_changed_privileges(header, &inode, before, result),
+        }
     }
 
     async fn settle_write(&self, inode: &Rc<Inode>, written: Written, flags: u32) -> Result {
@@ -191,7 +196,8 @@ impl VolumeFrontEnd {
             }
         }
         if let Some(written) = last {
-            self.volume.settle_write(to, &written, sync_asked(arguments.fh_out as u32)).await?;
+            let asked = sync_asked(arguments.fh_out as u32);
+            self.settle_change(to, written.transaction, asked).await?;
             self.volume.keep_home(to).await?;
         }
         Ok(Reply::of(&CopyFileRangeOut { bytes_copied: copied }))
@@ -220,12 +226,11 @@ impl VolumeFrontEnd {
         let range = FileRange { mode, keep_size, offset, length };
         let (before, kill) = (self.mode(&inode), self.killed_by_any_change(header, &inode));
         let done = self.volume.fallocate_range(&inode, &caller(header, 0), range, kill).await;
-        self.with_changed_privileges(
-            header,
-            &inode,
-            before,
-            done.map(|_| Reply::empty()).map_err(RequestError::from),
-        )
+        let settled = match done {
+            Ok(change) => self.settle_change(&inode, change, sync_asked(arguments.fh as u32)).await,
+            Err(error) => Err(error.into()),
+        };
+        self.with_changed_privileges(header, &inode, before, settled.map(|()| Reply::empty()))
     }
 
     /// Replies to an operation on a file that had the mode `before` it.
@@ -278,7 +283,7 @@ fn check_flags(inode: &Inode, open_flags: i32) -> Result<()> {
 }
 
 /// Returns what a write through a descriptor of these flags, or with them, waits for.
-fn sync_asked(flags: u32) -> Option<SyncWhat> {
+pub(super) fn sync_asked(flags: u32) -> Option<SyncWhat> {
     let (data, all) = (libc::O_DSYNC as u32, libc::O_SYNC as u32);
     match flags {
         flags if flags & all == all => Some(SyncWhat::All),

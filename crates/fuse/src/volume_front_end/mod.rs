@@ -15,7 +15,7 @@ mod set_id;
 mod whole_volume;
 
 use crate::error::{Reporter, RequestError};
-use ext4::{Caller, Inode, Volume, WriteData};
+use ext4::{Caller, Inode, SyncWhat, Volume, WriteData, Written, flags};
 use fuse_session::abi::{InHeader, ROOT_NODE, opcode};
 use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request};
 use std::cell::Cell;
@@ -29,6 +29,9 @@ const VALID_SECONDS: u64 = 3600;
 
 /// Options of the front end.
 pub struct FrontEndOptions {
+    /// Whether each change is durable before its reply (mount option `sync`). The kernel passes
+    /// writes of such a mount with O_DSYNC.
+    pub synchronous: bool,
     /// Whether each change of a directory is durable before its reply (mount options `sync` and
     /// `dirsync`).
     pub synchronous_directories: bool,
@@ -193,6 +196,27 @@ impl VolumeFrontEnd {
     async fn settle(&self, directory: &Inode, transaction: TransactionId) -> Result<()> {
         let asked = self.options.synchronous_directories;
         Ok(self.volume.settle_directory(directory, transaction, asked).await?)
+    }
+
+    /// Waits for a change of a file's size, blocks or attributes, and of a directory's attributes,
+    /// to be durable: if the descriptor has `asked` for it (O_SYNC, O_DSYNC), the mount does, or
+    /// the inode promises it. Each such operation but a write calls it before it replies. ext4
+    /// waits for fewer of them: not for chmod, and for ftruncate only with `+S`.
+    async fn settle_change(
+        &self,
+        inode: &Inode,
+        transaction: TransactionId,
+        asked: Option<SyncWhat>,
+    ) -> Result<()> {
+        if units::fault!("synchronous-change-answered") {
+            return Ok(());
+        }
+        let promised = self.options.synchronous
+            || inode.is_directory()
+                && (self.options.synchronous_directories || inode.has_flag(flags::DIRECTORY_SYNC));
+        let asked = if promised { Some(SyncWhat::All) } else { asked };
+        let change = Written { count: 0, transaction };
+        Ok(self.volume.settle_write(inode, &change, asked).await?)
     }
 }
 

@@ -5,3 +5,5 @@ mod common;
 mod flags;
 mod forgetting;
 mod memory_of_a_request;
+mod synchronous;
+mod write_back;

@@ -27,8 +27,27 @@ pub(super) enum Received {
     Message,
     /// No request waits.
     Nothing,
+    /// The kernel has no memory for a read now; requests may wait.
+    NoMemory,
     /// Unmounted, or the connection was aborted.
     Gone,
+}
+
+/// Returns what a failed read means; `None`: it is tried again at once.
+///
+/// # Errors
+/// The error itself, if no read can succeed any more.
+fn after_failed_read(error: io::Error) -> io::Result<Option<Received>> {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => Ok(Some(Received::Nothing)),
+        Some(libc::ENODEV | libc::ECONNABORTED) => Ok(Some(Received::Gone)),
+        Some(libc::ENOMEM) if !units::fault!("read-without-memory-ends") => {
+            Ok(Some(Received::NoMemory))
+        }
+        // ENOENT: the request was withdrawn while it was read.
+        Some(libc::EINTR | libc::ENOENT) => Ok(None),
+        _ => Err(error),
+    }
 }
 
 pub(super) struct Classic {
@@ -63,13 +82,8 @@ impl Classic {
                 self.length.set(count as usize);
                 return Ok(Received::Message);
             }
-            let error = io::Error::last_os_error();
-            match error.raw_os_error() {
-                Some(libc::EAGAIN) => return Ok(Received::Nothing),
-                Some(libc::ENODEV | libc::ECONNABORTED) => return Ok(Received::Gone),
-                // ENOENT: the request was withdrawn while it was read.
-                Some(libc::EINTR | libc::ENOENT) => {}
-                _ => return Err(error),
+            if let Some(received) = after_failed_read(io::Error::last_os_error())? {
+                return Ok(received);
             }
         }
     }
@@ -95,9 +109,12 @@ impl Classic {
     }
 
     /// Makes the kernel forget what it caches of a node; it has when this returns. A node that it
-    /// does not know, or a mount that is gone, needs nothing. (The kernel takes no lock for this
-    /// that a request could hold. It locks pages of a listing only while it copies a reply to
-    /// them.)
+    /// does not know, or a mount that is gone, needs nothing.
+    ///
+    /// The kernel takes no lock for this that a request could hold. It locks pages of a listing
+    /// only while it copies a reply to them. But it waits for the end of an eviction of the node
+    /// (`find_inode`), and that waits for the node's pages to be written back. So a node that may
+    /// have dirty pages is only named by a reply to a request whose caller holds it.
     pub fn forget(&self, stale: Stale) {
         let (ino, off) = match stale {
             Stale::Attributes(node) => (node, -1),
@@ -119,5 +136,24 @@ impl Classic {
         // SAFETY: the bytes are live and as long as said.
         let count = unsafe { libc::write(self.fuse.as_raw_fd(), head.as_ptr().cast(), head.len()) };
         if count < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_connection_that_is_gone_ends_the_reading() {
+        let after = |code| after_failed_read(io::Error::from_raw_os_error(code)).unwrap();
+        assert_eq!(after(libc::ENODEV), Some(Received::Gone));
+        assert_eq!(after(libc::EAGAIN), Some(Received::Nothing));
+        assert_eq!(after(libc::ENOMEM), Some(Received::NoMemory));
+        for code in [libc::EINTR, libc::ENOENT] {
+            assert_eq!(after(code), None);
+        }
+        // A descriptor that is none of FUSE: every read would fail.
+        let error = io::Error::from_raw_os_error(libc::EPERM);
+        assert!(after_failed_read(error).is_err());
     }
 }

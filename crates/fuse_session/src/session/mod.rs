@@ -98,12 +98,17 @@ pub struct Session<F> {
     without_access_lists: Cell<bool>,
 }
 
+/// Pause before the next read when the kernel had no memory for one.
+const PAUSE_WITHOUT_MEMORY: Duration = Duration::from_millis(20);
+
 /// Why no more requests are taken from the classic channel.
 enum Drained {
     /// No request waits there.
     Empty,
     /// Waiting requests must wait for memory.
     Full,
+    /// The kernel lacks memory; requests may wait.
+    NoMemory,
     Gone,
 }
 
@@ -209,6 +214,13 @@ impl<F: FileSystem> Session<F> {
                     Either::Left(()) => break Ok(()),
                     Either::Right(()) => continue,
                 },
+                Ok(Drained::NoMemory) => {
+                    let later = self.world.now().plus(PAUSE_WITHOUT_MEMORY);
+                    match race(stopped, self.world.sleep_until(later)).await {
+                        Either::Left(()) => break Ok(()),
+                        Either::Right(()) => continue,
+                    }
+                }
                 Ok(Drained::Gone) => break Ok(()),
                 Err(error) => break Err(error),
             }
@@ -253,6 +265,7 @@ impl<F: FileSystem> Session<F> {
             match self.classic.receive()? {
                 Received::Message => self.take(self.classic.message())?,
                 Received::Nothing => return Ok(Drained::Empty),
+                Received::NoMemory => return Ok(Drained::NoMemory),
                 Received::Gone => return Ok(Drained::Gone),
             }
         }

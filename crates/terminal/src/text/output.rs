@@ -49,6 +49,15 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if is_order(c) { '?' } else { c }).collect::<String>().into()
 }
 
+/// Returns a name for a line of text: [`harmless`], and its line ends and tabs are question marks,
+/// too, so that it cannot pass for a line of its own.
+pub fn printable(name: &str) -> Cow<'_, str> {
+    match name.chars().any(char::is_control) {
+        false => name.into(),
+        true => name.chars().map(|c| if c.is_control() { '?' } else { c }).collect(),
+    }
+}
+
 /// Escapes control characters above ASCII, which occur only in strings; JSON has escapes for those
 /// of ASCII.
 fn escaped(json: &str) -> Cow<'_, str> {
@@ -71,6 +80,7 @@ mod tests {
     fn no_name_gives_a_terminal_orders() {
         assert_eq!(harmless("a\x1b[31m\u{9b}2J\rb\x7f\tc\n"), "a?[31m?2J?b?\tc\n");
         assert_eq!(harmless("größe\n"), "größe\n");
+        assert_eq!(printable("größe\n\x1b[A\t"), "größe??[A?");
         let json = serde_json::to_string("\u{9b}2J\x1b\x7f").unwrap();
         let text = escaped(&json);
         assert!(!text.chars().any(char::is_control), "{text}");

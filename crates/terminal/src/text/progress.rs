@@ -1,6 +1,7 @@
 //! One line on a terminal that shows the progress of long work. Silent when standard error is not a
 //! terminal.
 
+use super::output::printable;
 use std::io::{IsTerminal, Write};
 
 pub struct Progress {
@@ -15,7 +16,8 @@ impl Progress {
         if self.shown {
             let mut terminal = std::io::stderr();
             // A progress line that cannot be shown harms nobody.
-            let _ = write!(terminal, "\r\x1b[K{text}").and_then(|()| terminal.flush());
+            let _ = write!(terminal, "\r\x1b[K{}", printable(&text.to_string()))
+                .and_then(|()| terminal.flush());
         }
     }
 }

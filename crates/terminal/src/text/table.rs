@@ -1,5 +1,7 @@
 //! Text tables: the first column to the left, the others to the right, two spaces between.
 
+use super::output::printable;
+
 pub struct Table {
     head: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -9,9 +11,10 @@ impl Table {
     pub fn new(head: impl IntoIterator<Item = impl Into<String>>) -> Table {
         Table { head: head.into_iter().map(Into::into).collect(), rows: Vec::new() }
     }
-    /// Adds a row with as many cells as the head.
+    /// Adds a row with as many cells as the head. A cell is one line, whatever it names.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        let cells: Vec<String> = cells.into_iter().collect();
+        let cells: Vec<String> =
+            cells.into_iter().map(|cell| printable(&cell).into_owned()).collect();
         assert_eq!(cells.len(), self.head.len(), "a row has the columns of the head");
         self.rows.push(cells);
     }
@@ -44,10 +47,10 @@ mod tests {
     fn columns_are_aligned() {
         let mut table = super::Table::new(["mode", "syncs/s"]);
         table.row(["ordered".into(), "9".into()]);
-        table.row(["wasteless".into(), "12345".into()]);
+        table.row(["waste\nless".into(), "12345".into()]);
         assert_eq!(
             table.to_string(),
-            "mode       syncs/s\nordered          9\nwasteless    12345\n"
+            "mode        syncs/s\nordered           9\nwaste?less    12345\n"
         );
     }
 }

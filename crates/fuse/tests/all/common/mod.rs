@@ -24,6 +24,35 @@ pub fn front_end_over_a_volume<F: Future<Output = ()> + 'static>(
     kernel_checks_flags: bool,
     work: impl FnOnce(Rc<VolumeFrontEnd>, Rc<Volume>, InodeNumber) -> F + 'static,
 ) {
+    let options = FrontEndOptions { kernel_checks_flags, ..plain_options() };
+    front_end_over_a_disk(options, |opened| work(opened.front_end, opened.volume, opened.file));
+}
+
+/// A front end, and what it stands on.
+pub struct Opened {
+    pub front_end: Rc<VolumeFrontEnd>,
+    pub volume: Rc<Volume>,
+    pub disk: MemoryDisk,
+    /// A file that user 1000 owns.
+    pub file: InodeNumber,
+}
+
+pub fn plain_options() -> FrontEndOptions {
+    FrontEndOptions {
+        synchronous: false,
+        synchronous_directories: false,
+        kernel_checks_flags: true,
+        kernel_drops_written_pages: true,
+        without_open: false,
+        attributes: Default::default(),
+    }
+}
+
+/// Runs `work` over a fresh volume in virtual time.
+pub fn front_end_over_a_disk<F: Future<Output = ()> + 'static>(
+    options: FrontEndOptions,
+    work: impl FnOnce(Opened) -> F + 'static,
+) {
     let image = tempfile::NamedTempFile::new().unwrap();
     let mut make = Command::new("mke2fs");
     let make = make.args(["-q", "-F", "-t", "ext4", "-O", "project"]).arg(image.path()).arg("16M");
@@ -33,23 +62,21 @@ pub fn front_end_over_a_volume<F: Future<Output = ()> + 'static>(
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = MemoryDisk::read_image(world.clone(), image.path()).unwrap();
     virtual_world.run(async move {
-        let options = VolumeOptions::default();
-        let parts = OpenParts { world, home: Rc::new(disk), journal: None, options };
-        let volume = Volume::open(parts).await.unwrap();
-        let options = FrontEndOptions {
-            synchronous_directories: false,
-            kernel_checks_flags,
-            kernel_drops_written_pages: true,
-            without_open: false,
-            attributes: Default::default(),
-        };
+        let volume = open_volume(&world, &disk).await;
         let front_end = VolumeFrontEnd::new(volume.clone(), options, Box::new(|_: &str| {}));
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let caller = Caller { uid: 1000, gid: 1000, umask: 0 };
         let made =
             volume.mknod(&root, b"file", &caller, (libc::S_IFREG | 0o644) as u16, 0).await.unwrap();
-        work(front_end, volume.clone(), made.value.number).await;
+        let file = made.value.number;
+        work(Opened { front_end, volume: volume.clone(), disk, file }).await;
         drop((made, root));
         volume.close().await.unwrap();
     });
+}
+
+pub async fn open_volume(world: &Rc<dyn World>, disk: &MemoryDisk) -> Rc<Volume> {
+    let options = VolumeOptions::default();
+    let home = Rc::new(disk.clone());
+    Volume::open(OpenParts { world: world.clone(), home, journal: None, options }).await.unwrap()
 }

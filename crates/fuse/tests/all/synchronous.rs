@@ -1,0 +1,160 @@
+//! Changes of synchronous files, mounts and descriptors: what a power cut right behind the reply
+//! leaves.
+
+use crate::common::{Opened, front_end_over_a_disk, open_volume, plain_options, request};
+use device::World;
+use disks::{CrashPolicy, MemoryDisk};
+use ext4::{Attributes, Caller, Inode, Volume, flags};
+use fuse::FrontEndOptions;
+use fuse_session::FileSystem;
+use fuse_session::abi::{FallocateIn, InHeader, IoctlIn, SetattrIn, SetxattrIn, fattr, opcode};
+use runtime::VirtualWorld;
+use std::rc::Rc;
+use units::InodeNumber;
+use zerocopy::IntoBytes;
+
+const SETFLAGS: u32 = 0x4008_6602;
+const SIZE: u64 = 9_000;
+
+/// A change, as the opcode of its request, its body, and the name for a failure.
+type Change = (u32, Vec<u8>, &'static str);
+
+/// Every request that changes a file and is no write. Those with a handle have this one.
+fn changes(handle: u64, current_flags: u32) -> Vec<Change> {
+    let valid = |valid: u32| SetattrIn { valid, ..Default::default() };
+    let set = |arguments: SetattrIn| arguments.as_bytes().to_vec();
+    let fallocate = |mode: i32, length: u64| {
+        let mode = mode as u32;
+        let arguments = FallocateIn { fh: handle, mode, length, ..Default::default() };
+        arguments.as_bytes().to_vec()
+    };
+    const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let (name, value) = (b"user.colour\0", b"red");
+    let attribute = SetxattrIn { size: value.len() as u32, ..Default::default() };
+    let cut = SetattrIn { fh: handle, size: 5_000, ..valid(fattr::SIZE | fattr::FH) };
+    // As the kernel passes it when it has checked the caller.
+    let wanted = (current_flags ^ flags::NO_DUMP).to_le_bytes();
+    let set_flags = IoctlIn { cmd: SETFLAGS, in_size: 4, ..Default::default() };
+    vec![
+        (opcode::SETATTR, set(cut), "truncate"),
+        (opcode::FALLOCATE, fallocate(0, 2 * SIZE), "allocate"),
+        (opcode::FALLOCATE, fallocate(PUNCH, 4_096), "punch"),
+        (opcode::SETATTR, set(SetattrIn { mode: 0o600, ..valid(fattr::MODE) }), "chmod"),
+        (opcode::SETATTR, set(SetattrIn { gid: 1234, ..valid(fattr::GID) }), "chown"),
+        (opcode::SETATTR, set(SetattrIn { mtime: 77, ..valid(fattr::MTIME) }), "utimens"),
+        (opcode::SETXATTR, [attribute.as_bytes(), name, value].concat(), "setxattr"),
+        (opcode::REMOVEXATTR, name.to_vec(), "removexattr"),
+        (opcode::IOCTL, [set_flags.as_bytes(), &wanted].concat(), "chattr"),
+    ]
+}
+
+/// What a change can change.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    attributes: Attributes,
+    flags: u32,
+    xattrs: Vec<u8>,
+}
+
+async fn see(volume: &Rc<Volume>, inode: &Rc<Inode>) -> Seen {
+    Seen {
+        attributes: volume.getattr(inode),
+        flags: volume.flags(inode),
+        xattrs: volume.list_xattrs(inode, || true).await.unwrap(),
+    }
+}
+
+/// Returns what a power cut at this moment leaves of the file.
+fn after_power_cut(disk: &MemoryDisk, file: InodeNumber) -> Seen {
+    let crashed = disk.crash(CrashPolicy::LoseAll);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    virtual_world.run(async move {
+        let disk = MemoryDisk::from_image(world.clone(), crashed);
+        let volume = open_volume(&world, &disk).await;
+        let seen = see(&volume, &volume.inode(file).await.unwrap()).await;
+        volume.close().await.unwrap();
+        seen
+    })
+}
+
+/// Plays all changes on the file, or on the root directory, and returns those that a power cut
+/// right behind the reply takes away.
+fn lost(
+    options: FrontEndOptions,
+    handle: u64,
+    promised: u32,
+    on_directory: bool,
+) -> Vec<&'static str> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    front_end_over_a_disk(options, move |opened| async move {
+        let Opened { front_end, volume, disk, file } = opened;
+        let file = if on_directory { InodeNumber(2) } else { file };
+        let node = if on_directory { 1 } else { u64::from(file.get()) };
+        let inode = volume.inode(file).await.unwrap();
+        if !on_directory {
+            let bytes = vec![b'x'; SIZE as usize];
+            volume.write(&inode, &Caller::ROOT, 0, &bytes, Default::default()).await.unwrap();
+        }
+        volume.set_flags(&inode, volume.flags(&inode) | promised).await.unwrap();
+        volume.sync().await.unwrap();
+        for (opcode, body, name) in changes(handle, volume.flags(&inode)) {
+            let is_of_content = matches!(name, "truncate" | "allocate" | "punch");
+            if on_directory && is_of_content {
+                continue;
+            }
+            let before = see(&volume, &inode).await;
+            let header = InHeader { opcode, nodeid: node, ..Default::default() };
+            let reply = front_end.clone().serve(request(header, &body)).await;
+            assert_eq!(reply.errno(), 0, "{name}");
+            let after = see(&volume, &inode).await;
+            assert_ne!(after, before, "{name}");
+            if after_power_cut(&disk, file) != after {
+                sender.send(name).unwrap();
+            }
+            volume.sync().await.unwrap();
+        }
+    });
+    receiver.into_iter().collect()
+}
+
+const ALL: [&str; 9] = [
+    "truncate",
+    "allocate",
+    "punch",
+    "chmod",
+    "chown",
+    "utimens",
+    "setxattr",
+    "removexattr",
+    "chattr",
+];
+
+#[test]
+fn changes_of_a_synchronous_file_survive_a_power_cut() {
+    assert_eq!(lost(plain_options(), 0, flags::SYNC, false), [""; 0]);
+    assert_eq!(lost(plain_options(), 0, 0, false), ALL, "nobody has asked for more");
+}
+
+#[test]
+fn changes_on_a_synchronous_mount_survive_a_power_cut() {
+    let synchronous = || FrontEndOptions { synchronous: true, ..plain_options() };
+    assert_eq!(lost(synchronous(), 0, 0, false), [""; 0]);
+    assert_eq!(lost(synchronous(), 0, 0, true), [""; 0]);
+}
+
+#[test]
+fn attributes_of_a_synchronous_directory_survive_a_power_cut() {
+    let with = || FrontEndOptions { synchronous_directories: true, ..plain_options() };
+    assert_eq!(lost(with(), 0, 0, true), [""; 0]);
+    assert_eq!(lost(plain_options(), 0, flags::DIRECTORY_SYNC, true), [""; 0]);
+    assert_eq!(lost(plain_options(), 0, flags::SYNC, true), [""; 0]);
+    assert_eq!(lost(plain_options(), 0, 0, true), ALL[3..]);
+}
+
+#[test]
+fn a_synchronous_descriptor_changes_size_and_blocks_durably() {
+    for flag in [libc::O_SYNC, libc::O_DSYNC] {
+        assert_eq!(lost(plain_options(), flag as u64, 0, false), ALL[3..], "{flag:o}");
+    }
+}
