@@ -2,6 +2,7 @@
 
 use crate::error::HostError;
 use crate::host::{Host, end_of};
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use store::{Allocation, FileId, Token};
@@ -16,13 +17,10 @@ impl Host {
         range: Range<u64>,
     ) -> Result<(), HostError> {
         end_of(range.start, range.end.saturating_sub(range.start))?;
-        loop {
-            let _busy = self.enter().await?;
-            match self.try_allocate(id, what, &range).await {
-                Err(error) if self.is_again(&error) => {}
-                result => return result,
-            }
-        }
+        self.once("a change of allocation", async |is_sent| {
+            self.try_allocate(id, what, &range, is_sent).await
+        })
+        .await
     }
 
     async fn try_allocate(
@@ -30,6 +28,7 @@ impl Host {
         id: FileId,
         what: Allocation,
         range: &Range<u64>,
+        is_sent: &Cell<bool>,
     ) -> Result<(), HostError> {
         let file = self.files.get_or_new(id);
         loop {
@@ -48,6 +47,7 @@ impl Host {
                 continue;
             }
             let open = file.open.get().expect("a file with a token is open");
+            self.begin_sending(is_sent)?;
             match self.noted(self.store.allocate(open, what, range.clone()).await) {
                 Ok(attributes) => file.reported.set(attributes.version),
                 Err(error) => {

@@ -2,7 +2,8 @@
 //! the journal and is recovered as after a crash.
 //!
 //! 1. When the connection is lost no operation starts any more. Operations in flight end with
-//!    errors of the store; those that may be repeated start again on the new connection.
+//!    errors of the store; those that may be repeated start again on the new connection. A change
+//!    that the servers may have made is not ([`Host::once`]).
 //! 2. When none is in flight, the running transaction is committed and the store reconnects. Then
 //!    the journal is recovered, file by file: take the token, compare, and replay or set aside.
 //! 3. A new log begins, and all tokens and open files are taken anew. A file with a conflict file
@@ -16,6 +17,7 @@ use crate::lease::while_answered;
 use crate::log::HostLog;
 use crate::recover::{FileFate, FileOutcome, HostRecoveryReport, recover_noting};
 use runtime::race;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use store::FileId;
@@ -51,6 +53,34 @@ impl Host {
         }
         self.check()?;
         Ok(self.busy())
+    }
+    /// Makes a change that must not be made twice, such as one of names: a name may belong to
+    /// another file by the second time. `change` calls [`Host::begin_sending`] before the request.
+    /// It starts again if the connection was lost before that.
+    pub(crate) async fn once<T>(
+        &self,
+        what: &'static str,
+        change: impl AsyncFn(&Cell<bool>) -> Result<T, HostError>,
+    ) -> Result<T, HostError> {
+        loop {
+            let _busy = self.enter().await?;
+            let is_sent = Cell::new(false);
+            match change(&is_sent).await {
+                Err(error) if error.is_lost() && is_sent.get() => {
+                    let unsure = HostError::Unsure { what, why: error.to_string() };
+                    self.report_trouble(&unsure.to_string());
+                    return Err(unsure);
+                }
+                Err(error) if self.is_again(&error) => {}
+                result => return result,
+            }
+        }
+    }
+    /// Records that the servers may have the request from now on.
+    pub(crate) fn begin_sending(&self, is_sent: &Cell<bool>) -> Result<(), HostError> {
+        self.check()?;
+        is_sent.set(!units::fault!("host-change-repeated"));
+        Ok(())
     }
     /// Returns whether an operation that ended with `error` may start again.
     pub(crate) fn is_again(&self, error: &HostError) -> bool {

@@ -8,6 +8,7 @@
 
 use crate::error::HostError;
 use crate::host::Host;
+use std::cell::Cell;
 use store::{Created, Creator, FileId, Found, Token};
 
 impl Host {
@@ -19,8 +20,21 @@ impl Host {
         mode: u32,
         caller: Creator,
     ) -> Result<Found, HostError> {
-        let _busy = self.enter().await?;
+        self.once("a creation", async |is_sent| {
+            self.try_create(parent, name, (mode, caller), is_sent).await
+        })
+        .await
+    }
+
+    async fn try_create(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        (mode, caller): (u32, Creator),
+        is_sent: &Cell<bool>,
+    ) -> Result<Found, HostError> {
         let creation = self.creations.begin();
+        self.begin_sending(is_sent)?;
         let created = self.noted(self.store.create(parent, name, mode, caller).await)?;
         let Created { found, open, is_held } = created;
         let is_recalled = creation.is_recalled(found.file);

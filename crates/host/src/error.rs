@@ -68,6 +68,12 @@ pub enum HostError {
     Closing,
     #[error("the connection to the store is lost: {0}; the journal has what was answered")]
     Lost(String),
+    /// A change whose answer was lost with the connection. It is not repeated: another client may
+    /// have seen it, and what it has made since must not be changed.
+    #[error(
+        "the connection to the store was lost before {what} was answered: it may have been made or not ({why})"
+    )]
+    Unsure { what: &'static str, why: String },
 }
 
 impl HostError {

@@ -24,7 +24,7 @@ impl Host {
     pub fn on_trouble(&self, listener: Box<dyn Fn(&str)>) {
         *self.trouble.borrow_mut() = Some(listener);
     }
-    fn report_trouble(&self, what: &str) {
+    pub(crate) fn report_trouble(&self, what: &str) {
         if let Some(listener) = &*self.trouble.borrow() {
             listener(what);
         }

@@ -5,6 +5,7 @@ use crate::error::HostError;
 use crate::files::{Dirty, Failure, File};
 use crate::host::Host;
 use runtime::sync::WriteGuard;
+use std::cell::Cell;
 use std::rc::Rc;
 use store::{
     AttributeChange, Creator, FileAttributes, FileId, Found, Listing, NewNode, Refusal, RenameOver,
@@ -33,8 +34,8 @@ impl Host {
         }
     }
 
-    // Changes of names are not repeated: whether one was carried out when the connection was lost
-    // is unknown
+    // Changes of names are not repeated once they were sent: whether one was carried out when the
+    // connection was lost is unknown
 
     pub async fn make(
         &self,
@@ -43,8 +44,11 @@ impl Host {
         node: NewNode,
         caller: Creator,
     ) -> Result<Found, HostError> {
-        let _busy = self.enter().await?;
-        self.noted(self.store.make(parent, name, node, caller).await)
+        self.once("a creation", async |is_sent| {
+            self.begin_sending(is_sent)?;
+            self.noted(self.store.make(parent, name, node.clone(), caller).await)
+        })
+        .await
     }
     pub async fn link(
         &self,
@@ -52,10 +56,13 @@ impl Host {
         parent: FileId,
         name: &[u8],
     ) -> Result<FileAttributes, HostError> {
-        let _busy = self.enter().await?;
-        let file = self.files.get(id);
-        let _settled = self.settled(file.as_deref()).await?;
-        self.noted(self.store.link(id, parent, name).await)
+        self.once("a link", async |is_sent| {
+            let file = self.files.get(id);
+            let _settled = self.settled(file.as_deref()).await?;
+            self.begin_sending(is_sent)?;
+            self.noted(self.store.link(id, parent, name).await)
+        })
+        .await
     }
 
     /// Destages a file and returns its token before a change of its names. That change alters the
@@ -206,10 +213,18 @@ impl Host {
     }
 
     pub async fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
-        let _busy = self.enter().await?;
+        self.once("a removal", async |is_sent| self.try_unlink(parent, name, is_sent).await).await
+    }
+    async fn try_unlink(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        is_sent: &Cell<bool>,
+    ) -> Result<(), HostError> {
         let found = self.noted(self.store.lookup(parent, name).await)?;
         let file = self.files.get(found.file);
         let settled = self.settled_unless_last(file.as_ref(), found.attributes.links).await?;
+        self.begin_sending(is_sent)?;
         if let Err(error) = self.noted(self.store.unlink(parent, name).await) {
             if !error.is_lost() {
                 self.not_removed(file.as_ref()).await?;
@@ -217,21 +232,35 @@ impl Host {
             return Err(error);
         }
         self.removal_noted(file.as_ref()).await?;
-        self.name_removed(file, settled).await
+        made(self.name_removed(file, settled).await)
     }
 
     pub async fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
-        let _busy = self.enter().await?;
-        self.noted(self.store.remove_directory(parent, name).await)
+        self.once("a removal", async |is_sent| {
+            self.begin_sending(is_sent)?;
+            self.noted(self.store.remove_directory(parent, name).await)
+        })
+        .await
     }
     pub async fn rename(
+        &self,
+        from: (FileId, &[u8]),
+        to: (FileId, &[u8]),
+        mode: RenameOver,
+    ) -> Result<(), HostError> {
+        self.once("a rename", async |is_sent| self.try_rename(from, to, mode, is_sent).await).await
+    }
+    async fn try_rename(
         &self,
         (parent, name): (FileId, &[u8]),
         (new_parent, new_name): (FileId, &[u8]),
         mode: RenameOver,
+        is_sent: &Cell<bool>,
     ) -> Result<(), HostError> {
-        let _busy = self.enter().await?;
-        let replaced = self.store.lookup(new_parent, new_name).await.ok();
+        let replaced = match self.noted(self.store.lookup(new_parent, new_name).await) {
+            Err(error) if error.is_lost() => return Err(error),
+            found => found.ok(),
+        };
         let moved = self.noted(self.store.lookup(parent, name).await)?;
         let replaced = replaced.filter(|replaced| replaced.file != moved.file);
         let links = match mode {
@@ -252,6 +281,7 @@ impl Host {
                 (self.settled_unless_last(victim.as_ref(), links).await?, of_file)
             }
         };
+        self.begin_sending(is_sent)?;
         let renamed = self.store.rename(parent, name, new_parent, new_name, mode).await;
         if let Err(error) = self.noted(renamed) {
             if !error.is_lost() {
@@ -261,7 +291,7 @@ impl Host {
         }
         drop(of_file);
         self.removal_noted(victim.as_ref()).await?;
-        self.name_removed(victim, of_victim).await
+        made(self.name_removed(victim, of_victim).await)
     }
     pub async fn read_link(&self, file: FileId) -> Result<Vec<u8>, HostError> {
         self.query(|| self.store.read_link(file)).await
@@ -288,20 +318,19 @@ impl Host {
         id: FileId,
         change: AttributeChange,
     ) -> Result<FileAttributes, HostError> {
-        loop {
-            let _busy = self.enter().await?;
-            match self.try_set_attributes(id, change).await {
-                Err(error) if self.is_again(&error) => {}
-                result => return result,
-            }
-        }
+        self.once("a change of attributes", async |is_sent| {
+            self.try_set_attributes(id, change, is_sent).await
+        })
+        .await
     }
     async fn try_set_attributes(
         self: &Rc<Self>,
         id: FileId,
         change: AttributeChange,
+        is_sent: &Cell<bool>,
     ) -> Result<FileAttributes, HostError> {
         let Some(file) = self.files.get(id) else {
+            self.begin_sending(is_sent)?;
             return self.noted(self.store.set_attributes(id, change).await);
         };
         loop {
@@ -321,6 +350,7 @@ impl Host {
                 if file.recalled.get() {
                     continue;
                 }
+                self.begin_sending(is_sent)?;
                 let attributes = self.noted(self.store.set_attributes(id, change).await)?;
                 file.reported.set(attributes.version);
                 return Ok(attributes);
@@ -393,13 +423,22 @@ impl Host {
         if registers_host(name) {
             return Err(StoreError::from(Refusal::NotPermitted).into());
         }
-        let _busy = self.enter().await?;
-        let file = self.files.get(id);
-        let _settled = self.settled(file.as_deref()).await?;
-        let result = match value {
-            Some(value) => self.store.set_xattr(id, name, value, mode).await,
-            None => self.store.remove_xattr(id, name).await,
-        };
-        self.noted(result)
+        self.once("a change of an extended attribute", async |is_sent| {
+            let file = self.files.get(id);
+            let _settled = self.settled(file.as_deref()).await?;
+            self.begin_sending(is_sent)?;
+            let result = match value {
+                Some(value) => self.store.set_xattr(id, name, value, mode).await,
+                None => self.store.remove_xattr(id, name).await,
+            };
+            self.noted(result)
+        })
+        .await
     }
+}
+
+/// Returns what follows a removal that the store has answered. If the connection was lost since,
+/// recovery takes care of the file.
+fn made(result: Result<(), HostError>) -> Result<(), HostError> {
+    result.or_else(|error| if error.is_lost() { Ok(()) } else { Err(error) })
 }

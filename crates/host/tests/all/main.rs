@@ -11,6 +11,7 @@ mod explorer;
 mod full;
 mod kernel_cache;
 mod lease;
+mod lost_answers;
 mod names;
 mod past_the_journal;
 mod reconnect;
