@@ -230,7 +230,7 @@ impl Host {
         let _guard = file.lock.write().await;
         self.destage_locked(file).await?;
         let held = self.end_token(file);
-        self.noted(self.store.return_token(file.id).await)?;
+        self.hand_back(file).await?;
         match held {
             Some(Token::SharedRead | Token::ExclusiveWrite) => self.close_for_others(file).await,
             _ => Ok(()),

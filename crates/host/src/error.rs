@@ -41,6 +41,10 @@ pub enum HostError {
         "bringing the file to the store failed: {0}; unmount, and mount again, to bring it from the journal"
     )]
     NotDestaged(StoreError),
+    /// A sync failed of bytes that the journal does not have; lasts until every descriptor of the
+    /// file is closed.
+    #[error("bytes of the file may not have reached the store: {0}; close it, and open it again")]
+    Unsynced(StoreError),
     /// Synced bytes are not in the file; lasts until every descriptor of it is closed.
     #[error(
         "bytes of the file were set aside in okeanos-conflicts: {0}; close it, and open it again"
@@ -87,12 +91,12 @@ impl HostError {
     }
     pub fn errno(&self) -> i32 {
         match self {
-            HostError::NotDestaged(error) | HostError::NotReplayed { error, .. } => {
-                match error.errno() {
-                    code @ (28 | 122) => code,
-                    _ => 5,
-                }
-            }
+            HostError::NotDestaged(error)
+            | HostError::Unsynced(error)
+            | HostError::NotReplayed { error, .. } => match error.errno() {
+                code @ (28 | 122) => code,
+                _ => 5,
+            },
             HostError::Store(error) => error.errno(),
             HostError::Lost(_) => 107,
             HostError::Foreign { .. }

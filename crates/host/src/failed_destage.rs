@@ -51,6 +51,29 @@ impl Host {
         }
         self.noted(result)
     }
+    /// Records the store's answer to a sync of what the journal does not have of the file: written
+    /// past it, or made durable with the return of a token. Other callers than the one that gets
+    /// the error have to learn of it: the store forgets what failed.
+    pub(crate) fn noted_sync(
+        &self,
+        file: &File,
+        result: Result<(), StoreError>,
+    ) -> Result<(), HostError> {
+        let error = result.as_ref().err().filter(|error| !error.is_lost());
+        if let Some(error) = error.filter(|_| !units::fault!("host-failed-sync-once")) {
+            file.fail_for_good(error.clone());
+            let number = file.id.0;
+            self.report_trouble(&format!(
+                "a sync of file {number} failed: {error}; what was written past the journal may not be at the store, \
+                 and each open descriptor reports that (find -inum {number} prints its name)"
+            ));
+        }
+        self.noted(result)
+    }
+    /// Returns the file's token to the store, which makes durable what it has of the file.
+    pub(crate) async fn hand_back(&self, file: &File) -> Result<(), HostError> {
+        self.noted_sync(file, self.store.return_token(file.id).await)
+    }
     /// Records that the store has all of the file.
     pub(crate) async fn succeeded(&self, file: &File) -> Result<(), HostError> {
         if file.succeed() {

@@ -81,12 +81,16 @@ pub(crate) enum Failure {
     LocksLost,
     /// The store's error for a flush. The journal has everything.
     NotDestaged(StoreError),
+    /// The store's error for a sync of what went there past the journal, or that came with the
+    /// return of a token. What the store has is unknown, and a later success proves nothing; lasts
+    /// until every descriptor is closed, so that each reports it.
+    Unsynced(StoreError),
 }
 
 impl Failure {
     /// Returns whether the failure lasts until every descriptor of the file is closed.
     pub fn lasts(&self) -> bool {
-        matches!(self, Failure::SetAside(_) | Failure::LocksLost)
+        !matches!(self, Failure::NotDestaged(_))
     }
 }
 
@@ -203,6 +207,13 @@ impl File {
         let mut failure = self.failure.borrow_mut();
         if !failure.as_ref().is_some_and(Failure::lasts) {
             *failure = Some(Failure::NotDestaged(error));
+        }
+    }
+    /// Records the error of a sync of bytes that the journal does not have.
+    pub fn fail_for_good(&self, error: StoreError) {
+        let mut failure = self.failure.borrow_mut();
+        if self.opens.get() > 0 && !failure.as_ref().is_some_and(Failure::lasts) {
+            *failure = Some(Failure::Unsynced(error));
         }
     }
     /// Doubles the pause before the next attempt.

@@ -211,7 +211,7 @@ impl Host {
             return Ok(());
         }
         if self.end_token(file).is_some() {
-            self.noted(self.store.return_token(file.id).await)?;
+            self.hand_back(file).await?;
         }
         if let Some(open) = file.open.take() {
             self.noted(self.store.close(open).await)?;
@@ -243,7 +243,7 @@ impl Host {
             Some(_) => {
                 // Two hosts that both hold one for reading and wait for each other would deadlock.
                 self.end_token(file);
-                self.noted(self.store.return_token(file.id).await)?;
+                self.hand_back(file).await?;
             }
             None => {}
         }
@@ -521,9 +521,10 @@ impl Host {
         let is_shared = file.token.get() == Some(Token::SharedWrite);
         let unsynced = |open: &OpenFile| is_shared || self.store.is_unsynced(*open);
         match file.open.get().filter(unsynced) {
-            Some(open) => self.noted(self.store.make_durable(open).await),
+            Some(open) => self.noted_sync(&file, self.store.make_durable(open).await),
             None => self.check(),
         }
+            Some(Failure::Unsynced(error)) => Err(HostError::Unsynced(error)),
     }
 
     /// Makes everything durable that was acknowledged of all files before.

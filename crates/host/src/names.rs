@@ -78,7 +78,7 @@ impl Host {
     }
     pub(crate) async fn give_up_token(&self, file: &File) -> Result<(), HostError> {
         match self.end_token(file) {
-            Some(_) => self.noted(self.store.return_token(file.id).await),
+            Some(_) => self.hand_back(file).await,
             None => Ok(()),
         }
     }
@@ -182,9 +182,13 @@ impl Host {
         self.let_go(&file).await
     }
 
-    /// Drops the dirty bytes of a file that nobody can read any more, without destaging it. The
-    /// caller holds the file's lock for writing.
+    /// Drops the dirty bytes of a file that nobody can read any more, without destaging it. If
+    /// programs of other clients may still read it, the store gets them first: what it refuses
+    /// stays in the journal, and is tried again. The caller holds the file's lock for writing.
     async fn drop_dirty(&self, file: &File, dirty: Dirty) -> Result<(), HostError> {
+        if self.store.others_read_removed() && !units::fault!("host-removed-dropped-first") {
+            return self.destage_locked(file).await;
+        }
         self.log().commit(dirty.last).await?;
         self.log().free(dirty.slot);
         self.files.set_dirty(file, None);
@@ -205,6 +209,9 @@ impl Host {
         match file.dirty.get() {
             Some(dirty) if file.opens.get() == 0 => {
                 self.drop_dirty(file, dirty).await?;
+                // A file that gets its number has not been removed.
+                file.nameless.set(false);
+                file.is_removed.set(false);
                 file.forgive();
                 self.give_up_token(file).await
             }

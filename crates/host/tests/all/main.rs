@@ -21,3 +21,4 @@ mod sharing;
 mod sizes;
 mod small_world;
 mod takeover;
+mod unsynced;

@@ -421,6 +421,9 @@ impl Store for LocalStore {
     fn reuses_numbers(&self) -> bool {
         true
     }
+    fn others_read_removed(&self) -> bool {
+        self.0.has_other_hosts()
+    }
 
     /// A dead client has left nothing behind: its buffer died with it, and the kernel dropped its
     /// locks.

@@ -19,6 +19,11 @@ pub struct WatchedStore {
     pub keeps_failed_writes: bool,
     /// Whether another client keeps each file from being held exclusively.
     pub others_keep_files: Cell<bool>,
+    /// Whether syncs of files, and those of returned tokens, fail after they were carried out.
+    pub failing_syncs: Cell<bool>,
+    pub failing_returns: Cell<bool>,
+    /// Whether programs of other clients may read files without a name.
+    pub others_read_removed: Cell<bool>,
     /// Writes at this offset wait, before they reach the store.
     pub slow_write: Cell<Option<u64>>,
     pub changed: Rc<Event>,
@@ -33,6 +38,9 @@ impl WatchedStore {
             inner,
             calls: RefCell::default(),
             others_keep_files: Cell::default(),
+            failing_syncs: Cell::default(),
+            failing_returns: Cell::default(),
+            others_read_removed: Cell::default(),
             slow_write: Cell::default(),
             changed: Rc::default(),
             waiting_writes: Rc::default(),
@@ -46,6 +54,15 @@ impl WatchedStore {
         self.is_released.set(true);
         self.changed.notify();
     }
+}
+
+/// Ends a call with an error of the servers' disks.
+fn failing(call: Answer<()>, fails: bool) -> Answer<()> {
+    let failed = || StoreError::Failed { store: "watched".into(), what: "syncing".into(), code: 5 };
+    Box::pin(async move {
+        call.await?;
+        if fails { Err(failed()) } else { Ok(()) }
+    })
 }
 
 macro_rules! passed_on {
@@ -67,7 +84,13 @@ impl Store for WatchedStore {
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.calls.borrow_mut().push("make_durable");
-        self.inner.make_durable(open)
+        failing(self.inner.make_durable(open), self.failing_syncs.get())
+    }
+    fn return_token(&self, file: FileId) -> Answer<()> {
+        failing(self.inner.return_token(file), self.failing_returns.get())
+    }
+    fn others_read_removed(&self) -> bool {
+        self.others_read_removed.get()
     }
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         match token == Token::ExclusiveWrite && self.others_keep_files.get() {
@@ -129,7 +152,6 @@ impl Store for WatchedStore {
         send_content(open: OpenFile) -> Answer<()>;
         send_attributes() -> Answer<()>;
         acknowledge_recall(file: FileId) -> Answer<()>;
-        return_token(file: FileId) -> Answer<()>;
         register_host(phase: HostPhase) -> Answer<()>;
         unregister_host() -> Answer<()>;
         may_have_dead_owner(file: FileId) -> Answer<bool>;
