@@ -390,6 +390,45 @@ impl Host {
         Ok((at, end_of(at, length as u64)?))
     }
 
+    /// Takes the token for a write, and does what comes before it. The caller holds the file's
+    /// lock. Returns the token and the offset; `None`: another client wants the file.
+    async fn prepare_write(
+        &self,
+        file: &File,
+        position: Position,
+        length: usize,
+    ) -> Result<Option<(Token, u64)>, HostError> {
+        if file.recalled.get() {
+            return Ok(None);
+        }
+        let token = self.hold(file, Token::ExclusiveWrite).await?;
+        if !file.recalled.get() {
+            self.drop_capabilities(file).await?;
+        }
+        let (at, end) = self.offset_of(file, position, length).await?;
+        if token == Token::ExclusiveWrite && !file.recalled.get() {
+            self.destage_before_growth(file, end).await?;
+        }
+        Ok((!file.recalled.get()).then_some((token, at)))
+    }
+
+    /// Writes under a token for shared writing, past the journal.
+    async fn write_shared(
+        &self,
+        file: &File,
+        open: OpenFile,
+        (at, bytes): (u64, &[u8]),
+        durable: Durable,
+    ) -> Result<FileAttributes, HostError> {
+        let written = self.store.write(open, at, bytes).await;
+        self.count(|counters| counters.shared_bytes += bytes.len() as u64);
+        let attributes = self.noted(written)?;
+        if durable == Durable::Now {
+            self.noted_sync(file, self.store.make_durable(open).await)?;
+        }
+        Ok(attributes)
+    }
+
     /// Writes, and returns the transaction that has the bytes in the journal, or `None` if the
     /// store has them. Sets `is_sent` before the servers may have what must not be repeated.
     async fn try_write(
@@ -405,43 +444,33 @@ impl Host {
             self.check_file(file)?;
             // Before the file: other files may have to be destaged first, perhaps this one.
             self.memory(bytes.len()).await?;
-            let reservation = self.log().reserve(bytes.len()).await?;
+            let early = match units::fault!("host-space-before-token") {
+                true => Some(self.log().reserve(bytes.len()).await?),
+                false => None,
+            };
             let guard = file.lock.write().await;
-            let token = match file.recalled.get() {
-                true => None,
-                false => Some(self.hold(file, Token::ExclusiveWrite).await?),
-            };
-            if token.is_some() && !file.recalled.get() {
-                self.drop_capabilities(file).await?;
-            }
-            let (at, end) = match token {
-                Some(_) => self.offset_of(file, position, bytes.len()).await?,
-                None => (0, 0),
-            };
-            if token == Some(Token::ExclusiveWrite) && !file.recalled.get() {
-                self.destage_before_growth(file, end).await?;
-            }
-            if token.is_none() || file.recalled.get() {
-                drop((guard, reservation));
+            let Some((token, at)) = self.prepare_write(file, position, bytes.len()).await? else {
+                drop((guard, early));
                 file.until_returned().await;
                 continue;
-            }
+            };
             let open = file.open.get().expect("a file with a token is open");
-            self.check_closing()?;
-            if token != Some(Token::ExclusiveWrite) {
+            if token != Token::ExclusiveWrite {
+                self.check_closing()?;
                 is_sent.set(is_append);
-            }
-            let recalls = file.recalls.get();
-            let written = self.store.write(open, at, bytes).await;
-            if token != Some(Token::ExclusiveWrite) {
-                self.count(|counters| counters.shared_bytes += bytes.len() as u64);
-                let attributes = self.noted(written)?;
-                if durable == Durable::Now {
-                    self.noted(self.store.make_durable(open).await)?;
-                }
+                let attributes = self.write_shared(file, open, (at, bytes), durable).await?;
                 return Ok((attributes, None));
             }
-            let attributes = match self.noted(written) {
+            // Behind the token: a writer that waits for another client must hold no space, or those
+            // of other files wait with it.
+            let Some(reservation) = self.log().reserve_at_once(bytes.len())? else {
+                drop(guard);
+                self.log().until_space(bytes.len()).await?;
+                continue;
+            };
+            self.check_closing()?;
+            let recalls = file.recalls.get();
+            let attributes = match self.noted(self.store.write(open, at, bytes).await) {
                 Ok(attributes) => attributes,
                 Err(error) => {
                     // A part of it may be in the store's buffer, in a state that was not reported:
@@ -495,6 +524,7 @@ impl Host {
             Some(Failure::SetAside(why)) => Err(HostError::SetAside(why)),
             Some(Failure::LocksLost) => Err(HostError::LocksLost),
             Some(Failure::NotDestaged(error)) => Err(HostError::NotDestaged(error)),
+            Some(Failure::Unsynced(error)) => Err(HostError::Unsynced(error)),
         }
     }
 
@@ -524,7 +554,6 @@ impl Host {
             Some(open) => self.noted_sync(&file, self.store.make_durable(open).await),
             None => self.check(),
         }
-            Some(Failure::Unsynced(error)) => Err(HostError::Unsynced(error)),
     }
 
     /// Makes everything durable that was acknowledged of all files before.

@@ -346,10 +346,9 @@ impl Host {
         };
         loop {
             self.check_file(&file)?;
-            let reservation = self.log().reserve(0).await?;
             let guard = file.lock.write().await;
             if file.recalled.get() {
-                drop((guard, reservation));
+                drop(guard);
                 file.until_returned().await;
                 self.check()?;
                 continue;
@@ -366,6 +365,13 @@ impl Host {
                 file.reported.set(attributes.version);
                 return Ok(attributes);
             }
+            // As for a write: no space is held while it waits for the file.
+            let Some(reservation) = self.log().reserve_at_once(0)? else {
+                drop(guard);
+                self.log().until_space(0).await?;
+                self.check()?;
+                continue;
+            };
             self.check_closing()?;
             let recalls = file.recalls.get();
             let attributes = self.noted(self.store.set_attributes(id, change).await)?;

@@ -22,3 +22,4 @@ mod sizes;
 mod small_world;
 mod takeover;
 mod unsynced;
+mod waiting;
