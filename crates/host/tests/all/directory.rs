@@ -14,10 +14,18 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{FileId, Identity, LocalStore, OpenMode, Store, Token};
+use store::{FileId, Identity, LocalStore, OpenMode, Store, Token, XattrMode};
 
 /// Lets a host sync a file and crash, with its buffer and its locks.
 fn crashed(root: &Path, mode: u32) -> (FileId, Image) {
+    crashed_after(root, mode, async |_, _| {})
+}
+/// Lets a host sync a file, go on, and crash.
+fn crashed_after(
+    root: &Path,
+    mode: u32,
+    goes_on: impl AsyncFnOnce(&Rc<Host>, FileId) + 'static,
+) -> (FileId, Image) {
     let world = RealWorld::new().unwrap();
     let shared: Rc<dyn World> = Rc::new(world.clone());
     let disk = MemoryDisk::new(shared.clone(), JOURNAL_BYTES);
@@ -32,6 +40,7 @@ fn crashed(root: &Path, mode: u32) -> (FileId, Image) {
         let host = Host::open(shared, store, &journal, options).await.unwrap();
         let file = host.create(host.root(), b"file", mode, ROOT).await.unwrap().file;
         host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        goes_on(&host, file).await;
         file
     });
     world.end();
@@ -107,6 +116,43 @@ fn a_link_that_has_the_number_of_a_file_that_is_gone_stops_no_recovery() {
     };
     let aside = fs::read(directory.path().join(CONFLICT_DIRECTORY).join(name)).unwrap();
     assert_eq!(aside, b"synced");
+}
+
+/// The note of a file that is removed past okeanos stays, and here another one gets its number, its
+/// size, and its time of modification.
+#[test]
+fn nothing_is_replayed_into_the_next_file_of_a_number() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().to_owned();
+    let (file, image) = crashed_after(directory.path(), 0o644, async move |host, file| {
+        // Notes are kept for the recovery of a dead host.
+        fs::write(root.join(".okeanos/hosts/dead"), b"").unwrap();
+        let set = host.set_xattr(file, b"user.a", Some(b"1"), XattrMode::Set);
+        set.await.unwrap();
+        // The first of these goes to the directory, the other one is in the journal alone.
+        for bytes in [b"second", b"thirds"] {
+            host.write(file, 0, bytes, Durable::Now).await.unwrap();
+        }
+    });
+    let [old, new] = ["file", "new"].map(|name| directory.path().join(name));
+    assert_eq!(fs::read(&old).unwrap(), b"second");
+    let modified = fs::metadata(&old).unwrap().modified().unwrap();
+    std::thread::sleep(Duration::from_millis(12));
+    fs::remove_file(&old).unwrap();
+    let is_used_again = (0..200).any(|_| {
+        let _ = fs::remove_file(&new);
+        fs::write(&new, b"theirs").unwrap();
+        fs::File::options().write(true).open(&new).unwrap().set_modified(modified).unwrap();
+        fs::metadata(&new).unwrap().ino() == file.0
+    });
+    assert!(is_used_again, "no number was used again");
+    let report = recovered(directory.path(), image);
+    assert_eq!(fs::read(&new).unwrap(), b"theirs", "{report:?}");
+    let FileFate::SetAside { name, .. } = &report.files[0].outcome else {
+        panic!("{report:?}");
+    };
+    let aside = fs::read(directory.path().join(CONFLICT_DIRECTORY).join(name)).unwrap();
+    assert_eq!(aside, b"thirds");
 }
 
 /// Set for the test below when it runs again without the right to pass over modes.

@@ -1,7 +1,7 @@
 //! Content and attributes: how they are buffered, and how they are written to the files.
 
 use super::buffered::LocalBuffered;
-use super::notes::{Note, sync_directory, version_of};
+use super::notes::{Born, Note, sync_directory, version_of};
 use super::store::Local;
 use crate::attributes::{
     Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version,
@@ -44,10 +44,11 @@ impl Flush {
         let FileAttributes { file: id, version, modified, accessed, mode, uid, gid, .. } =
             self.attributes;
         let mut noted_until = Instant::now();
+        let found = self.file.metadata()?;
         let mut note_way = || -> io::Result<()> {
             if noted_until.saturating_duration_since(Instant::now()) < IN_FLIGHT_RENEWED {
                 noted_until = Instant::now() + IN_FLIGHT_NOTED;
-                self.notes.write(id, Note::in_flight(version, IN_FLIGHT_NOTED))?;
+                self.notes.write(id, Note::in_flight(version, &found, IN_FLIGHT_NOTED))?;
             }
             Ok(())
         };
@@ -82,7 +83,8 @@ impl Flush {
             true => (modified.seconds, i64::from(modified.nanoseconds)),
             false => (kept.mtime(), kept.mtime_nsec()),
         };
-        self.notes.write(id, Note { version, modified, in_flight_until: None })
+        let born = Born::of(&kept);
+        self.notes.write(id, Note { version, modified, in_flight_until: None, born })
     }
 }
 

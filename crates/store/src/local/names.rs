@@ -94,8 +94,12 @@ impl Local {
         }
         fs::remove_file(&place).map_err(|error| self.failed("unlinking", &error))?;
         let file = FileId(metadata.ino());
-        self.places.forget(file);
-        if metadata.nlink() == 1 && !self.files.borrow().contains_key(&file) {
+        let is_last = metadata.nlink() == 1;
+        if !is_last || units::fault!("store-number-used-again") {
+            self.places.forget(file);
+        }
+        // Otherwise its time of birth stays known, as a caller may know its number.
+        if is_last && !self.files.borrow().contains_key(&file) {
             self.notes.forget(file);
         }
         Ok(())

@@ -228,6 +228,28 @@ fn a_number_that_is_used_again_names_no_other_file() {
 }
 
 #[test]
+fn a_removed_file_is_not_the_next_one_of_its_number() {
+    on_two_of_a_directory(|(first, _, _), root| async move {
+        for _ in 0..200 {
+            let old = make(&*first, "old").await;
+            first.unlink(first.root(), b"old").await.unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(12));
+            std::fs::write(root.join("theirs"), b"theirs").unwrap();
+            let before = std::fs::metadata(root.join("theirs")).unwrap();
+            if before.ino() == old.0 {
+                let size = AttributeChange { size: Some(0), ..AttributeChange::default() };
+                let changed = first.set_attributes(old, size).await;
+                assert_eq!(changed.unwrap_err(), StoreError::Refused(Refusal::Stale));
+                assert_eq!(std::fs::read(root.join("theirs")).unwrap(), b"theirs");
+                return;
+            }
+            std::fs::remove_file(root.join("theirs")).unwrap();
+        }
+        panic!("no number was used again");
+    });
+}
+
+#[test]
 fn attributes_of_a_file_without_a_name_are_set_and_read() {
     on_two_of_a_directory(|(first, _, _), _| async move {
         let (file, _) = held(&first, "file", b"content").await;
