@@ -476,7 +476,7 @@ fn apply_to_path(
 
 /// Holds the file before it changes it, as another user may put a link in its place. A link's own
 /// mode has no meaning.
-pub(super) fn set_mode(path: &std::path::Path, mode: u32) -> io::Result<()> {
+fn set_mode(path: &std::path::Path, mode: u32) -> io::Result<()> {
     let held = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     if File::from(held.try_clone()?).metadata()?.file_type().is_symlink() {
         return Ok(());
@@ -508,7 +508,7 @@ fn times_of(change: &AttributeChange, now: Timestamp) -> Option<FileTimes> {
     (change.accessed.is_some() || change.modified.is_some()).then_some(times)
 }
 
-fn system_time(time: Timestamp) -> SystemTime {
+pub(super) fn system_time(time: Timestamp) -> SystemTime {
     let part = Duration::from_nanos(time.nanoseconds.into());
     match u64::try_from(time.seconds) {
         Ok(seconds) => UNIX_EPOCH + Duration::from_secs(seconds) + part,
