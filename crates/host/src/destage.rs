@@ -10,7 +10,7 @@ use crate::error::HostError;
 use crate::files::{Dirty, File};
 use crate::host::Host;
 use crate::options::Destage;
-use runtime::{Either, join_window, race};
+use runtime::{Either, join_window, race, spawn_with_result};
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -35,6 +35,9 @@ const LOOK: Duration = Duration::from_secs(5);
 fn to_store(files: Vec<(Dirty, Rc<File>)>, count: usize) -> Vec<(Rc<File>, DestageChoice)> {
     files.into_iter().take(count).map(|(_, file)| (file, DestageChoice::ToStore)).collect()
 }
+
+/// How long other files wait for one that is destaged.
+const DESTAGE_MAX: Duration = Duration::from_secs(30);
 
 /// Runs all work, at most `limit` pieces at once.
 pub(crate) async fn at_once(work: Vec<Work<'_>>, limit: usize) {
@@ -133,6 +136,7 @@ impl Host {
         for file in &files {
             // Writes that have begun end, with their state in the log.
             drop(file.lock.write().await);
+            self.note_progress();
         }
         self.check()?;
         if self.files.has_more_dirty(1) {
@@ -143,6 +147,7 @@ impl Host {
             let contents = files.iter().map(|file| -> Work<'_> {
                 Box::pin(async move {
                     self.send_content(file).await;
+                    self.note_progress();
                     Ok(())
                 })
             });
@@ -158,6 +163,7 @@ impl Host {
                 if let Err(error) = self.destage_locked(file).await {
                     reported.borrow_mut().get_or_insert(error);
                 }
+                self.note_progress();
                 Ok(())
             })
         });
@@ -228,9 +234,14 @@ impl Host {
         }
         self.noted(self.store.acknowledge_recall(file.id).await)?;
         let _guard = file.lock.write().await;
-        self.destage_locked(file).await?;
+        if let Err(error) = self.destage_locked(file).await {
+            self.give_up(file, error)?;
+        }
         let held = self.end_token(file);
-        self.hand_back(file).await?;
+        let handed_back = self.hand_back(file).await;
+        if !file.is_given_up.get() {
+            handed_back?;
+        }
         match held {
             Some(Token::SharedRead | Token::ExclusiveWrite) => self.close_for_others(file).await,
             _ => Ok(()),
@@ -333,7 +344,9 @@ impl Host {
         }
         self.many_dirty.notify();
         let dirty = if self.has_too_many_dirty(2) { self.files.dirty() } else { Vec::new() };
-        if let Some((_, oldest)) = dirty.iter().find(|(_, file)| file.failure.borrow().is_none()) {
+        let may_go =
+            |file: &File| file.failure.borrow().is_none() && file.destaging.get().is_none();
+        if let Some((_, oldest)) = dirty.iter().find(|(_, file)| may_go(file)) {
             // Errors belong to the oldest file and are reported by its next sync.
             let _ = self.destage(oldest).await;
         }
@@ -341,15 +354,16 @@ impl Host {
 
     /// Destages what exceeds the memory bound, and old files if `by_age`. Returns false if there
     /// was nothing to destage.
-    async fn destage_due(&self, by_age: bool) -> bool {
+    async fn destage_due(self: &Rc<Self>, by_age: bool) -> bool {
         let expire = match self.options.destage {
             Destage::After(age) if by_age => Some(age),
             _ => None,
         };
         let now = self.world.now();
+        let (away, dirty) = self.dirty_by_task();
         let (again, files): (Vec<_>, Vec<_>) =
-            self.files.dirty().into_iter().partition(|(_, file)| file.has_failed());
-        let kept: u64 = again.iter().map(|(_, file)| file.held_bytes()).sum();
+            dirty.into_iter().partition(|(_, file)| file.has_failed());
+        let kept: u64 = again.iter().chain(&away).map(|(_, file)| file.held_bytes()).sum();
         let known: Vec<(Instant, u64)> =
             files.iter().map(|(dirty, file)| (dirty.since, file.held_bytes())).collect();
         let most = self.options.dirty_bytes_max.saturating_sub(kept);
@@ -363,9 +377,9 @@ impl Host {
 
     /// Destages or relogs files when the journal or memory is short, or too many files are dirty.
     /// Returns false if nothing could be done.
-    async fn relieve(&self) -> bool {
+    async fn relieve(self: &Rc<Self>) -> bool {
         let (failed, files): (Vec<_>, Vec<_>) =
-            self.files.dirty().into_iter().partition(|(_, file)| file.has_failed());
+            self.dirty_by_task().1.into_iter().partition(|(_, file)| file.has_failed());
         let mut chosen = self.due_again(&failed);
         if self.log().is_short() {
             chosen.extend(self.choose_for_journal(&files));
@@ -398,17 +412,45 @@ impl Host {
         chosen.map(|(file, way)| (files[file].1.clone(), way)).collect()
     }
 
-    async fn carry_out(&self, files: Vec<(Rc<File>, DestageChoice)>) {
-        let work = files.iter().map(|(file, way)| -> Work<'_> {
+    /// Returns the dirty files that a task brings to the store, and the others.
+    fn dirty_by_task(&self) -> (Vec<(Dirty, Rc<File>)>, Vec<(Dirty, Rc<File>)>) {
+        let is_away = |(_, file): &(Dirty, Rc<File>)| {
+            file.destaging.get().is_some() && !units::fault!("host-stuck-file-stops-all")
+        };
+        self.files.dirty().into_iter().partition(is_away)
+    }
+
+    /// Brings files to the store, each by a task of its own. One that the store does not answer for
+    /// is waited for no longer than [`DESTAGE_MAX`].
+    async fn carry_out(self: &Rc<Self>, files: Vec<(Rc<File>, DestageChoice)>) {
+        let work = files.into_iter().map(|(file, way)| -> Work<'_> {
             Box::pin(async move {
-                // Recorded with the file or the connection.
-                let _ = match way {
-                    DestageChoice::ToStore => self.destage(file).await,
-                    DestageChoice::Relogged => self.relog_or_destage(file).await,
-                };
+                let (host, one) = (self.clone(), file.clone());
+                let carried = spawn_with_result(&*self.world, async move {
+                    host.carry_out_one(&one, way).await;
+                });
+                let until = self.world.now().plus(DESTAGE_MAX);
+                let is_bounded = !units::fault!("host-stuck-file-stops-all");
+                if !is_bounded {
+                    carried.await;
+                } else if let Either::Right(()) = race(carried, self.world.sleep_until(until)).await
+                {
+                    self.note_stuck(&file, DESTAGE_MAX);
+                }
                 Ok(())
             })
         });
         at_once(work.collect(), FILES_AT_ONCE).await;
+    }
+    async fn carry_out_one(&self, file: &Rc<File>, way: DestageChoice) {
+        let _busy = self.busy();
+        file.destaging.set(Some(self.world.now()));
+        // Errors are recorded with the file or the connection.
+        let _ = match way {
+            DestageChoice::ToStore => self.destage(file).await,
+            DestageChoice::Relogged => self.relog_or_destage(file).await,
+        };
+        file.destaging.set(None);
+        self.note_not_stuck(file);
     }
 }

@@ -68,6 +68,12 @@ pub enum HostError {
          (find -inum {file} in it prints the name) or remove the cause, and mount again"
     )]
     NotReplayed { file: u64, error: StoreError },
+    /// The store does not answer for them. The journal has everything.
+    #[error(
+        "the store does not answer for {files} files, and has not got all of them; what was synced stays in the \
+         journal: mount again"
+    )]
+    NotAnswered { files: u64 },
     #[error("the host is about to unmount")]
     Closing,
     #[error("the connection to the store is lost: {0}; the journal has what was answered")]

@@ -8,14 +8,26 @@
 //! 3. Other files go on. Where a failed file holds the tail of the log, its records are relogged.
 //!    If all of them together exceed a quarter of the log, they stay where they are.
 //! 4. A caller that then waits for space, in the log or in memory, gets the error instead.
+//! 5. A file of which a destage does not return is left to its task. Others go on, and an unmount
+//!    ends without it: the journal stays.
+//! 6. Another client gets the token of a refused file also from a store that forgets failed writes:
+//!    it would end the whole connection otherwise. Then the journal alone has what was synced, and
+//!    readers here get the error, until a new connection replays it.
 
 use crate::destage_choice::DestageChoice;
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File};
 use crate::host::Host;
+use runtime::{Either, race};
 use std::rc::Rc;
+use std::time::Duration;
 use store::{Refusal, StoreError};
 
+/// How long the store may take to report its space.
+const SPACE_MAX: Duration = Duration::from_secs(10);
+/// How long an unmount waits for the next piece of its work. All that is buffered may be one.
+const UNMOUNT_PIECE_MAX: Duration = Duration::from_secs(120);
+const EIO: i32 = 5;
 /// Memory beyond `dirty=` for writes that arrive while files are destaged: this part of it.
 const MEMORY_OVER: u64 = 4;
 
@@ -85,6 +97,71 @@ impl Host {
         Ok(())
     }
 
+    /// Lets another client have a refused file, or returns the error of its destage: see rule 6. The
+    /// caller holds the file's lock, and returns the token.
+    pub(crate) fn give_up(&self, file: &File, error: HostError) -> Result<(), HostError> {
+        let is_refused = file.has_failed()
+            && !error.is_lost()
+            && matches!(error, HostError::Store(_) | HostError::NotDestaged(_));
+        let is_kept = self.store.keeps_failed_writes();
+        if !is_refused || is_kept || units::fault!("host-refused-file-keeps-its-token") {
+            return Err(error);
+        }
+        if !file.is_given_up.replace(true) {
+            let number = file.id.0;
+            self.report_trouble(&format!(
+                "file {number} went to another client without what was synced here, which stays in the journal until \
+                 the store takes it"
+            ));
+        }
+        Ok(())
+    }
+
+    // Destages that do not return
+
+    pub(crate) fn note_stuck(&self, file: &File, after: Duration) {
+        if file.destaging.get().is_none() || file.is_stuck.replace(true) {
+            return;
+        }
+        let number = file.id.0;
+        self.report_trouble(&format!(
+            "bringing file {number} to the store does not return for {after:?}: other files go on, and what was synced \
+             stays in the journal (find -inum {number} prints its name)"
+        ));
+    }
+    pub(crate) fn note_not_stuck(&self, file: &File) {
+        if file.is_stuck.replace(false) {
+            self.report_trouble(&format!("the store has answered for file {}", file.id.0));
+            self.log().refuse(None);
+        }
+    }
+    /// Records that a piece of the unmount's work has ended.
+    pub(crate) fn note_progress(&self) {
+        self.unmounted_pieces.set(self.unmounted_pieces.get() + 1);
+    }
+    /// Waits for the unmount's work as long as pieces of it end.
+    pub(crate) async fn while_moving(
+        &self,
+        work: impl Future<Output = Result<(), HostError>>,
+    ) -> Result<(), HostError> {
+        let stands_still = async {
+            loop {
+                let before = self.unmounted_pieces.get();
+                self.world.sleep_until(self.world.now().plus(UNMOUNT_PIECE_MAX)).await;
+                if self.unmounted_pieces.get() == before && !units::fault!("host-unmount-waits") {
+                    return;
+                }
+            }
+        };
+        match race(work, stands_still).await {
+            Either::Left(result) => result,
+            Either::Right(()) => {
+                let dirty = self.files.dirty();
+                Err(HostError::NotAnswered { files: dirty.len() as u64 })
+            }
+        }
+    }
+
     /// Returns whether a success would prove that the store has all of the file.
     pub(crate) fn may_try_again(&self, file: &File) -> bool {
         file.has_failed() && self.store.keeps_failed_writes() && !units::fault!("host-failed-once")
@@ -125,6 +202,12 @@ impl Host {
             Some(Failure::NotDestaged(error)) => Some(error.clone()),
             _ => None,
         });
+        let stuck = if is_stuck { self.files.stuck().into_iter().next() } else { None };
+        let why = why.or(stuck.map(|file| StoreError::Failed {
+            store: self.store.name().into(),
+            what: format!("bringing file {} to it, which does not return,", file.id.0),
+            code: EIO,
+        }));
         let log = self.log();
         if why.is_some() != log.refusal().is_some() {
             log.refuse(why);
@@ -177,8 +260,10 @@ impl Host {
         }
         due.iter().for_each(|file| file.put_off(now));
         let wanted: u64 = self.files.held_bytes();
-        // A store that cannot report its space counts as full.
-        let Ok(space) = self.store.space().await else { return };
+        // A store that cannot report its space, or not in time, counts as full.
+        let until = self.world.now().plus(SPACE_MAX);
+        let answer = race(self.store.space(), self.world.sleep_until(until)).await;
+        let Either::Left(Ok(space)) = answer else { return };
         let available = space.blocks_available.saturating_mul(space.block_bytes.into());
         if available > wanted.saturating_mul(2) {
             self.lose("the store has space again: what it did not take is replayed");

@@ -57,6 +57,13 @@ pub(crate) struct File {
     pub failure: RefCell<Option<Failure>>,
     /// After a failure: when the store is asked again, and the pause before.
     pub retry: Cell<Option<Retry>>,
+    /// Whether its token went to another client though the store refuses the file: what was synced
+    /// is in the journal alone.
+    pub is_given_up: Cell<bool>,
+    /// Since when a task brings it to the store.
+    pub destaging: Cell<Option<Instant>>,
+    /// Whether that takes too long, and was reported.
+    pub is_stuck: Cell<bool>,
     /// Whether its last name is being removed here. A recovery that does not find the file then
     /// loses nothing.
     pub is_removed: Cell<bool>,
@@ -141,6 +148,10 @@ impl Files {
     pub fn failed(&self) -> Vec<Rc<File>> {
         self.table.borrow().values().filter(|file| file.has_failed()).cloned().collect()
     }
+    /// Returns the files that the store does not take in time.
+    pub fn stuck(&self) -> Vec<Rc<File>> {
+        self.table.borrow().values().filter(|file| file.is_stuck.get()).cloned().collect()
+    }
     pub fn get_or_new(&self, id: FileId) -> Rc<File> {
         let fresh = || {
             Rc::new(File {
@@ -165,6 +176,9 @@ impl Files {
                 returned: Event::default(),
                 failure: RefCell::default(),
                 retry: Cell::new(None),
+                is_given_up: Cell::new(false),
+                destaging: Cell::new(None),
+                is_stuck: Cell::new(false),
                 is_removed: Cell::new(false),
             })
         };
@@ -212,7 +226,8 @@ impl File {
     /// Records the error of a sync of bytes that the journal does not have.
     pub fn fail_for_good(&self, error: StoreError) {
         let mut failure = self.failure.borrow_mut();
-        if self.opens.get() > 0 && !failure.as_ref().is_some_and(Failure::lasts) {
+        // A failed destage says the same, and must not be forgotten with the last descriptor.
+        if self.opens.get() > 0 && failure.is_none() {
             *failure = Some(Failure::Unsynced(error));
         }
     }

@@ -97,6 +97,8 @@ pub struct Host {
     pub(crate) trouble: RefCell<Option<Trouble>>,
     pub(crate) forget: RefCell<Option<Forget>>,
     pub(crate) counters: Cell<HostStatistics>,
+    /// Pieces of the unmount's work that have ended.
+    pub(crate) unmounted_pieces: Cell<u64>,
 }
 
 impl Host {
@@ -137,6 +139,7 @@ impl Host {
             trouble: RefCell::default(),
             forget: RefCell::default(),
             counters: Cell::default(),
+            unmounted_pieces: Cell::default(),
         });
         host.begin_lease().await?;
         host.start_tasks();
@@ -154,7 +157,9 @@ impl Host {
         &self.store
     }
     pub fn statistics(&self) -> HostStatistics {
-        let (log, failed) = (self.log(), self.files.failed());
+        let log = self.log();
+        let mut failed = self.files.failed();
+        failed.extend(self.files.stuck().into_iter().filter(|file| !file.has_failed()));
         HostStatistics {
             failed_files: failed.len() as u64,
             failed_bytes: failed.iter().map(|file| file.ranges.borrow().bytes()).sum(),
@@ -298,6 +303,9 @@ impl Host {
         loop {
             self.check()?;
             let guard = file.lock.read().await;
+            if file.is_given_up.get() {
+                self.check_file(&file)?;
+            }
             if let (Some(_), Some(open)) = (file.token.get(), file.open.get()) {
                 return self.noted(self.store.read(open, at, length).await);
             }
@@ -572,7 +580,8 @@ impl Host {
             return Ok(());
         }
         let _guard = self.restoring.write().await;
-        let destaged = while_answered(&*self.world, &*self.store, self.destage_all()).await;
+        let destage = self.while_moving(self.destage_all());
+        let destaged = while_answered(&*self.world, &*self.store, destage).await;
         let mut result = destaged.inspect_err(|error| {
             if error.is_lost() {
                 self.lose(&error.to_string());

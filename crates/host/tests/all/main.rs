@@ -20,6 +20,7 @@ mod relog;
 mod sharing;
 mod sizes;
 mod small_world;
+mod stuck;
 mod takeover;
 mod unsynced;
 mod waiting;

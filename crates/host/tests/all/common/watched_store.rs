@@ -3,6 +3,7 @@
 use device::LocalFuture;
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use store::{
@@ -29,6 +30,11 @@ pub struct WatchedStore {
     pub changed: Rc<Event>,
     pub waiting_writes: Rc<Cell<u64>>,
     is_released: Rc<Cell<bool>>,
+    /// Whether it reports no space.
+    pub is_full: Cell<bool>,
+    /// A file of which no sync returns.
+    pub stuck: Cell<Option<FileId>>,
+    opens: Rc<RefCell<BTreeMap<OpenFile, FileId>>>,
 }
 
 impl WatchedStore {
@@ -45,6 +51,9 @@ impl WatchedStore {
             changed: Rc::default(),
             waiting_writes: Rc::default(),
             is_released: Rc::default(),
+            is_full: Cell::default(),
+            stuck: Cell::default(),
+            opens: Rc::default(),
         }
     }
     pub fn take_calls(&self) -> Vec<&'static str> {
@@ -84,6 +93,10 @@ impl Store for WatchedStore {
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.calls.borrow_mut().push("make_durable");
+        if self.stuck.get().is_some() && self.stuck.get() == self.opens.borrow().get(&open).copied()
+        {
+            return Box::pin(std::future::pending());
+        }
         failing(self.inner.make_durable(open), self.failing_syncs.get())
     }
     fn return_token(&self, file: FileId) -> Answer<()> {
@@ -91,6 +104,29 @@ impl Store for WatchedStore {
     }
     fn others_read_removed(&self) -> bool {
         self.others_read_removed.get()
+    }
+    fn open(&self, file: FileId, access: OpenMode) -> Answer<OpenFile> {
+        let (opened, opens) = (self.inner.open(file, access), self.opens.clone());
+        Box::pin(async move {
+            let open = opened.await?;
+            opens.borrow_mut().insert(open, file);
+            Ok(open)
+        })
+    }
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created> {
+        let (created, opens) = (self.inner.create(parent, name, mode, caller), self.opens.clone());
+        Box::pin(async move {
+            let created = created.await?;
+            opens.borrow_mut().extend(created.open.map(|open| (open, created.found.file)));
+            Ok(created)
+        })
+    }
+    fn space(&self) -> Answer<Space> {
+        let (asked, is_full) = (self.inner.space(), self.is_full.get());
+        Box::pin(async move {
+            let space = asked.await?;
+            Ok(if is_full { Space { blocks_available: 0, ..space } } else { space })
+        })
     }
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         match token == Token::ExclusiveWrite && self.others_keep_files.get() {
@@ -130,7 +166,6 @@ impl Store for WatchedStore {
         path_of(file: FileId) -> Answer<Option<Vec<u8>>>;
         forget(file: FileId) -> ();
         make(parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found>;
-        create(parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created>;
         link(file: FileId, parent: FileId, name: &[u8]) -> Answer<FileAttributes>;
         unlink(parent: FileId, name: &[u8]) -> Answer<()>;
         remove_directory(parent: FileId, name: &[u8]) -> Answer<()>;
@@ -138,13 +173,11 @@ impl Store for WatchedStore {
         read_link(file: FileId) -> Answer<Vec<u8>>;
         list(directory: FileId, cursor: u64) -> Answer<Listing>;
         sync_directory(directory: FileId) -> Answer<()>;
-        space() -> Answer<Space>;
         attributes(file: FileId) -> Answer<FileAttributes>;
         xattr(file: FileId, name: &[u8]) -> Answer<Vec<u8>>;
         xattr_names(file: FileId) -> Answer<Vec<u8>>;
         set_xattr(file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()>;
         remove_xattr(file: FileId, name: &[u8]) -> Answer<()>;
-        open(file: FileId, access: OpenMode) -> Answer<OpenFile>;
         close(open: OpenFile) -> Answer<()>;
         read(open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>>;
         allocate(open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes>;

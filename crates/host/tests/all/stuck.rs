@@ -1,0 +1,168 @@
+//! Files that the store does not take: a sync that never returns, or a refusal that another client
+//! waits behind.
+
+use crate::common::watched_store::WatchedStore;
+use crate::common::*;
+use disks::{CrashPolicy, MemoryDisk};
+use host::{Destage, Durable, FileFate, Host, HostOptions};
+use runtime::{Either, race, spawn_with_result};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+use store::{FileId, Refusal};
+
+struct Scene {
+    stage: Rc<Stage>,
+    host: Rc<Host>,
+    watched: Rc<WatchedStore>,
+    reports: Rc<RefCell<Vec<String>>>,
+}
+
+fn options() -> HostOptions {
+    let (destage, writeback) = (Destage::After(Duration::from_secs(2)), Duration::from_secs(1));
+    HostOptions { destage, writeback, ..HostOptions::default() }
+}
+
+/// Runs a script with a host in front of a watched store. Returns its journal disk.
+fn on_stage<T: 'static, F: Future<Output = T>>(
+    keeps_failed_writes: bool,
+    script: impl FnOnce(Scene) -> F + 'static,
+) -> (Rc<Stage>, MemoryDisk, T) {
+    let stage = Rc::new(Stage::new(1));
+    let disk = stage.disk(stage.formatted());
+    let mut watched = WatchedStore::new(stage.connect());
+    watched.keeps_failed_writes = keeps_failed_writes;
+    let watched = Rc::new(watched);
+    let begun = begin_host(stage.world(), watched.clone(), disk.clone(), options());
+    let inner = stage.clone();
+    let result = stage.world.run(async move {
+        let host = begun.await.unwrap().0;
+        let reports: Rc<RefCell<Vec<String>>> = Rc::default();
+        let sink = reports.clone();
+        host.on_trouble(Box::new(move |what| sink.borrow_mut().push(what.into())));
+        script(Scene { stage: inner, host, watched, reports }).await
+    });
+    (stage, disk, result)
+}
+
+impl Scene {
+    async fn pause(&self, seconds: u64) {
+        sleep(&*self.stage.world(), Duration::from_secs(seconds)).await;
+    }
+    /// Waits for work that may take up to ten minutes.
+    async fn ends<T>(&self, work: impl Future<Output = T>) -> T {
+        match race(work, self.pause(600)).await {
+            Either::Left(result) => result,
+            Either::Right(()) => panic!("it waits for ever"),
+        }
+    }
+}
+
+#[test]
+fn a_sync_that_never_returns_stops_neither_others_nor_the_unmount() {
+    let (stage, disk, [file, other]) = on_stage(true, |scene| async move {
+        let host = &scene.host;
+        let [file, other] = [make(host, "file").await, make(host, "other").await];
+        scene.watched.stuck.set(Some(file));
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        scene.pause(60).await;
+        host.write(other, 0, b"other", Durable::Now).await.unwrap();
+        scene.pause(60).await;
+        assert_eq!(scene.stage.content(other), b"other", "it is not destaged");
+        let statistics = host.statistics();
+        assert_eq!((statistics.failed_files, statistics.failed_bytes), (1, 6));
+        let reports = scene.reports.borrow().clone();
+        assert!(reports.len() == 1 && reports[0].contains("does not return"), "{reports:?}");
+        // Its records hold the tail of the log: writers go on until that is full.
+        let mut written = 0;
+        let refused = loop {
+            let bytes = [written as u8; 60_000];
+            let write = host.write(other, 5, &bytes, Durable::Now);
+            match scene.ends(write).await {
+                Ok(_) => written += 1,
+                Err(error) => break error,
+            }
+            assert!(written < 1000, "nobody is refused");
+        };
+        assert!(written > 100, "{written} writes");
+        assert_eq!(refused.errno(), 5, "{refused}");
+        assert!(scene.ends(host.close()).await.is_err(), "the store has not got everything");
+        [file, other]
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let begun = stage.begin(&disk, options());
+    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    assert!(report.files.iter().all(|file| file.outcome == FileFate::Replayed), "{report:?}");
+    assert_eq!(stage.content(file), b"synced");
+    assert_eq!(&stage.content(other)[..5], b"other");
+}
+
+/// Writes to a file that the store has no space for, and lets another client read it. Returns what
+/// that saw.
+async fn given_up(scene: &Scene) -> (FileId, FileId, Vec<u8>) {
+    let host = &scene.host;
+    let [file, other] = [make(host, "file").await, make(host, "other").await];
+    scene.stage.cluster.fill(Some(file));
+    scene.watched.is_full.set(true);
+    host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+    host.write(other, 0, b"other", Durable::Now).await.unwrap();
+    scene.pause(10).await;
+    let peer = scene.stage.peer();
+    let read =
+        spawn_with_result(&*scene.stage.world(), async move { peer_reads(&*peer, file).await });
+    let seen = match race(read, scene.pause(100)).await {
+        Either::Left(seen) => seen.unwrap(),
+        Either::Right(()) => panic!("the other client waits for ever"),
+    };
+    assert_eq!(host.statistics().reconnections, 0, "the connection was lost for one file");
+    host.write(other, 5, b"!", Durable::Now).await.unwrap();
+    (file, other, seen)
+}
+
+#[test]
+fn a_refused_file_that_another_wants_does_not_end_the_connection() {
+    let (stage, _, file) = on_stage(false, |scene| async move {
+        let (file, _, seen) = given_up(&scene).await;
+        // The store has its size with the recall, and nothing else.
+        assert_eq!(seen, [0; 6]);
+        for _ in 0..2 {
+            let synced = scene.host.sync_file(file).await;
+            assert_eq!(synced.unwrap_err().errno(), Refusal::NoSpace.errno());
+        }
+        assert!(scene.host.read(file, 0, 100).await.is_err(), "its bytes are in the journal alone");
+        let statistics = scene.host.statistics();
+        assert_eq!((statistics.failed_files, statistics.dirty_in_journal > 0), (1, true));
+        scene.stage.cluster.free_space();
+        scene.watched.is_full.set(false);
+        scene.pause(700).await;
+        assert_eq!(scene.host.read(file, 0, 100).await.unwrap(), b"synced");
+        scene.host.sync_file(file).await.unwrap();
+        scene.host.close().await.unwrap();
+        file
+    });
+    assert_eq!(stage.content(file), b"synced");
+}
+
+#[test]
+fn a_refused_file_that_went_to_another_survives_a_crash() {
+    for is_changed in [false, true] {
+        let (stage, disk, file) = on_stage(false, move |scene| async move {
+            let (file, ..) = given_up(&scene).await;
+            scene.stage.cluster.free_space();
+            if is_changed {
+                peer_writes(&*scene.stage.peer(), file, 0, b"theirs").await;
+            }
+            file
+        });
+        let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+        let begun = stage.begin(&disk, options());
+        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        match is_changed {
+            false => assert_eq!(stage.content(file), b"synced", "{report:?}"),
+            true => {
+                assert_eq!(stage.content(file), b"theirs");
+                assert_eq!(stage.set_aside(file), [b"synced"]);
+            }
+        }
+    }
+}
