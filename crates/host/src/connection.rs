@@ -16,7 +16,8 @@ use crate::host::Host;
 use crate::lease::while_answered;
 use crate::log::HostLog;
 use crate::recover::{FileFate, FileOutcome, HostRecoveryReport, recover_noting};
-use runtime::race;
+use runtime::sync::WriteGuard;
+use runtime::{Either, race};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,6 +25,9 @@ use store::FileId;
 
 /// Pause between two attempts to connect.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long an unmount waits for a recovery in flight.
+const RECOVERY_MAX: Duration = Duration::from_secs(240);
 
 /// Keeps an operation counted as in flight until it is dropped.
 pub(crate) struct Busy<'a>(&'a Host);
@@ -132,6 +136,8 @@ impl Host {
                 return;
             }
             match self.restore().await {
+                // The unmount has not waited for it.
+                Ok(_) if self.closed.get() => return,
                 Ok(report) => {
                     drop(guard);
                     self.count(|counters| counters.reconnections += 1);
@@ -151,6 +157,21 @@ impl Host {
                     let closed = self.ended.until(|| self.closed.get().then_some(()));
                     race(self.world.sleep_until(until), closed).await;
                 }
+            }
+        }
+    }
+
+    /// Keeps the connection from being restored, for the unmount. `None`: a recovery is in flight
+    /// and does not end, as the store does not answer for a file; the journal stays as it is.
+    pub(crate) async fn stop_restoring(&self) -> Option<WriteGuard> {
+        let until = self.world.now().plus(RECOVERY_MAX);
+        match race(self.restoring.write(), self.world.sleep_until(until)).await {
+            Either::Left(guard) => Some(guard),
+            Either::Right(()) => {
+                self.closed.set(true);
+                self.ended.notify();
+                self.restored.notify();
+                None
             }
         }
     }

@@ -579,7 +579,9 @@ impl Host {
         if self.closed.get() {
             return Ok(());
         }
-        let _guard = self.restoring.write().await;
+        let Some(_guard) = self.stop_restoring().await else {
+            return Err(HostError::NotAnswered { files: self.files.dirty().len() as u64 });
+        };
         let destage = self.while_moving(self.destage_all());
         let destaged = while_answered(&*self.world, &*self.store, destage).await;
         let mut result = destaged.inspect_err(|error| {

@@ -97,6 +97,42 @@ fn a_sync_that_never_returns_stops_neither_others_nor_the_unmount() {
     assert_eq!(&stage.content(other)[..5], b"other");
 }
 
+#[test]
+fn a_recovery_that_never_returns_does_not_stop_the_unmount() {
+    let (stage, disk, file) = on_stage(true, |scene| async move {
+        let file = make(&scene.host, "file").await;
+        scene.host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        scene.watched.stuck.set(Some(file));
+        scene.stage.connect().fence(&identity()).await.unwrap();
+        scene.pause(10).await;
+        assert!(scene.ends(scene.host.close()).await.is_err(), "the store has not got the file");
+        file
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let begun = stage.begin(&disk, options());
+    stage.world.run(async move { drop(begun.await.unwrap()) });
+    assert_eq!(stage.content(file), b"synced");
+}
+
+/// Its recovery needs the space, and so does every other file until then.
+#[test]
+fn a_connection_lost_with_a_refused_file_comes_back_with_space() {
+    let (stage, _, file) = on_stage(false, |scene| async move {
+        let (file, other, _) = given_up(&scene).await;
+        scene.stage.connect().fence(&identity()).await.unwrap();
+        scene.pause(100).await;
+        assert!(scene.ends(scene.host.read(other, 0, 9)).await.is_err());
+        scene.stage.cluster.free_space();
+        scene.watched.is_full.set(false);
+        scene.pause(10).await;
+        assert_eq!(scene.host.read(other, 0, 9).await.unwrap(), b"other!");
+        assert_eq!(scene.host.read(file, 0, 9).await.unwrap(), b"synced");
+        scene.host.close().await.unwrap();
+        file
+    });
+    assert_eq!(stage.content(file), b"synced");
+}
+
 /// Writes to a file that the store has no space for, and lets another client read it. Returns what
 /// that saw.
 async fn given_up(scene: &Scene) -> (FileId, FileId, Vec<u8>) {
