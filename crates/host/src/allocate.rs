@@ -48,7 +48,8 @@ impl Host {
             }
             let open = file.open.get().expect("a file with a token is open");
             self.begin_sending(is_sent)?;
-            match self.noted(self.store.allocate(open, what, range.clone()).await) {
+            let allocated = self.store.allocate(open, what, range.clone()).await;
+            match self.noted_change(&file, allocated) {
                 Ok(attributes) => file.reported.set(attributes.version),
                 Err(error) => {
                     // A part of the change may have been carried out.

@@ -201,7 +201,6 @@ impl Host {
             file.open.set(None);
             self.files.set_dirty(&file, None);
             file.retry.set(None);
-            file.is_given_up.set(false);
             file.is_removed.set(false);
             self.drained.notify();
             let before = file.failure.take();

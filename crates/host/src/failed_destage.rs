@@ -21,7 +21,7 @@ use crate::host::Host;
 use runtime::{Either, race};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Refusal, StoreError};
+use store::{Refusal, StoreError, Token};
 
 /// How long the store may take to report its space.
 const SPACE_MAX: Duration = Duration::from_secs(10);
@@ -79,6 +79,21 @@ impl Host {
                 "a sync of file {number} failed: {error}; what was written past the journal may not be at the store, \
                  and each open descriptor reports that (find -inum {number} prints its name)"
             ));
+        }
+        self.noted(result)
+    }
+    /// Records the store's answer to a change that it makes durable at once, with all that was
+    /// written past the journal. An error of its disks is that of a sync.
+    pub(crate) fn noted_change<T>(
+        &self,
+        file: &File,
+        result: Result<T, StoreError>,
+    ) -> Result<T, HostError> {
+        let is_shared = file.token.get() == Some(Token::SharedWrite);
+        if let Err(error @ StoreError::Failed { .. }) = &result {
+            if is_shared {
+                self.noted_sync(file, Err(error.clone()))?;
+            }
         }
         self.noted(result)
     }

@@ -129,6 +129,7 @@ impl Files {
     /// Sets what the store may lack of a file.
     pub fn set_dirty(&self, file: &File, dirty: Option<Dirty>) {
         if dirty.is_none() {
+            file.is_given_up.set(false);
             self.held_bytes.set(self.held_bytes.get() - file.held_bytes());
             file.ranges.take();
         }

@@ -215,15 +215,17 @@ impl Host {
         if !is_idle() {
             return Ok(());
         }
-        if self.end_token(file).is_some() {
-            self.hand_back(file).await?;
-        }
+        let handed_back = match self.end_token(file) {
+            Some(_) => self.hand_back(file).await,
+            None => Ok(()),
+        };
+        // Also after an error: a later open must not get it.
         if let Some(open) = file.open.take() {
             self.noted(self.store.close(open).await)?;
         }
         drop(_guard);
         self.files.forget(file);
-        Ok(())
+        handed_back
     }
 
     /// Takes a token; the caller holds the file's lock for writing. Returns the token that the file

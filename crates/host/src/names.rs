@@ -361,7 +361,8 @@ impl Host {
                     continue;
                 }
                 self.begin_sending(is_sent)?;
-                let attributes = self.noted(self.store.set_attributes(id, change).await)?;
+                let changed = self.store.set_attributes(id, change).await;
+                let attributes = self.noted_change(&file, changed)?;
                 file.reported.set(attributes.version);
                 return Ok(attributes);
             }

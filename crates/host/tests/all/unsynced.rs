@@ -7,7 +7,7 @@ use host::{Destage, Durable, Host, HostError, HostOptions};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{OpenMode, Token};
+use store::{AttributeChange, OpenMode, Token};
 
 const EIO: i32 = 5;
 
@@ -75,6 +75,48 @@ fn a_failed_sync_past_the_journal_is_reported_to_all() {
         watched.failing_syncs.set(false);
         // The store has forgotten it, and the other descriptor has not asked yet.
         is_io_error(host.sync_file(file).await);
+    });
+}
+
+/// A truncation makes durable what was written before, and may be the first to learn that it is
+/// gone.
+#[test]
+fn a_failed_truncation_past_the_journal_is_reported_to_all() {
+    let stage = Rc::new(Stage::new(4));
+    let (disk_stage, world) = (stage.clone(), stage.world.clone());
+    world.run(async move {
+        let stage = disk_stage;
+        let (host, watched, _) = begun(&stage).await;
+        let file = make_then_open(&host, "file").await;
+        watched.others_keep_files.set(true);
+        host.write(file, 0, b"past the journal", Durable::Soon).await.unwrap();
+        watched.failing_changes.set(true);
+        let size = AttributeChange { size: Some(4), ..AttributeChange::default() };
+        is_io_error(host.set_attributes(file, size).await);
+        watched.failing_changes.set(false);
+        is_io_error(host.sync_file(file).await);
+        host.close_file(file).await.unwrap();
+        host.open_file(file).await.unwrap();
+        host.sync_file(file).await.unwrap();
+    });
+}
+
+#[test]
+fn a_token_that_fails_with_the_last_close_leaves_no_open_file() {
+    let stage = Rc::new(Stage::new(5));
+    let (disk_stage, world) = (stage.clone(), stage.world.clone());
+    world.run(async move {
+        let stage = disk_stage;
+        let (host, watched, _) = begun(&stage).await;
+        let file = make_then_open(&host, "file").await;
+        host.read(file, 0, 1).await.unwrap();
+        watched.failing_returns.set(true);
+        is_io_error(host.close_file(file).await);
+        watched.failing_returns.set(false);
+        assert_eq!(watched.open_files(), 0);
+        host.open_file(file).await.unwrap();
+        host.write(file, 0, b"new", Durable::Now).await.unwrap();
+        host.sync_file(file).await.unwrap();
     });
 }
 

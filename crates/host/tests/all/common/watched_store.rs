@@ -23,6 +23,8 @@ pub struct WatchedStore {
     /// Whether syncs of files, and those of returned tokens, fail after they were carried out.
     pub failing_syncs: Cell<bool>,
     pub failing_returns: Cell<bool>,
+    /// Whether changes of attributes fail so.
+    pub failing_changes: Cell<bool>,
     /// Whether programs of other clients may read files without a name.
     pub others_read_removed: Cell<bool>,
     /// Writes at this offset wait, before they reach the store.
@@ -46,6 +48,7 @@ impl WatchedStore {
             others_keep_files: Cell::default(),
             failing_syncs: Cell::default(),
             failing_returns: Cell::default(),
+            failing_changes: Cell::default(),
             others_read_removed: Cell::default(),
             slow_write: Cell::default(),
             changed: Rc::default(),
@@ -59,6 +62,9 @@ impl WatchedStore {
     pub fn take_calls(&self) -> Vec<&'static str> {
         self.calls.take()
     }
+    pub fn open_files(&self) -> usize {
+        self.opens.borrow().len()
+    }
     pub fn release_writes(&self) {
         self.is_released.set(true);
         self.changed.notify();
@@ -66,11 +72,11 @@ impl WatchedStore {
 }
 
 /// Ends a call with an error of the servers' disks.
-fn failing(call: Answer<()>, fails: bool) -> Answer<()> {
+fn failing<T: 'static>(call: Answer<T>, fails: bool) -> Answer<T> {
     let failed = || StoreError::Failed { store: "watched".into(), what: "syncing".into(), code: 5 };
     Box::pin(async move {
-        call.await?;
-        if fails { Err(failed()) } else { Ok(()) }
+        let answer = call.await?;
+        if fails { Err(failed()) } else { Ok(answer) }
     })
 }
 
@@ -89,7 +95,7 @@ impl Store for WatchedStore {
     }
     fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<FileAttributes> {
         self.calls.borrow_mut().push("set_attributes");
-        self.inner.set_attributes(file, change)
+        failing(self.inner.set_attributes(file, change), self.failing_changes.get())
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.calls.borrow_mut().push("make_durable");
@@ -112,6 +118,10 @@ impl Store for WatchedStore {
             opens.borrow_mut().insert(open, file);
             Ok(open)
         })
+    }
+    fn close(&self, open: OpenFile) -> Answer<()> {
+        self.opens.borrow_mut().remove(&open);
+        self.inner.close(open)
     }
     fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created> {
         let (created, opens) = (self.inner.create(parent, name, mode, caller), self.opens.clone());
@@ -178,7 +188,6 @@ impl Store for WatchedStore {
         xattr_names(file: FileId) -> Answer<Vec<u8>>;
         set_xattr(file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()>;
         remove_xattr(file: FileId, name: &[u8]) -> Answer<()>;
-        close(open: OpenFile) -> Answer<()>;
         read(open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>>;
         allocate(open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes>;
         is_unsynced(open: OpenFile) -> bool;
