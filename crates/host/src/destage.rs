@@ -22,6 +22,7 @@ use units::Instant;
 const FILES_AT_ONCE: usize = 64;
 /// The work on one file. Its errors are recorded with the file, so that the others go on.
 pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
+type DirtyFiles = Vec<(Dirty, Rc<File>)>;
 /// Pause between two checks under pressure.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long a file that another client wants stays closed at the store, if nobody reads it.
@@ -413,7 +414,7 @@ impl Host {
     }
 
     /// Returns the dirty files that a task brings to the store, and the others.
-    fn dirty_by_task(&self) -> (Vec<(Dirty, Rc<File>)>, Vec<(Dirty, Rc<File>)>) {
+    fn dirty_by_task(&self) -> (DirtyFiles, DirtyFiles) {
         let is_away = |(_, file): &(Dirty, Rc<File>)| {
             file.destaging.get().is_some() && !units::fault!("host-stuck-file-stops-all")
         };

@@ -112,8 +112,8 @@ impl Host {
         Ok(())
     }
 
-    /// Lets another client have a refused file, or returns the error of its destage: see rule 6. The
-    /// caller holds the file's lock, and returns the token.
+    /// Lets another client have a refused file, or returns the error of its destage: see rule 6.
+    /// The caller holds the file's lock, and returns the token.
     pub(crate) fn give_up(&self, file: &File, error: HostError) -> Result<(), HostError> {
         let is_refused = file.has_failed()
             && !error.is_lost()

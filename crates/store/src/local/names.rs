@@ -64,7 +64,8 @@ impl Local {
     }
 
     /// Creates a file. A regular file is returned open for reading and writing. What is returned is
-    /// the file that was made, also if another client has removed it or put another one there since.
+    /// the file that was made, also if another client has removed it since, or put another one
+    /// there.
     pub fn make(
         &self,
         parent: FileId,
