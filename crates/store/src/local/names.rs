@@ -21,7 +21,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use units::Timestamp;
 
 /// Some file systems store some of their times in units of two seconds.
@@ -251,7 +251,8 @@ fn has_default_lists(directory: &Path) -> bool {
 /// file.
 fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<File> {
     let (path, directory) = (place.as_ref(), place.directory());
-    let before = fs::metadata(&directory)?;
+    // The clock may have been set back since the directory's last change.
+    let not_before = SystemTime::now().min(changed_at(&fs::metadata(&directory)?));
     let has_lists = has_default_lists(&directory);
     let umask = if has_lists { 0 } else { caller.umask };
     let (made, mode) = match node {
@@ -280,7 +281,7 @@ fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<File> {
     };
     let made = match made {
         Some(made) => made,
-        None => hold_made(path, node, &before)?,
+        None => hold_made(path, node, not_before)?,
     };
     let (found, parent) = (made.metadata()?, fs::metadata(&directory)?);
     let inherits = parent.mode() & libc::S_ISGID != 0;
@@ -298,9 +299,14 @@ fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<File> {
     Ok(made)
 }
 
+fn changed_at(metadata: &Metadata) -> SystemTime {
+    let nanoseconds = metadata.ctime_nsec() as u32;
+    system_time(Timestamp { seconds: metadata.ctime(), nanoseconds })
+}
+
 /// Holds what was just made. ESTALE: another file is there, which is of another kind, has another
-/// name, or was born before the directory's last change `before` this one.
-fn hold_made(path: &Path, node: &NewNode, before: &Metadata) -> io::Result<File> {
+/// name, or was born before `not_before`, when the directory was changed last before this.
+fn hold_made(path: &Path, node: &NewNode, not_before: SystemTime) -> io::Result<File> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = File::from(openat(CWD, path, flags, Mode::empty())?);
     let found = held.metadata()?;
@@ -310,11 +316,40 @@ fn hold_made(path: &Path, node: &NewNode, before: &Metadata) -> io::Result<File>
         NewNode::Symlink { .. } => libc::S_IFLNK,
         NewNode::Special { kind, .. } => *kind,
     };
-    let changed = Timestamp { seconds: before.ctime(), nanoseconds: before.ctime_nsec() as u32 };
-    let is_older = found.created().is_ok_and(|born| born + TIMES_DIFFER_MAX < system_time(changed));
+    let is_older = found.created().is_ok_and(|born| born + TIMES_DIFFER_MAX < not_before);
     match found.mode() & libc::S_IFMT == kind && (found.is_dir() || found.nlink() == 1) && !is_older
     {
         true => Ok(held),
         false => Err(io::Error::from_raw_os_error(libc::ESTALE)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its owner and mode would be those of the caller otherwise.
+    #[test]
+    fn what_another_put_there_is_not_held_as_made() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let now = SystemTime::now();
+        let directory = NewNode::Directory { mode: 0o755 };
+        let pipe = NewNode::Special { kind: libc::S_IFIFO, mode: 0o644, rdev: 0 };
+        fs::create_dir(at("directory")).unwrap();
+        hold_made(&at("directory"), &directory, now).unwrap();
+        let later = now + Duration::from_secs(60);
+        let is_stale = |held: io::Result<File>| {
+            assert_eq!(held.unwrap_err().raw_os_error(), Some(libc::ESTALE));
+        };
+        is_stale(hold_made(&at("directory"), &directory, later));
+        is_stale(hold_made(&at("directory"), &pipe, now));
+        symlink("directory", at("link")).unwrap();
+        is_stale(hold_made(&at("link"), &directory, now));
+        let (kind, mode) = (FileType::Fifo, Mode::from_raw_mode(0o644));
+        mknodat(CWD, at("pipe"), kind, mode, 0).unwrap();
+        hold_made(&at("pipe"), &pipe, now).unwrap();
+        fs::hard_link(at("pipe"), at("another name")).unwrap();
+        is_stale(hold_made(&at("pipe"), &pipe, now));
     }
 }
