@@ -35,6 +35,8 @@ impl Host {
             self.check()?;
             self.check_file(&file)?;
             let guard = file.lock.write().await;
+            // As for a write.
+            self.check_file(&file)?;
             if !file.recalled.get() {
                 self.hold(&file, Token::ExclusiveWrite).await?;
                 if !units::fault!("host-hole-before-destage") {

@@ -411,6 +411,9 @@ impl Host {
         if file.recalled.get() {
             return Ok(None);
         }
+        // The store may have refused the file while this waited for the lock, and another client
+        // may have it now: its old records must not get states that follow theirs.
+        self.check_file(file)?;
         let token = self.hold(file, Token::ExclusiveWrite).await?;
         if !file.recalled.get() {
             self.drop_capabilities(file).await?;
@@ -501,7 +504,8 @@ impl Host {
         }
     }
 
-    /// Logs a state that the store has reported, and marks the file dirty.
+    /// Logs a state that the store has reported, and marks the file dirty. The file must not be
+    /// given up: a recovery takes every logged state for ours.
     pub(crate) fn note_change(
         &self,
         file: &File,
@@ -509,6 +513,7 @@ impl Host {
         attributes: &FileAttributes,
         (at, bytes): (u64, &[u8]),
     ) -> TransactionId {
+        debug_assert!(!file.is_given_up.get(), "another client may have changed the file");
         let fresh = || Dirty {
             slot: self.log().new_slot(),
             base: file.reported.get(),

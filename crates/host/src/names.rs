@@ -107,8 +107,9 @@ impl Host {
     /// The caller holds the file's lock; the commit runs beside the removal.
     async fn note_removal(&self, file: &Rc<File>, is_removed: bool) -> Result<(), HostError> {
         file.is_removed.set(is_removed);
-        let is_clean = file.dirty.get().is_none();
-        if is_clean || file.recalled.get() || units::fault!("host-removal-not-noted") {
+        // Without the token the state may be another client's: a recovery must not take it for ours.
+        let is_ours = file.dirty.get().is_some() && !file.recalled.get() && !file.is_given_up.get();
+        if !is_ours || units::fault!("host-removal-not-noted") {
             return Ok(());
         }
         let attributes = self.noted(self.store.attributes(file.id).await);
@@ -353,6 +354,8 @@ impl Host {
                 self.check()?;
                 continue;
             }
+            // As for a write.
+            self.check_file(&file)?;
             let is_held = file.token.get() == Some(Token::ExclusiveWrite);
             if !is_held || change.size.is_some_and(|size| size != file.reported.get().size) {
                 // A crash must not find records of a file that is about to be truncated.

@@ -9,7 +9,7 @@ use runtime::{Either, race, spawn_with_result};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{FileId, Refusal};
+use store::{FileId, OpenMode, Refusal, Token};
 
 struct Scene {
     stage: Rc<Stage>,
@@ -201,4 +201,60 @@ fn a_refused_file_that_went_to_another_survives_a_crash() {
             }
         }
     }
+}
+
+/// Crashes the host, and checks that the store has the other client's bytes, and ours set aside.
+fn keeps_theirs(stage: &Rc<Stage>, disk: &MemoryDisk, file: FileId) {
+    let disk = stage.disk(stage.crash(disk, CrashPolicy::LoseAll));
+    stage.cluster.free_space();
+    let begun = stage.begin(&disk, options());
+    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    assert_eq!(stage.content(file), b"theirs", "{report:?}");
+    assert_eq!(stage.set_aside(file), [b"synced"]);
+}
+
+/// The host has opened it again, and seen the other client's state.
+#[test]
+fn a_removal_of_a_refused_file_claims_no_state_of_another() {
+    let (stage, disk, file) = on_stage(false, |scene| async move {
+        let (file, ..) = given_up(&scene).await;
+        scene.stage.cluster.free_space();
+        peer_writes(&*scene.stage.peer(), file, 0, b"theirs").await;
+        scene.pause(3).await;
+        scene.watched.refusing_removals.set(true);
+        let removed = scene.host.unlink(scene.host.root(), b"file").await;
+        assert_eq!(removed.unwrap_err().errno(), 1);
+        file
+    });
+    keeps_theirs(&stage, &disk, file);
+}
+
+/// It waits for the file while the store refuses it and another client gets it.
+#[test]
+fn a_write_that_waited_behind_a_refusal_is_refused() {
+    let (stage, disk, file) = on_stage(false, |scene| async move {
+        let host = &scene.host;
+        let file = make(host, "file").await;
+        scene.stage.cluster.fill(Some(file));
+        scene.watched.is_full.set(true);
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        let (peer, cluster) = (scene.stage.peer(), scene.stage.cluster.clone());
+        let written = spawn_with_result(&*scene.stage.world(), async move {
+            let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
+            peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            cluster.free_space();
+            peer.write(open, 0, b"theirs").await.unwrap();
+            peer.return_token(file).await
+        });
+        scene.watched.take_calls();
+        while !scene.watched.calls.borrow().contains(&"make_durable") {
+            sleep(&*scene.stage.world(), Duration::from_micros(10)).await;
+        }
+        // The store refuses it now, and the writer does not know.
+        let again = host.write(file, 0, b"later!", Durable::Now).await;
+        assert_eq!(again.unwrap_err().errno(), Refusal::NoSpace.errno());
+        written.await.unwrap().unwrap();
+        file
+    });
+    keeps_theirs(&stage, &disk, file);
 }

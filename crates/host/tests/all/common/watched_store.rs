@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use store::{
     Allocation, Answer, AttributeChange, Created, Creator, FileAttributes, FileId, FileLock, Found,
-    HostPhase, Identity, Listing, NewNode, OpenFile, OpenMode, RenameOver, Space, Store,
+    HostPhase, Identity, Listing, NewNode, OpenFile, OpenMode, Refusal, RenameOver, Space, Store,
     StoreError, StoreEvent, Token, XattrMode,
 };
 
@@ -34,6 +34,8 @@ pub struct WatchedStore {
     is_released: Rc<Cell<bool>>,
     /// Whether it reports no space.
     pub is_full: Cell<bool>,
+    /// Whether no name is removed.
+    pub refusing_removals: Cell<bool>,
     /// A file of which no sync returns.
     pub stuck: Cell<Option<FileId>>,
     opens: Rc<RefCell<BTreeMap<OpenFile, FileId>>>,
@@ -55,6 +57,7 @@ impl WatchedStore {
             waiting_writes: Rc::default(),
             is_released: Rc::default(),
             is_full: Cell::default(),
+            refusing_removals: Cell::default(),
             stuck: Cell::default(),
             opens: Rc::default(),
         }
@@ -107,6 +110,12 @@ impl Store for WatchedStore {
     }
     fn return_token(&self, file: FileId) -> Answer<()> {
         failing(self.inner.return_token(file), self.failing_returns.get())
+    }
+    fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()> {
+        match self.refusing_removals.get() {
+            true => Box::pin(async { Err(StoreError::Refused(Refusal::NotPermitted)) }),
+            false => self.inner.unlink(parent, name),
+        }
     }
     fn others_read_removed(&self) -> bool {
         self.others_read_removed.get()
@@ -177,7 +186,6 @@ impl Store for WatchedStore {
         forget(file: FileId) -> ();
         make(parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found>;
         link(file: FileId, parent: FileId, name: &[u8]) -> Answer<FileAttributes>;
-        unlink(parent: FileId, name: &[u8]) -> Answer<()>;
         remove_directory(parent: FileId, name: &[u8]) -> Answer<()>;
         rename(one: FileId, old: &[u8], other: FileId, new: &[u8], mode: RenameOver) -> Answer<()>;
         read_link(file: FileId) -> Answer<Vec<u8>>;
