@@ -71,14 +71,18 @@ impl Host {
             let is_sent = Cell::new(false);
             match change(&is_sent).await {
                 Err(error) if error.is_lost() && is_sent.get() => {
-                    let unsure = HostError::Unsure { what, why: error.to_string() };
-                    self.report_trouble(&unsure.to_string());
-                    return Err(unsure);
+                    return Err(self.unsure(what, &error));
                 }
                 Err(error) if self.is_again(&error) => {}
                 result => return result,
             }
         }
+    }
+    /// Reports a change that may have been made: its answer was lost.
+    pub(crate) fn unsure(&self, what: &'static str, error: &HostError) -> HostError {
+        let unsure = HostError::Unsure { what, why: error.to_string() };
+        self.report_trouble(&unsure.to_string());
+        unsure
     }
     /// Records that the servers may have the request from now on.
     pub(crate) fn begin_sending(&self, is_sent: &Cell<bool>) -> Result<(), HostError> {

@@ -357,7 +357,10 @@ impl Host {
             let busy = self.enter().await?;
             let (attributes, last) =
                 match self.try_write(&file, position, bytes, (durable, &is_sent)).await {
-                    Err(error) if self.is_again(&error) && !is_sent.get() => continue,
+                    Err(error) if error.is_lost() && is_sent.get() => {
+                        return Err(self.unsure("a write", &error));
+                    }
+                    Err(error) if self.is_again(&error) => continue,
                     result => result?,
                 };
             let is_soon = durable == Durable::Soon || units::fault!("host-answered-before-commit");
@@ -443,7 +446,8 @@ impl Host {
     }
 
     /// Writes, and returns the transaction that has the bytes in the journal, or `None` if the
-    /// store has them. Sets `is_sent` before the servers may have what must not be repeated.
+    /// store has them. Sets `is_sent` before the servers may have them under a token that keeps no
+    /// other client away: it may have read them and written since.
     async fn try_write(
         self: &Rc<Self>,
         file: &Rc<File>,
@@ -451,7 +455,7 @@ impl Host {
         bytes: &[u8],
         (durable, is_sent): (Durable, &Cell<bool>),
     ) -> Result<(FileAttributes, Option<TransactionId>), HostError> {
-        let is_append = matches!(position, Position::End) && !units::fault!("host-append-repeated");
+        let is_once = !units::fault!("host-append-repeated");
         loop {
             self.check()?;
             self.check_file(file)?;
@@ -470,7 +474,7 @@ impl Host {
             let open = file.open.get().expect("a file with a token is open");
             if token != Token::ExclusiveWrite {
                 self.check_closing()?;
-                is_sent.set(is_append);
+                is_sent.set(is_once);
                 let attributes = self.write_shared(file, open, (at, bytes), durable).await?;
                 return Ok((attributes, None));
             }
@@ -488,6 +492,7 @@ impl Host {
                 Err(error) => {
                     // A part of it may be in the store's buffer, in a state that was not reported:
                     // only what is durable there is known.
+                    is_sent.set(is_once && file.met_recall(recalls));
                     self.settle_unreported(file).await?;
                     return Err(error);
                 }
@@ -495,7 +500,7 @@ impl Host {
             if file.met_recall(recalls) {
                 // Another client may have held the file when the store took the bytes: no replay
                 // may build on them.
-                is_sent.set(is_append);
+                is_sent.set(is_once);
                 self.settle_unreported(file).await?;
                 return Ok((attributes, None));
             }

@@ -1,13 +1,16 @@
 //! Changes whose answers are lost with the connection: they may have been carried out, and other
 //! clients may have seen that, and built on it.
 
+use crate::common::watched_store::WatchedStore;
 use crate::common::*;
 use disks::MemoryDisk;
 use host::{Durable, Host, HostError, HostOptions};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Allocation, AttributeChange, Cut, CutKind, FileId, Moment, RenameOver, Store};
+use store::{
+    Allocation, AttributeChange, Cut, CutKind, FileId, Moment, OpenMode, RenameOver, Store,
+};
 
 const EIO: i32 = 5;
 
@@ -19,9 +22,20 @@ struct Scene {
 }
 
 fn on_stage<F: Future<Output = ()>>(script: impl FnOnce(Rc<Stage>, Scene) -> F + 'static) {
+    on_stage_with(false, script);
+}
+/// Runs a script; another client keeps each file from being held, or none does.
+fn on_stage_with<F: Future<Output = ()>>(
+    others_keep_files: bool,
+    script: impl FnOnce(Rc<Stage>, Scene) -> F + 'static,
+) {
     let stage = Rc::new(Stage::new(1));
     let disk: MemoryDisk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, HostOptions::default()), stage.clone());
+    let watched = WatchedStore::new(stage.connect());
+    watched.others_keep_files.set(others_keep_files);
+    let watched = Rc::new(watched);
+    let begun = begin_host(stage.world(), watched, disk, HostOptions::default());
+    let inner = stage.clone();
     stage.world.run(async move {
         let (host, _) = begun.await.unwrap();
         let reports: Rc<RefCell<Vec<String>>> = Rc::default();
@@ -143,4 +157,28 @@ fn a_change_that_was_not_sent_is_made_on_the_next_connection() {
         }
         assert_eq!(*scene.reports.borrow(), Vec::<String>::new());
     });
+}
+
+/// The store has the bytes, and the answer to them or to their sync is lost.
+#[test]
+fn a_write_past_the_journal_does_not_take_later_bytes() {
+    for message in [1, 2] {
+        on_stage_with(true, move |stage, scene| async move {
+            let file = make_then_open(&scene.host, "file").await;
+            scene.host.write(file, 0, b"-", Durable::Now).await.unwrap();
+            stage.lose_answer(message);
+            let peer = async {
+                while stage.content(file) != b"a" {
+                    sleep(&*stage.world(), Duration::from_millis(1)).await;
+                }
+                sleep(&*stage.world(), Duration::from_millis(1)).await;
+                let open = scene.peer.open(file, OpenMode::ReadWrite).await.unwrap();
+                scene.peer.write(open, 0, b"b").await.unwrap();
+                scene.peer.make_durable(open).await.unwrap();
+            };
+            let written = scene.host.write(file, 0, b"a", Durable::Now);
+            scene.is_unsure(beside(written, peer).await);
+            assert_eq!(stage.content(file), b"b", "message {message}");
+        });
+    }
 }
