@@ -19,7 +19,7 @@ use store::{StoreEvent, Token};
 use units::Instant;
 
 /// Files destaged at once.
-const FILES_AT_ONCE: usize = 64;
+pub(crate) const FILES_AT_ONCE: usize = 64;
 /// The work on one file. Its errors are recorded with the file, so that the others go on.
 pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
 type DirtyFiles = Vec<(Dirty, Rc<File>)>;
@@ -421,37 +421,56 @@ impl Host {
         self.files.dirty().into_iter().partition(is_away)
     }
 
-    /// Brings files to the store, each by a task of its own. One that the store does not answer for
-    /// is waited for no longer than [`DESTAGE_MAX`].
+    /// Brings files to the store, each by a task of its own.
     async fn carry_out(self: &Rc<Self>, files: Vec<(Rc<File>, DestageChoice)>) {
         let work = files.into_iter().map(|(file, way)| -> Work<'_> {
             Box::pin(async move {
-                let (host, one) = (self.clone(), file.clone());
-                let carried = spawn_with_result(&*self.world, async move {
-                    host.carry_out_one(&one, way).await;
-                });
-                let until = self.world.now().plus(DESTAGE_MAX);
-                let is_bounded = !units::fault!("host-stuck-file-stops-all");
-                if !is_bounded {
-                    carried.await;
-                } else if let Either::Right(()) = race(carried, self.world.sleep_until(until)).await
-                {
-                    self.note_stuck(&file, DESTAGE_MAX);
-                }
+                self.carry_out_one(&file, way).await;
                 Ok(())
             })
         });
         at_once(work.collect(), FILES_AT_ONCE).await;
     }
-    async fn carry_out_one(&self, file: &Rc<File>, way: DestageChoice) {
+    /// Brings one file to the store. It is left to its task if the store does not answer for it
+    /// within [`DESTAGE_MAX`]. Returns whether it has been done.
+    pub(crate) async fn carry_out_one(
+        self: &Rc<Self>,
+        file: &Rc<File>,
+        way: DestageChoice,
+    ) -> bool {
+        let (host, one) = (self.clone(), file.clone());
+        let carried = self.bounded(async move { host.carry_out_alone(&one, way).await }).await;
+        if carried.is_none() {
+            self.note_stuck(file, DESTAGE_MAX);
+        }
+        carried.unwrap_or(false)
+    }
+    async fn carry_out_alone(&self, file: &Rc<File>, way: DestageChoice) -> bool {
         let _busy = self.busy();
         file.destaging.set(Some(self.world.now()));
         // Errors are recorded with the file or the connection.
-        let _ = match way {
-            DestageChoice::ToStore => self.destage(file).await,
-            DestageChoice::Relogged => self.relog_or_destage(file).await,
+        let carried = match way {
+            DestageChoice::ToStore => self.destage(file).await.map(|()| true),
+            DestageChoice::Relogged => self.relog_or_destage(file).await.map(|()| true),
+            DestageChoice::RefusedRelogged => self.carry_on(file).await,
         };
         file.destaging.set(None);
         self.note_not_stuck(file);
+        carried.unwrap_or(false)
+    }
+    /// Runs work in a task of its own. Returns its result, or `None` if that takes longer than
+    /// [`DESTAGE_MAX`]: it goes on, and other files do not wait for it.
+    pub(crate) async fn bounded<T: 'static>(
+        &self,
+        work: impl Future<Output = T> + 'static,
+    ) -> Option<T> {
+        let done = spawn_with_result(&*self.world, work);
+        if units::fault!("host-stuck-file-stops-all") {
+            return done.await;
+        }
+        match race(done, self.world.sleep_until(self.world.now().plus(DESTAGE_MAX))).await {
+            Either::Left(result) => result,
+            Either::Right(()) => None,
+        }
     }
 }

@@ -190,7 +190,7 @@ impl Host {
     }
 
     /// Relogs failed files at the tail of a short log. Returns false if none could be.
-    pub(crate) async fn carry_on_failed(&self) -> bool {
+    pub(crate) async fn carry_on_failed(self: &Rc<Self>) -> bool {
         let log = self.log();
         let failed: Vec<_> =
             self.files.dirty().into_iter().filter(|(_, file)| file.has_failed()).collect();
@@ -201,9 +201,14 @@ impl Host {
         }
         let mut did_something = false;
         for (dirty, file) in failed {
-            if self.may_try_again(&file) && log.is_old(dirty.slot) {
-                // A lost connection is already recorded.
-                did_something |= self.carry_on(&file).await.unwrap_or(false);
+            // A task that brings it to the store may hold its lock for ever.
+            let is_away = file.destaging.get().is_some();
+            if !is_away && self.may_try_again(&file) && log.is_old(dirty.slot) {
+                did_something |= self.carry_out_one(&file, DestageChoice::RefusedRelogged).await;
+                if file.is_stuck.get() {
+                    // Writers that wait for space wait for all of this.
+                    break;
+                }
             }
         }
         did_something

@@ -49,6 +49,22 @@ impl Scene {
     async fn pause(&self, seconds: u64) {
         sleep(&*self.stage.world(), Duration::from_secs(seconds)).await;
     }
+    /// Writes behind the first five bytes. The records of another file hold the tail of the log:
+    /// writers go on until that is full.
+    async fn write_until_refused(&self, file: FileId) {
+        let mut written = 0;
+        let refused = loop {
+            let bytes = [written as u8; 60_000];
+            let write = self.host.write(file, 5, &bytes, Durable::Now);
+            match self.ends(write).await {
+                Ok(_) => written += 1,
+                Err(error) => break error,
+            }
+            assert!(written < 1000, "nobody is refused");
+        };
+        assert!(written > 100, "{written} writes");
+        assert_eq!(refused.errno(), 5, "{refused}");
+    }
     /// Waits for work that may take up to ten minutes.
     async fn ends<T>(&self, work: impl Future<Output = T>) -> T {
         match race(work, self.pause(600)).await {
@@ -73,19 +89,7 @@ fn a_sync_that_never_returns_stops_neither_others_nor_the_unmount() {
         assert_eq!((statistics.failed_files, statistics.failed_bytes), (1, 6));
         let reports = scene.reports.borrow().clone();
         assert!(reports.len() == 1 && reports[0].contains("does not return"), "{reports:?}");
-        // Its records hold the tail of the log: writers go on until that is full.
-        let mut written = 0;
-        let refused = loop {
-            let bytes = [written as u8; 60_000];
-            let write = host.write(other, 5, &bytes, Durable::Now);
-            match scene.ends(write).await {
-                Ok(_) => written += 1,
-                Err(error) => break error,
-            }
-            assert!(written < 1000, "nobody is refused");
-        };
-        assert!(written > 100, "{written} writes");
-        assert_eq!(refused.errno(), 5, "{refused}");
+        scene.write_until_refused(other).await;
         assert!(scene.ends(host.close()).await.is_err(), "the store has not got everything");
         [file, other]
     });
@@ -94,6 +98,27 @@ fn a_sync_that_never_returns_stops_neither_others_nor_the_unmount() {
     let report = stage.world.run(async move { begun.await.unwrap().1 });
     assert!(report.files.iter().all(|file| file.outcome == FileFate::Replayed), "{report:?}");
     assert_eq!(stage.content(file), b"synced");
+    assert_eq!(&stage.content(other)[..5], b"other");
+}
+
+#[test]
+fn a_refused_file_that_does_not_answer_later_stops_no_other() {
+    let (stage, _, other) = on_stage(true, |scene| async move {
+        let host = &scene.host;
+        let [file, other] = [make(host, "file").await, make(host, "other").await];
+        scene.watched.failing_syncs.set(true);
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        while host.statistics().failed_files == 0 {
+            scene.pause(1).await;
+        }
+        scene.watched.failing_syncs.set(false);
+        scene.watched.stuck.set(Some(file));
+        // The second attempt comes after 5 s, and is left to itself after 30.
+        scene.pause(45).await;
+        host.write(other, 0, b"other", Durable::Now).await.unwrap();
+        scene.write_until_refused(other).await;
+        other
+    });
     assert_eq!(&stage.content(other)[..5], b"other");
 }
 
