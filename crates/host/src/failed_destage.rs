@@ -18,6 +18,7 @@ use crate::destage_choice::DestageChoice;
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File};
 use crate::host::Host;
+use crate::lease::while_answered;
 use runtime::{Either, race};
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,6 +28,9 @@ use store::{Refusal, StoreError, Token};
 const SPACE_MAX: Duration = Duration::from_secs(10);
 /// How long an unmount waits for the next piece of its work. All that is buffered may be one.
 const UNMOUNT_PIECE_MAX: Duration = Duration::from_secs(120);
+/// How long an unmount waits for the end of the connection, which makes durable what was written
+/// past the journal.
+const DISCONNECT_MAX: Duration = Duration::from_secs(240);
 const EIO: i32 = 5;
 /// Memory beyond `dirty=` for writes that arrive while files are destaged: this part of it.
 const MEMORY_OVER: u64 = 4;
@@ -174,6 +178,30 @@ impl Host {
                 let dirty = self.files.dirty();
                 Err(HostError::NotAnswered { files: dirty.len() as u64 })
             }
+        }
+    }
+
+    /// Ends the connection for good, at the end of an unmount. With nothing in the journal the host
+    /// is registered no longer.
+    pub(crate) async fn end_connection(&self, has_nothing: bool) -> Result<(), HostError> {
+        let work = async {
+            if has_nothing {
+                let unregistered = self.store.unregister_host();
+                match while_answered(&*self.world, &*self.store, unregistered).await {
+                    // A host that stays registered costs others a destage, and no promise.
+                    Err(StoreError::Refused(_)) => {}
+                    unregistered => unregistered?,
+                }
+            }
+            self.store.disconnect().await
+        };
+        let until = self.world.now().plus(DISCONNECT_MAX);
+        match race(work, self.world.sleep_until(until)).await {
+            Either::Left(ended) => self.noted(ended),
+            Either::Right(()) => self.noted(Err(StoreError::Disconnected {
+                store: self.store.name().into(),
+                why: "it did not answer to the end of the connection".into(),
+            })),
         }
     }
 

@@ -606,16 +606,8 @@ impl Host {
         self.idle.notify();
         self.restored.notify();
         let log = self.log().close().await;
-        if result.is_ok() && log.is_ok() && self.log().has_no_slots() {
-            let unregistered = self.store.unregister_host();
-            match while_answered(&*self.world, &*self.store, unregistered).await {
-                // A host that stays registered costs others a destage, and no promise.
-                Err(StoreError::Refused(_)) => {}
-                unregistered => result = self.noted(unregistered),
-            }
-        }
         if result.is_ok() {
-            result = self.noted(self.store.disconnect().await);
+            result = self.end_connection(log.is_ok() && self.log().has_no_slots()).await;
         }
         result.and(log)
     }

@@ -123,6 +123,19 @@ fn a_refused_file_that_does_not_answer_later_stops_no_other() {
 }
 
 #[test]
+fn an_end_of_the_connection_that_never_returns_does_not_stop_the_unmount() {
+    let (stage, _, file) = on_stage(true, |scene| async move {
+        let file = make(&scene.host, "file").await;
+        scene.host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        scene.watched.never_disconnects.set(true);
+        let closed = scene.ends(scene.host.close()).await;
+        assert!(closed.unwrap_err().is_lost());
+        file
+    });
+    assert_eq!(stage.content(file), b"synced");
+}
+
+#[test]
 fn a_recovery_that_never_returns_does_not_stop_the_unmount() {
     let (stage, disk, file) = on_stage(true, |scene| async move {
         let file = make(&scene.host, "file").await;

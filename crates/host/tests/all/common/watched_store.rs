@@ -34,6 +34,8 @@ pub struct WatchedStore {
     is_released: Rc<Cell<bool>>,
     /// Whether it reports no space.
     pub is_full: Cell<bool>,
+    /// Whether the end of the connection does not return.
+    pub never_disconnects: Cell<bool>,
     /// Whether no name is removed.
     pub refusing_removals: Cell<bool>,
     /// A file of which no sync returns.
@@ -57,6 +59,7 @@ impl WatchedStore {
             waiting_writes: Rc::default(),
             is_released: Rc::default(),
             is_full: Cell::default(),
+            never_disconnects: Cell::default(),
             refusing_removals: Cell::default(),
             stuck: Cell::default(),
             opens: Rc::default(),
@@ -110,6 +113,12 @@ impl Store for WatchedStore {
     }
     fn return_token(&self, file: FileId) -> Answer<()> {
         failing(self.inner.return_token(file), self.failing_returns.get())
+    }
+    fn disconnect(&self) -> Answer<()> {
+        match self.never_disconnects.get() {
+            true => Box::pin(std::future::pending()),
+            false => self.inner.disconnect(),
+        }
     }
     fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()> {
         match self.refusing_removals.get() {
@@ -178,7 +187,6 @@ impl Store for WatchedStore {
         fence(former: &Identity) -> Answer<()>;
         reconnect() -> Answer<()>;
         next_event() -> LocalFuture<StoreEvent>;
-        disconnect() -> Answer<()>;
         root() -> FileId;
         lookup(parent: FileId, name: &[u8]) -> Answer<Found>;
         find(file: FileId) -> Answer<Found>;
