@@ -129,16 +129,44 @@ impl Host {
     /// Destages all files; no file is written any more. On Ceph making a file durable costs one
     /// journal write of the metadata server. So all contents are sent first, then the attributes of
     /// all files together, which leaves little to make durable.
-    pub(crate) async fn destage_all(&self) -> Result<(), HostError> {
+    pub(crate) async fn destage_all(self: &Rc<Self>) -> Result<(), HostError> {
         self.check()?;
         self.closing.set(true);
         self.departures.changed.notify();
-        let files = self.files.all();
-        for file in &files {
-            // Writes that have begun end, with their state in the log.
-            drop(file.lock.write().await);
+        let late = RefCell::new(Vec::new());
+        let waits = self.files.all().into_iter().map(|file| -> Work<'_> {
+            let late = &late;
+            Box::pin(async move {
+                if !self.is_free(&file).await {
+                    late.borrow_mut().push(file);
+                }
+                Ok(())
+            })
+        });
+        at_once(waits.collect(), FILES_AT_ONCE).await;
+        let late = late.take();
+        let is_late = |file: &Rc<File>| late.iter().any(|late| Rc::ptr_eq(late, file));
+        let files: Vec<_> = self.files.all().into_iter().filter(|file| !is_late(file)).collect();
+        let result = self.destage_together(&files).await;
+        // Those whose task does not return must not keep the others from the store.
+        let last = if late.is_empty() { Ok(()) } else { self.destage_together(&late).await };
+        result.and(last)
+    }
+    /// Waits until a write that has begun has ended, with its state in the log. Returns false if a
+    /// task holds the file too long.
+    async fn is_free(&self, file: &File) -> bool {
+        if file.is_stuck.get() {
+            return false;
+        }
+        let until = self.world.now().plus(DESTAGE_MAX);
+        let is_free =
+            matches!(race(file.lock.write(), self.world.sleep_until(until)).await, Either::Left(_));
+        if is_free {
             self.note_progress();
         }
+        is_free
+    }
+    async fn destage_together(self: &Rc<Self>, files: &[Rc<File>]) -> Result<(), HostError> {
         self.check()?;
         if self.files.has_more_dirty(1) {
             // As for one file: from here on the store may write back any state of any file.
@@ -147,14 +175,21 @@ impl Host {
             }
             let contents = files.iter().map(|file| -> Work<'_> {
                 Box::pin(async move {
-                    self.send_content(file).await;
-                    self.note_progress();
+                    let (host, one) = (self.clone(), file.clone());
+                    let sent = self.bounded(async move { host.send_content(&one).await });
+                    if sent.await.is_some() {
+                        self.note_progress();
+                    }
                     Ok(())
                 })
             });
             at_once(contents.collect(), FILES_AT_ONCE).await;
             self.check()?;
-            self.noted(self.store.send_attributes().await)?;
+            let store = self.store.clone();
+            // What is not sent now is sent with each file.
+            if let Some(sent) = self.bounded(async move { store.send_attributes().await }).await {
+                self.noted(sent)?;
+            }
         }
         let failed = RefCell::new(None);
         let reported = &failed;

@@ -28,12 +28,19 @@ fn on_stage<T: 'static, F: Future<Output = T>>(
     keeps_failed_writes: bool,
     script: impl FnOnce(Scene) -> F + 'static,
 ) -> (Rc<Stage>, MemoryDisk, T) {
+    on_stage_with(options(), keeps_failed_writes, script)
+}
+fn on_stage_with<T: 'static, F: Future<Output = T>>(
+    options: HostOptions,
+    keeps_failed_writes: bool,
+    script: impl FnOnce(Scene) -> F + 'static,
+) -> (Rc<Stage>, MemoryDisk, T) {
     let stage = Rc::new(Stage::new(1));
     let disk = stage.disk(stage.formatted());
     let mut watched = WatchedStore::new(stage.connect());
     watched.keeps_failed_writes = keeps_failed_writes;
     let watched = Rc::new(watched);
-    let begun = begin_host(stage.world(), watched.clone(), disk.clone(), options());
+    let begun = begin_host(stage.world(), watched.clone(), disk.clone(), options);
     let inner = stage.clone();
     let result = stage.world.run(async move {
         let host = begun.await.unwrap().0;
@@ -120,6 +127,27 @@ fn a_refused_file_that_does_not_answer_later_stops_no_other() {
         other
     });
     assert_eq!(&stage.content(other)[..5], b"other");
+}
+
+#[test]
+fn an_unmount_brings_all_but_a_stuck_file_to_the_store() {
+    // The one is left to its task before the unmount, or meets it.
+    for seconds in [340, 0] {
+        // Longer than the unmount takes.
+        let destage = Destage::After(Duration::from_secs(300));
+        let options = HostOptions { destage, ..options() };
+        let (stage, _, other) = on_stage_with(options, true, move |scene| async move {
+            let host = &scene.host;
+            let [file, other] = [make(host, "file").await, make(host, "other").await];
+            scene.watched.stuck.set(Some(file));
+            host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+            scene.pause(seconds).await;
+            host.write(other, 0, b"other", Durable::Now).await.unwrap();
+            assert!(scene.ends(host.close()).await.is_err(), "the store has not got everything");
+            other
+        });
+        assert_eq!(stage.content(other), b"other");
+    }
 }
 
 #[test]
