@@ -156,6 +156,10 @@ impl Host {
     pub fn store(&self) -> &Rc<dyn Store> {
         &self.store
     }
+    /// Returns how many files are open, dirty, or held by a token.
+    pub fn known_files(&self) -> usize {
+        self.files.all().len()
+    }
     pub fn statistics(&self) -> HostStatistics {
         let log = self.log();
         let mut failed = self.files.failed();

@@ -29,6 +29,8 @@ pub struct WatchedStore {
     pub others_read_removed: Cell<bool>,
     /// Writes at this offset wait, before they reach the store.
     pub slow_write: Cell<Option<u64>>,
+    /// Answers to creations wait.
+    pub slow_creations: Cell<bool>,
     pub changed: Rc<Event>,
     pub waiting_writes: Rc<Cell<u64>>,
     is_released: Rc<Cell<bool>>,
@@ -55,6 +57,7 @@ impl WatchedStore {
             failing_changes: Cell::default(),
             others_read_removed: Cell::default(),
             slow_write: Cell::default(),
+            slow_creations: Cell::default(),
             changed: Rc::default(),
             waiting_writes: Rc::default(),
             is_released: Rc::default(),
@@ -71,7 +74,7 @@ impl WatchedStore {
     pub fn open_files(&self) -> usize {
         self.opens.borrow().len()
     }
-    pub fn release_writes(&self) {
+    pub fn release_calls(&self) {
         self.is_released.set(true);
         self.changed.notify();
     }
@@ -143,8 +146,13 @@ impl Store for WatchedStore {
     }
     fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created> {
         let (created, opens) = (self.inner.create(parent, name, mode, caller), self.opens.clone());
+        let (changed, is_released) = (self.changed.clone(), self.is_released.clone());
+        let is_slow = self.slow_creations.get();
         Box::pin(async move {
             let created = created.await?;
+            if is_slow {
+                changed.until(|| is_released.get().then_some(())).await;
+            }
             opens.borrow_mut().extend(created.open.map(|open| (open, created.found.file)));
             Ok(created)
         })
