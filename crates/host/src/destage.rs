@@ -407,6 +407,8 @@ impl Host {
         let mut chosen = to_store(files, count);
         chosen.extend(self.due_again(&again));
         let is_some = !chosen.is_empty();
+        // Files are forgotten where no other reference is left.
+        drop((away, again));
         self.carry_out(chosen).await;
         is_some
     }
@@ -414,15 +416,7 @@ impl Host {
     /// Destages or relogs files when the journal or memory is short, or too many files are dirty.
     /// Returns false if nothing could be done.
     async fn relieve(self: &Rc<Self>) -> bool {
-        let (failed, files): (Vec<_>, Vec<_>) =
-            self.dirty_by_task().1.into_iter().partition(|(_, file)| file.has_failed());
-        let mut chosen = self.due_again(&failed);
-        if self.log().is_short() {
-            chosen.extend(self.choose_for_journal(&files));
-        } else if self.has_too_many_dirty(1) {
-            let count = share_of(files.len());
-            chosen.extend(to_store(files, count));
-        }
+        let chosen = self.choose_for_relief();
         let mut did_something = !chosen.is_empty();
         self.carry_out(chosen).await;
         if self.is_memory_short() {
@@ -436,6 +430,18 @@ impl Host {
         did_something
     }
 
+    fn choose_for_relief(&self) -> Vec<(Rc<File>, DestageChoice)> {
+        let (failed, files): (Vec<_>, Vec<_>) =
+            self.dirty_by_task().1.into_iter().partition(|(_, file)| file.has_failed());
+        let mut chosen = self.due_again(&failed);
+        if self.log().is_short() {
+            chosen.extend(self.choose_for_journal(&files));
+        } else if self.has_too_many_dirty(1) {
+            let count = share_of(files.len());
+            chosen.extend(to_store(files, count));
+        }
+        chosen
+    }
     fn choose_for_journal(&self, files: &[(Dirty, Rc<File>)]) -> Vec<(Rc<File>, DestageChoice)> {
         let log = self.log();
         let facts = files.iter().map(|(dirty, file)| LoggedFacts {
@@ -461,6 +467,8 @@ impl Host {
         let work = files.into_iter().map(|(file, way)| -> Work<'_> {
             Box::pin(async move {
                 self.carry_out_one(&file, way).await;
+                // The task could not, beside this reference.
+                self.files.forget(&file);
                 Ok(())
             })
         });

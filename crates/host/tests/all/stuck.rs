@@ -151,6 +151,20 @@ fn an_unmount_brings_all_but_a_stuck_file_to_the_store() {
 }
 
 #[test]
+fn files_that_are_destaged_by_age_are_forgotten() {
+    on_stage(true, |scene| async move {
+        for number in 0..100 {
+            let file = make(&scene.host, &format!("file {number}")).await;
+            scene.host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+            scene.host.close_file(file).await.unwrap();
+        }
+        scene.pause(10).await;
+        assert_eq!(scene.host.statistics().dirty_in_journal, 0);
+        assert_eq!(scene.host.known_files(), 0);
+    });
+}
+
+#[test]
 fn an_end_of_the_connection_that_never_returns_does_not_stop_the_unmount() {
     let (stage, _, file) = on_stage(true, |scene| async move {
         let file = make(&scene.host, "file").await;
