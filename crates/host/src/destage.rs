@@ -38,7 +38,7 @@ fn to_store(files: Vec<(Dirty, Rc<File>)>, count: usize) -> Vec<(Rc<File>, Desta
 }
 
 /// How long other files wait for one that is destaged.
-const DESTAGE_MAX: Duration = Duration::from_secs(30);
+pub(crate) const DESTAGE_MAX: Duration = Duration::from_secs(30);
 
 /// Runs all work, at most `limit` pieces at once.
 pub(crate) async fn at_once(work: Vec<Work<'_>>, limit: usize) {

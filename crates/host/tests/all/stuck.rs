@@ -151,6 +151,28 @@ fn an_unmount_brings_all_but_a_stuck_file_to_the_store() {
 }
 
 #[test]
+fn a_removed_file_that_is_stuck_stops_no_other_removal() {
+    let (_, _, known) = on_stage(true, |scene| async move {
+        let host = &scene.host;
+        scene.watched.others_read_removed.set(true);
+        for name in ["stuck", "second", "third"] {
+            let file = make(host, name).await;
+            if name == "stuck" {
+                scene.watched.stuck.set(Some(file));
+            }
+            host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+            host.close_file(file).await.unwrap();
+            scene.ends(host.unlink(host.root(), name.as_bytes())).await.unwrap();
+            scene.pause(5).await;
+        }
+        scene.pause(40).await;
+        assert_eq!(host.statistics().failed_files, 1);
+        host.known_files()
+    });
+    assert_eq!(known, 1, "removals wait for the one that is stuck");
+}
+
+#[test]
 fn files_that_are_destaged_by_age_are_forgotten() {
     on_stage(true, |scene| async move {
         for number in 0..100 {
