@@ -12,7 +12,8 @@
 //!    ends without it: the journal stays.
 //! 6. Another client gets the token of a refused file also from a store that forgets failed writes:
 //!    it would end the whole connection otherwise. Then the journal alone has what was synced, and
-//!    readers here get the error, until a new connection replays it.
+//!    readers here get the error, until a new connection replays it. None is made as long as a
+//!    client keeps the file from being held.
 
 use crate::destage_choice::DestageChoice;
 use crate::error::HostError;
@@ -22,7 +23,7 @@ use crate::lease::while_answered;
 use runtime::{Either, race};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Refusal, StoreError, Token};
+use store::{OpenMode, Refusal, StoreError, Token};
 
 /// How long the store may take to report its space.
 const SPACE_MAX: Duration = Duration::from_secs(10);
@@ -292,7 +293,7 @@ impl Host {
     // A store that forgets what failed
 
     /// Reconnects when the store has space again: the journal has what the store has forgotten.
-    pub(crate) async fn retry_elsewhere(&self) {
+    pub(crate) async fn retry_elsewhere(self: &Rc<Self>) {
         if self.store.keeps_failed_writes() || self.options.reconnect.is_none() {
             return;
         }
@@ -313,8 +314,40 @@ impl Host {
         let answer = race(self.store.space(), self.world.sleep_until(until)).await;
         let Either::Left(Ok(space)) = answer else { return };
         let available = space.blocks_available.saturating_mul(space.block_bytes.into());
-        if available > wanted.saturating_mul(2) {
+        if available <= wanted.saturating_mul(2) {
+            return;
+        }
+        let given_up = due.into_iter().filter(|file| file.is_given_up.get());
+        for file in given_up {
+            let host = self.clone();
+            let is_kept = self.bounded(async move { host.is_kept_elsewhere(&file).await });
+            if is_kept.await != Some(false) {
+                return;
+            }
+        }
+        if self.check().is_ok() {
             self.lose("the store has space again: what it did not take is replayed");
         }
+    }
+
+    /// Returns whether another client keeps a given-up file from being held: then a new connection
+    /// could not replay it, and the host would have no way to any other file.
+    async fn is_kept_elsewhere(&self, file: &File) -> bool {
+        let _busy = self.busy();
+        let _guard = file.lock.write().await;
+        let tried = async {
+            self.give_up_token(file).await?;
+            let open = self.noted(self.store.open(file.id, OpenMode::ReadWrite).await)?;
+            let taken = self.store.take_token(open, Token::ExclusiveWrite).await;
+            let is_kept = matches!(taken, Err(StoreError::TokenHeld));
+            if !is_kept {
+                self.noted(taken)?;
+                self.noted(self.store.return_token(file.id).await)?;
+            }
+            self.noted(self.store.close(open).await)?;
+            Ok::<bool, HostError>(is_kept)
+        };
+        // A file that has been removed or made read-only keeps nothing from being replayed.
+        tried.await.unwrap_or(false)
     }
 }

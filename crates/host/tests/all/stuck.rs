@@ -235,6 +235,28 @@ fn a_connection_lost_with_a_refused_file_comes_back_with_space() {
     assert_eq!(stage.content(file), b"synced");
 }
 
+/// A new connection could not replay it, and would be lost for every file.
+#[test]
+fn a_refused_file_that_another_keeps_does_not_end_the_connection() {
+    let (stage, _, file) = on_stage(false, |scene| async move {
+        let (file, other, _) = given_up(&scene).await;
+        scene.watched.others_keep_files.set(true);
+        scene.stage.cluster.free_space();
+        scene.watched.is_full.set(false);
+        for _ in 0..10 {
+            scene.pause(10).await;
+            assert_eq!(scene.host.read(other, 0, 9).await.unwrap(), b"other!");
+            assert_eq!(scene.host.statistics().reconnections, 0);
+        }
+        scene.watched.others_keep_files.set(false);
+        scene.pause(700).await;
+        assert_eq!(scene.host.read(file, 0, 9).await.unwrap(), b"synced");
+        scene.host.close().await.unwrap();
+        file
+    });
+    assert_eq!(stage.content(file), b"synced");
+}
+
 /// Writes to a file that the store has no space for, and lets another client read it. Returns what
 /// that saw.
 async fn given_up(scene: &Scene) -> (FileId, FileId, Vec<u8>) {
