@@ -5,7 +5,8 @@
 //!    wait for that, so the questions of a while are sent together: one write serves them all.
 //! 2. The file's lock is held until the answer: the file is neither written nor destaged.
 //! 3. The number of waiting files is bounded. Beyond half of the bound, or when the journal is
-//!    short, questions are sent at once. At the bound unlinks wait.
+//!    short, questions are sent at once. At the bound unlinks wait. A file that the store does not
+//!    answer for counts no longer after a while.
 
 use crate::departures::Departure;
 use crate::destage::{DESTAGE_MAX, Work, at_once};

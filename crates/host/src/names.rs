@@ -107,7 +107,7 @@ impl Host {
     /// The caller holds the file's lock; the commit runs beside the removal.
     async fn note_removal(&self, file: &Rc<File>, is_removed: bool) -> Result<(), HostError> {
         file.is_removed.set(is_removed);
-        // Without the token the state may be another client's: a recovery must not take it for ours.
+        // Without the token the state may be another client's, which no recovery may take for ours.
         let is_ours = file.dirty.get().is_some() && !file.recalled.get() && !file.is_given_up.get();
         if !is_ours || units::fault!("host-removal-not-noted") {
             return Ok(());
