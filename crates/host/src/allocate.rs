@@ -2,6 +2,7 @@
 
 use crate::error::HostError;
 use crate::host::{Host, end_of};
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use store::{Allocation, FileId, Token};
@@ -16,13 +17,10 @@ impl Host {
         range: Range<u64>,
     ) -> Result<(), HostError> {
         end_of(range.start, range.end.saturating_sub(range.start))?;
-        loop {
-            let _busy = self.enter().await?;
-            match self.try_allocate(id, what, &range).await {
-                Err(error) if self.is_again(&error) => {}
-                result => return result,
-            }
-        }
+        self.once("a change of allocation", async |is_sent| {
+            self.try_allocate(id, what, &range, is_sent).await
+        })
+        .await
     }
 
     async fn try_allocate(
@@ -30,12 +28,15 @@ impl Host {
         id: FileId,
         what: Allocation,
         range: &Range<u64>,
+        is_sent: &Cell<bool>,
     ) -> Result<(), HostError> {
         let file = self.files.get_or_new(id);
         loop {
             self.check()?;
             self.check_file(&file)?;
             let guard = file.lock.write().await;
+            // As for a write.
+            self.check_file(&file)?;
             if !file.recalled.get() {
                 self.hold(&file, Token::ExclusiveWrite).await?;
                 if !units::fault!("host-hole-before-destage") {
@@ -48,7 +49,9 @@ impl Host {
                 continue;
             }
             let open = file.open.get().expect("a file with a token is open");
-            match self.noted(self.store.allocate(open, what, range.clone()).await) {
+            self.begin_sending(is_sent)?;
+            let allocated = self.store.allocate(open, what, range.clone()).await;
+            match self.noted_change(&file, allocated) {
                 Ok(attributes) => file.reported.set(attributes.version),
                 Err(error) => {
                     // A part of the change may have been carried out.

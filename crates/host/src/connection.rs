@@ -2,7 +2,8 @@
 //! the journal and is recovered as after a crash.
 //!
 //! 1. When the connection is lost no operation starts any more. Operations in flight end with
-//!    errors of the store; those that may be repeated start again on the new connection.
+//!    errors of the store; those that may be repeated start again on the new connection. A change
+//!    that the servers may have made is not ([`Host::once`]).
 //! 2. When none is in flight, the running transaction is committed and the store reconnects. Then
 //!    the journal is recovered, file by file: take the token, compare, and replay or set aside.
 //! 3. A new log begins, and all tokens and open files are taken anew. A file with a conflict file
@@ -15,13 +16,18 @@ use crate::host::Host;
 use crate::lease::while_answered;
 use crate::log::HostLog;
 use crate::recover::{FileFate, FileOutcome, HostRecoveryReport, recover_noting};
-use runtime::race;
+use runtime::sync::WriteGuard;
+use runtime::{Either, race};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use store::FileId;
 
 /// Pause between two attempts to connect.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long an unmount waits for a recovery in flight.
+const RECOVERY_MAX: Duration = Duration::from_secs(240);
 
 /// Keeps an operation counted as in flight until it is dropped.
 pub(crate) struct Busy<'a>(&'a Host);
@@ -51,6 +57,38 @@ impl Host {
         }
         self.check()?;
         Ok(self.busy())
+    }
+    /// Makes a change that must not be made twice, such as one of names: a name may belong to
+    /// another file by the second time. `change` calls [`Host::begin_sending`] before the request.
+    /// It starts again if the connection was lost before that.
+    pub(crate) async fn once<T>(
+        &self,
+        what: &'static str,
+        change: impl AsyncFn(&Cell<bool>) -> Result<T, HostError>,
+    ) -> Result<T, HostError> {
+        loop {
+            let _busy = self.enter().await?;
+            let is_sent = Cell::new(false);
+            match change(&is_sent).await {
+                Err(error) if error.is_lost() && is_sent.get() => {
+                    return Err(self.unsure(what, &error));
+                }
+                Err(error) if self.is_again(&error) => {}
+                result => return result,
+            }
+        }
+    }
+    /// Reports a change that may have been made: its answer was lost.
+    pub(crate) fn unsure(&self, what: &'static str, error: &HostError) -> HostError {
+        let unsure = HostError::Unsure { what, why: error.to_string() };
+        self.report_trouble(&unsure.to_string());
+        unsure
+    }
+    /// Records that the servers may have the request from now on.
+    pub(crate) fn begin_sending(&self, is_sent: &Cell<bool>) -> Result<(), HostError> {
+        self.check()?;
+        is_sent.set(!units::fault!("host-change-repeated"));
+        Ok(())
     }
     /// Returns whether an operation that ended with `error` may start again.
     pub(crate) fn is_again(&self, error: &HostError) -> bool {
@@ -102,6 +140,8 @@ impl Host {
                 return;
             }
             match self.restore().await {
+                // The unmount has not waited for it.
+                Ok(_) if self.closed.get() => return,
                 Ok(report) => {
                     drop(guard);
                     self.count(|counters| counters.reconnections += 1);
@@ -121,6 +161,21 @@ impl Host {
                     let closed = self.ended.until(|| self.closed.get().then_some(()));
                     race(self.world.sleep_until(until), closed).await;
                 }
+            }
+        }
+    }
+
+    /// Keeps the connection from being restored, for the unmount. `None`: a recovery is in flight
+    /// and does not end, as the store does not answer for a file; the journal stays as it is.
+    pub(crate) async fn stop_restoring(&self) -> Option<WriteGuard> {
+        let until = self.world.now().plus(RECOVERY_MAX);
+        match race(self.restoring.write(), self.world.sleep_until(until)).await {
+            Either::Left(guard) => Some(guard),
+            Either::Right(()) => {
+                self.closed.set(true);
+                self.ended.notify();
+                self.restored.notify();
+                None
             }
         }
     }

@@ -7,8 +7,10 @@
 //!    since.
 
 use crate::error::HostError;
+use crate::files::File;
 use crate::host::Host;
-use store::{Created, Creator, FileId, Found, Token};
+use std::cell::Cell;
+use store::{Created, Creator, FileId, Found, OpenFile, Token};
 
 impl Host {
     /// Creates a regular file that the same operation opens for an application.
@@ -19,16 +21,29 @@ impl Host {
         mode: u32,
         caller: Creator,
     ) -> Result<Found, HostError> {
-        let _busy = self.enter().await?;
+        self.once("a creation", async |is_sent| {
+            self.try_create(parent, name, (mode, caller), is_sent).await
+        })
+        .await
+    }
+
+    async fn try_create(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        (mode, caller): (u32, Creator),
+        is_sent: &Cell<bool>,
+    ) -> Result<Found, HostError> {
         let creation = self.creations.begin();
+        self.begin_sending(is_sent)?;
         let created = self.noted(self.store.create(parent, name, mode, caller).await)?;
         let Created { found, open, is_held } = created;
         let is_recalled = creation.is_recalled(found.file);
         let is_known = self.files.get(found.file).is_some();
         drop(creation);
         let file = self.files.get_or_new(found.file);
-        file.opens.set(file.opens.get() + 1);
         if (!is_known && !is_recalled) || units::fault!("host-new-file-recalled") {
+            file.opens.set(file.opens.get() + 1);
             file.open.set(open);
             if is_held {
                 self.begin_token(&file, Token::ExclusiveWrite, &found.attributes);
@@ -36,16 +51,38 @@ impl Host {
             }
             return Ok(found);
         }
+        let guard = file.lock.write().await;
+        if let Err(error) = self.settle_created(&file, open, is_held).await {
+            drop(guard);
+            self.files.forget(&file);
+            return Err(error);
+        }
+        // Counted last: a caller that gets an error closes nothing.
+        file.opens.set(file.opens.get() + 1);
+        Ok(found)
+    }
+
+    /// Ends the void token of an answer, and keeps one open file. The caller holds the file's lock.
+    async fn settle_created(
+        &self,
+        file: &File,
+        open: Option<OpenFile>,
+        is_held: bool,
+    ) -> Result<(), HostError> {
         // Only a token that was taken since the answer counts.
-        let _guard = file.lock.write().await;
         if is_held && file.token.get().is_none() {
-            self.noted(self.store.return_token(found.file).await)?;
+            if let Err(error) = self.noted(self.store.return_token(file.id).await) {
+                if let (Some(open), Ok(())) = (open, self.check()) {
+                    let _ = self.noted(self.store.close(open).await);
+                }
+                return Err(error);
+            }
         }
         match (open, file.open.get()) {
             (Some(open), None) => file.open.set(Some(open)),
             (Some(open), Some(_)) => self.noted(self.store.close(open).await)?,
             (None, _) => {}
         }
-        Ok(found)
+        Ok(())
     }
 }

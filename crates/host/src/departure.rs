@@ -5,10 +5,11 @@
 //!    wait for that, so the questions of a while are sent together: one write serves them all.
 //! 2. The file's lock is held until the answer: the file is neither written nor destaged.
 //! 3. The number of waiting files is bounded. Beyond half of the bound, or when the journal is
-//!    short, questions are sent at once. At the bound unlinks wait.
+//!    short, questions are sent at once. At the bound unlinks wait. A file that the store does not
+//!    answer for counts no longer after a while.
 
 use crate::departures::Departure;
-use crate::destage::{Work, at_once};
+use crate::destage::{DESTAGE_MAX, Work, at_once};
 use crate::files::File;
 use crate::host::Host;
 use runtime::race;
@@ -55,11 +56,25 @@ impl Host {
         departures.take().iter().for_each(|one| departures.end(one.bytes));
     }
 
-    fn follow(&self, Departure { file, settled, bytes }: Departure) -> Work<'_> {
+    /// Asks for one file in a task of its own: one that the store does not answer for counts no
+    /// longer after a while, and the others go on.
+    fn follow(self: &Rc<Self>, Departure { file, settled, bytes }: Departure) -> Work<'_> {
         Box::pin(async move {
-            // Errors are recorded with the connection, or the records stay until the file is
-            // destaged.
-            let _ = self.follow_name(file, settled).await;
+            let (host, one) = (self.clone(), file.clone());
+            let followed = self.bounded(async move {
+                let _busy = host.busy();
+                one.destaging.set(Some(host.world.now()));
+                // Errors are recorded with the connection, or the records stay until the file is
+                // destaged.
+                let _ = host.follow_name(one.clone(), settled).await;
+                one.destaging.set(None);
+                host.note_not_stuck(&one);
+            });
+            if followed.await.is_none() {
+                self.note_stuck(&file, DESTAGE_MAX);
+            }
+            // The task could not, beside this reference.
+            self.files.forget(&file);
             self.departures.end(bytes);
             Ok(())
         })

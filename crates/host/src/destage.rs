@@ -10,7 +10,7 @@ use crate::error::HostError;
 use crate::files::{Dirty, File};
 use crate::host::Host;
 use crate::options::Destage;
-use runtime::{Either, join_window, race};
+use runtime::{Either, join_window, race, spawn_with_result};
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,9 +19,10 @@ use store::{StoreEvent, Token};
 use units::Instant;
 
 /// Files destaged at once.
-const FILES_AT_ONCE: usize = 64;
+pub(crate) const FILES_AT_ONCE: usize = 64;
 /// The work on one file. Its errors are recorded with the file, so that the others go on.
 pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
+type DirtyFiles = Vec<(Dirty, Rc<File>)>;
 /// Pause between two checks under pressure.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long a file that another client wants stays closed at the store, if nobody reads it.
@@ -35,6 +36,9 @@ const LOOK: Duration = Duration::from_secs(5);
 fn to_store(files: Vec<(Dirty, Rc<File>)>, count: usize) -> Vec<(Rc<File>, DestageChoice)> {
     files.into_iter().take(count).map(|(_, file)| (file, DestageChoice::ToStore)).collect()
 }
+
+/// How long other files wait for one that is destaged.
+pub(crate) const DESTAGE_MAX: Duration = Duration::from_secs(30);
 
 /// Runs all work, at most `limit` pieces at once.
 pub(crate) async fn at_once(work: Vec<Work<'_>>, limit: usize) {
@@ -125,15 +129,44 @@ impl Host {
     /// Destages all files; no file is written any more. On Ceph making a file durable costs one
     /// journal write of the metadata server. So all contents are sent first, then the attributes of
     /// all files together, which leaves little to make durable.
-    pub(crate) async fn destage_all(&self) -> Result<(), HostError> {
+    pub(crate) async fn destage_all(self: &Rc<Self>) -> Result<(), HostError> {
         self.check()?;
         self.closing.set(true);
         self.departures.changed.notify();
-        let files = self.files.all();
-        for file in &files {
-            // Writes that have begun end, with their state in the log.
-            drop(file.lock.write().await);
+        let late = RefCell::new(Vec::new());
+        let waits = self.files.all().into_iter().map(|file| -> Work<'_> {
+            let late = &late;
+            Box::pin(async move {
+                if !self.is_free(&file).await {
+                    late.borrow_mut().push(file);
+                }
+                Ok(())
+            })
+        });
+        at_once(waits.collect(), FILES_AT_ONCE).await;
+        let late = late.take();
+        let is_late = |file: &Rc<File>| late.iter().any(|late| Rc::ptr_eq(late, file));
+        let files: Vec<_> = self.files.all().into_iter().filter(|file| !is_late(file)).collect();
+        let result = self.destage_together(&files).await;
+        // Those whose task does not return must not keep the others from the store.
+        let last = if late.is_empty() { Ok(()) } else { self.destage_together(&late).await };
+        result.and(last)
+    }
+    /// Waits until a write that has begun has ended, with its state in the log. Returns false if a
+    /// task holds the file too long.
+    async fn is_free(&self, file: &File) -> bool {
+        if file.is_stuck.get() {
+            return false;
         }
+        let until = self.world.now().plus(DESTAGE_MAX);
+        let is_free =
+            matches!(race(file.lock.write(), self.world.sleep_until(until)).await, Either::Left(_));
+        if is_free {
+            self.note_progress();
+        }
+        is_free
+    }
+    async fn destage_together(self: &Rc<Self>, files: &[Rc<File>]) -> Result<(), HostError> {
         self.check()?;
         if self.files.has_more_dirty(1) {
             // As for one file: from here on the store may write back any state of any file.
@@ -142,13 +175,21 @@ impl Host {
             }
             let contents = files.iter().map(|file| -> Work<'_> {
                 Box::pin(async move {
-                    self.send_content(file).await;
+                    let (host, one) = (self.clone(), file.clone());
+                    let sent = self.bounded(async move { host.send_content(&one).await });
+                    if sent.await.is_some() {
+                        self.note_progress();
+                    }
                     Ok(())
                 })
             });
             at_once(contents.collect(), FILES_AT_ONCE).await;
             self.check()?;
-            self.noted(self.store.send_attributes().await)?;
+            let store = self.store.clone();
+            // What is not sent now is sent with each file.
+            if let Some(sent) = self.bounded(async move { store.send_attributes().await }).await {
+                self.noted(sent)?;
+            }
         }
         let failed = RefCell::new(None);
         let reported = &failed;
@@ -158,6 +199,7 @@ impl Host {
                 if let Err(error) = self.destage_locked(file).await {
                     reported.borrow_mut().get_or_insert(error);
                 }
+                self.note_progress();
                 Ok(())
             })
         });
@@ -228,9 +270,14 @@ impl Host {
         }
         self.noted(self.store.acknowledge_recall(file.id).await)?;
         let _guard = file.lock.write().await;
-        self.destage_locked(file).await?;
+        if let Err(error) = self.destage_locked(file).await {
+            self.give_up(file, error)?;
+        }
         let held = self.end_token(file);
-        self.noted(self.store.return_token(file.id).await)?;
+        let handed_back = self.hand_back(file).await;
+        if !file.is_given_up.get() {
+            handed_back?;
+        }
         match held {
             Some(Token::SharedRead | Token::ExclusiveWrite) => self.close_for_others(file).await,
             _ => Ok(()),
@@ -333,7 +380,9 @@ impl Host {
         }
         self.many_dirty.notify();
         let dirty = if self.has_too_many_dirty(2) { self.files.dirty() } else { Vec::new() };
-        if let Some((_, oldest)) = dirty.iter().find(|(_, file)| file.failure.borrow().is_none()) {
+        let may_go =
+            |file: &File| file.failure.borrow().is_none() && file.destaging.get().is_none();
+        if let Some((_, oldest)) = dirty.iter().find(|(_, file)| may_go(file)) {
             // Errors belong to the oldest file and are reported by its next sync.
             let _ = self.destage(oldest).await;
         }
@@ -341,15 +390,16 @@ impl Host {
 
     /// Destages what exceeds the memory bound, and old files if `by_age`. Returns false if there
     /// was nothing to destage.
-    async fn destage_due(&self, by_age: bool) -> bool {
+    async fn destage_due(self: &Rc<Self>, by_age: bool) -> bool {
         let expire = match self.options.destage {
             Destage::After(age) if by_age => Some(age),
             _ => None,
         };
         let now = self.world.now();
+        let (away, dirty) = self.dirty_by_task();
         let (again, files): (Vec<_>, Vec<_>) =
-            self.files.dirty().into_iter().partition(|(_, file)| file.has_failed());
-        let kept: u64 = again.iter().map(|(_, file)| file.held_bytes()).sum();
+            dirty.into_iter().partition(|(_, file)| file.has_failed());
+        let kept: u64 = again.iter().chain(&away).map(|(_, file)| file.held_bytes()).sum();
         let known: Vec<(Instant, u64)> =
             files.iter().map(|(dirty, file)| (dirty.since, file.held_bytes())).collect();
         let most = self.options.dirty_bytes_max.saturating_sub(kept);
@@ -357,22 +407,16 @@ impl Host {
         let mut chosen = to_store(files, count);
         chosen.extend(self.due_again(&again));
         let is_some = !chosen.is_empty();
+        // Files are forgotten where no other reference is left.
+        drop((away, again));
         self.carry_out(chosen).await;
         is_some
     }
 
     /// Destages or relogs files when the journal or memory is short, or too many files are dirty.
     /// Returns false if nothing could be done.
-    async fn relieve(&self) -> bool {
-        let (failed, files): (Vec<_>, Vec<_>) =
-            self.files.dirty().into_iter().partition(|(_, file)| file.has_failed());
-        let mut chosen = self.due_again(&failed);
-        if self.log().is_short() {
-            chosen.extend(self.choose_for_journal(&files));
-        } else if self.has_too_many_dirty(1) {
-            let count = share_of(files.len());
-            chosen.extend(to_store(files, count));
-        }
+    async fn relieve(self: &Rc<Self>) -> bool {
+        let chosen = self.choose_for_relief();
         let mut did_something = !chosen.is_empty();
         self.carry_out(chosen).await;
         if self.is_memory_short() {
@@ -386,6 +430,18 @@ impl Host {
         did_something
     }
 
+    fn choose_for_relief(&self) -> Vec<(Rc<File>, DestageChoice)> {
+        let (failed, files): (Vec<_>, Vec<_>) =
+            self.dirty_by_task().1.into_iter().partition(|(_, file)| file.has_failed());
+        let mut chosen = self.due_again(&failed);
+        if self.log().is_short() {
+            chosen.extend(self.choose_for_journal(&files));
+        } else if self.has_too_many_dirty(1) {
+            let count = share_of(files.len());
+            chosen.extend(to_store(files, count));
+        }
+        chosen
+    }
     fn choose_for_journal(&self, files: &[(Dirty, Rc<File>)]) -> Vec<(Rc<File>, DestageChoice)> {
         let log = self.log();
         let facts = files.iter().map(|(dirty, file)| LoggedFacts {
@@ -398,17 +454,66 @@ impl Host {
         chosen.map(|(file, way)| (files[file].1.clone(), way)).collect()
     }
 
-    async fn carry_out(&self, files: Vec<(Rc<File>, DestageChoice)>) {
-        let work = files.iter().map(|(file, way)| -> Work<'_> {
+    /// Returns the dirty files that a task brings to the store, and the others.
+    fn dirty_by_task(&self) -> (DirtyFiles, DirtyFiles) {
+        let is_away = |(_, file): &(Dirty, Rc<File>)| {
+            file.destaging.get().is_some() && !units::fault!("host-stuck-file-stops-all")
+        };
+        self.files.dirty().into_iter().partition(is_away)
+    }
+
+    /// Brings files to the store, each by a task of its own.
+    async fn carry_out(self: &Rc<Self>, files: Vec<(Rc<File>, DestageChoice)>) {
+        let work = files.into_iter().map(|(file, way)| -> Work<'_> {
             Box::pin(async move {
-                // Recorded with the file or the connection.
-                let _ = match way {
-                    DestageChoice::ToStore => self.destage(file).await,
-                    DestageChoice::Relogged => self.relog_or_destage(file).await,
-                };
+                self.carry_out_one(&file, way).await;
+                // The task could not, beside this reference.
+                self.files.forget(&file);
                 Ok(())
             })
         });
         at_once(work.collect(), FILES_AT_ONCE).await;
+    }
+    /// Brings one file to the store. It is left to its task if the store does not answer for it
+    /// within [`DESTAGE_MAX`]. Returns whether it has been done.
+    pub(crate) async fn carry_out_one(
+        self: &Rc<Self>,
+        file: &Rc<File>,
+        way: DestageChoice,
+    ) -> bool {
+        let (host, one) = (self.clone(), file.clone());
+        let carried = self.bounded(async move { host.carry_out_alone(&one, way).await }).await;
+        if carried.is_none() {
+            self.note_stuck(file, DESTAGE_MAX);
+        }
+        carried.unwrap_or(false)
+    }
+    async fn carry_out_alone(&self, file: &Rc<File>, way: DestageChoice) -> bool {
+        let _busy = self.busy();
+        file.destaging.set(Some(self.world.now()));
+        // Errors are recorded with the file or the connection.
+        let carried = match way {
+            DestageChoice::ToStore => self.destage(file).await.map(|()| true),
+            DestageChoice::Relogged => self.relog_or_destage(file).await.map(|()| true),
+            DestageChoice::RefusedRelogged => self.carry_on(file).await,
+        };
+        file.destaging.set(None);
+        self.note_not_stuck(file);
+        carried.unwrap_or(false)
+    }
+    /// Runs work in a task of its own. Returns its result, or `None` if that takes longer than
+    /// [`DESTAGE_MAX`]: it goes on, and other files do not wait for it.
+    pub(crate) async fn bounded<T: 'static>(
+        &self,
+        work: impl Future<Output = T> + 'static,
+    ) -> Option<T> {
+        let done = spawn_with_result(&*self.world, work);
+        if units::fault!("host-stuck-file-stops-all") {
+            return done.await;
+        }
+        match race(done, self.world.sleep_until(self.world.now().plus(DESTAGE_MAX))).await {
+            Either::Left(result) => result,
+            Either::Right(()) => None,
+        }
     }
 }

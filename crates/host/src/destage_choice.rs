@@ -22,6 +22,8 @@ const RELIEF_FILES_MIN: usize = 64;
 pub(crate) enum DestageChoice {
     ToStore,
     Relogged,
+    /// One that the store refuses: relogged whatever that costs, or left as it is.
+    RefusedRelogged,
 }
 
 /// Facts about the records that the journal has of one dirty file.

@@ -41,6 +41,10 @@ pub enum HostError {
         "bringing the file to the store failed: {0}; unmount, and mount again, to bring it from the journal"
     )]
     NotDestaged(StoreError),
+    /// A sync failed of bytes that the journal does not have; lasts until every descriptor of the
+    /// file is closed.
+    #[error("bytes of the file may not have reached the store: {0}; close it, and open it again")]
+    Unsynced(StoreError),
     /// Synced bytes are not in the file; lasts until every descriptor of it is closed.
     #[error(
         "bytes of the file were set aside in okeanos-conflicts: {0}; close it, and open it again"
@@ -64,10 +68,22 @@ pub enum HostError {
          (find -inum {file} in it prints the name) or remove the cause, and mount again"
     )]
     NotReplayed { file: u64, error: StoreError },
+    /// The store does not answer for them. The journal has everything.
+    #[error(
+        "the store does not answer for {files} files, and has not got all of them; what was synced stays in the \
+         journal: mount again"
+    )]
+    NotAnswered { files: u64 },
     #[error("the host is about to unmount")]
     Closing,
     #[error("the connection to the store is lost: {0}; the journal has what was answered")]
     Lost(String),
+    /// A change whose answer was lost with the connection. It is not repeated: another client may
+    /// have seen it, and what it has made since must not be changed.
+    #[error(
+        "the connection to the store was lost before {what} was answered: it may have been made or not ({why})"
+    )]
+    Unsure { what: &'static str, why: String },
 }
 
 impl HostError {
@@ -81,12 +97,12 @@ impl HostError {
     }
     pub fn errno(&self) -> i32 {
         match self {
-            HostError::NotDestaged(error) | HostError::NotReplayed { error, .. } => {
-                match error.errno() {
-                    code @ (28 | 122) => code,
-                    _ => 5,
-                }
-            }
+            HostError::NotDestaged(error)
+            | HostError::Unsynced(error)
+            | HostError::NotReplayed { error, .. } => match error.errno() {
+                code @ (28 | 122) => code,
+                _ => 5,
+            },
             HostError::Store(error) => error.errno(),
             HostError::Lost(_) => 107,
             HostError::Foreign { .. }

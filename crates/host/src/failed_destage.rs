@@ -8,14 +8,31 @@
 //! 3. Other files go on. Where a failed file holds the tail of the log, its records are relogged.
 //!    If all of them together exceed a quarter of the log, they stay where they are.
 //! 4. A caller that then waits for space, in the log or in memory, gets the error instead.
+//! 5. A file of which a destage does not return is left to its task. Others go on, and an unmount
+//!    ends without it: the journal stays.
+//! 6. Another client gets the token of a refused file also from a store that forgets failed writes:
+//!    it would end the whole connection otherwise. Then the journal alone has what was synced, and
+//!    readers here get the error, until a new connection replays it. None is made as long as a
+//!    client keeps the file from being held.
 
 use crate::destage_choice::DestageChoice;
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File};
 use crate::host::Host;
+use crate::lease::while_answered;
+use runtime::{Either, race};
 use std::rc::Rc;
-use store::{Refusal, StoreError};
+use std::time::Duration;
+use store::{OpenMode, Refusal, StoreError, Token};
 
+/// How long the store may take to report its space.
+const SPACE_MAX: Duration = Duration::from_secs(10);
+/// How long an unmount waits for the next piece of its work. All that is buffered may be one.
+const UNMOUNT_PIECE_MAX: Duration = Duration::from_secs(120);
+/// How long an unmount waits for the end of the connection, which makes durable what was written
+/// past the journal.
+const DISCONNECT_MAX: Duration = Duration::from_secs(240);
+const EIO: i32 = 5;
 /// Memory beyond `dirty=` for writes that arrive while files are destaged: this part of it.
 const MEMORY_OVER: u64 = 4;
 
@@ -24,7 +41,7 @@ impl Host {
     pub fn on_trouble(&self, listener: Box<dyn Fn(&str)>) {
         *self.trouble.borrow_mut() = Some(listener);
     }
-    fn report_trouble(&self, what: &str) {
+    pub(crate) fn report_trouble(&self, what: &str) {
         if let Some(listener) = &*self.trouble.borrow() {
             listener(what);
         }
@@ -51,6 +68,44 @@ impl Host {
         }
         self.noted(result)
     }
+    /// Records the store's answer to a sync of what the journal does not have of the file: written
+    /// past it, or made durable with the return of a token. Other callers than the one that gets
+    /// the error have to learn of it: the store forgets what failed.
+    pub(crate) fn noted_sync(
+        &self,
+        file: &File,
+        result: Result<(), StoreError>,
+    ) -> Result<(), HostError> {
+        let error = result.as_ref().err().filter(|error| !error.is_lost());
+        if let Some(error) = error.filter(|_| !units::fault!("host-failed-sync-once")) {
+            file.fail_for_good(error.clone());
+            let number = file.id.0;
+            self.report_trouble(&format!(
+                "a sync of file {number} failed: {error}; what was written past the journal may not be at the store, \
+                 and each open descriptor reports that (find -inum {number} prints its name)"
+            ));
+        }
+        self.noted(result)
+    }
+    /// Records the store's answer to a change that it makes durable at once, with all that was
+    /// written past the journal. An error of its disks is that of a sync.
+    pub(crate) fn noted_change<T>(
+        &self,
+        file: &File,
+        result: Result<T, StoreError>,
+    ) -> Result<T, HostError> {
+        let is_shared = file.token.get() == Some(Token::SharedWrite);
+        if let Err(error @ StoreError::Failed { .. }) = &result {
+            if is_shared {
+                self.noted_sync(file, Err(error.clone()))?;
+            }
+        }
+        self.noted(result)
+    }
+    /// Returns the file's token to the store, which makes durable what it has of the file.
+    pub(crate) async fn hand_back(&self, file: &File) -> Result<(), HostError> {
+        self.noted_sync(file, self.store.return_token(file.id).await)
+    }
     /// Records that the store has all of the file.
     pub(crate) async fn succeeded(&self, file: &File) -> Result<(), HostError> {
         if file.succeed() {
@@ -60,6 +115,95 @@ impl Host {
             file.reported.set(self.noted(self.store.attributes(file.id).await)?.version);
         }
         Ok(())
+    }
+
+    /// Lets another client have a refused file, or returns the error of its destage: see rule 6.
+    /// The caller holds the file's lock, and returns the token.
+    pub(crate) fn give_up(&self, file: &File, error: HostError) -> Result<(), HostError> {
+        let is_refused = file.has_failed()
+            && !error.is_lost()
+            && matches!(error, HostError::Store(_) | HostError::NotDestaged(_));
+        let is_kept = self.store.keeps_failed_writes();
+        if !is_refused || is_kept || units::fault!("host-refused-file-keeps-its-token") {
+            return Err(error);
+        }
+        if !file.is_given_up.replace(true) {
+            let number = file.id.0;
+            self.report_trouble(&format!(
+                "file {number} went to another client without what was synced here, which stays in the journal until \
+                 the store takes it"
+            ));
+        }
+        Ok(())
+    }
+
+    // Destages that do not return
+
+    pub(crate) fn note_stuck(&self, file: &File, after: Duration) {
+        if file.destaging.get().is_none() || file.is_stuck.replace(true) {
+            return;
+        }
+        let number = file.id.0;
+        self.report_trouble(&format!(
+            "bringing file {number} to the store does not return for {after:?}: other files go on, and what was synced \
+             stays in the journal (find -inum {number} prints its name)"
+        ));
+    }
+    pub(crate) fn note_not_stuck(&self, file: &File) {
+        if file.is_stuck.replace(false) {
+            self.report_trouble(&format!("the store has answered for file {}", file.id.0));
+            self.log().refuse(None);
+        }
+    }
+    /// Records that a piece of the unmount's work has ended.
+    pub(crate) fn note_progress(&self) {
+        self.unmounted_pieces.set(self.unmounted_pieces.get() + 1);
+    }
+    /// Waits for the unmount's work as long as pieces of it end.
+    pub(crate) async fn while_moving(
+        &self,
+        work: impl Future<Output = Result<(), HostError>>,
+    ) -> Result<(), HostError> {
+        let stands_still = async {
+            loop {
+                let before = self.unmounted_pieces.get();
+                self.world.sleep_until(self.world.now().plus(UNMOUNT_PIECE_MAX)).await;
+                if self.unmounted_pieces.get() == before && !units::fault!("host-unmount-waits") {
+                    return;
+                }
+            }
+        };
+        match race(work, stands_still).await {
+            Either::Left(result) => result,
+            Either::Right(()) => {
+                let dirty = self.files.dirty();
+                Err(HostError::NotAnswered { files: dirty.len() as u64 })
+            }
+        }
+    }
+
+    /// Ends the connection for good, at the end of an unmount. With nothing in the journal the host
+    /// is registered no longer.
+    pub(crate) async fn end_connection(&self, has_nothing: bool) -> Result<(), HostError> {
+        let work = async {
+            if has_nothing {
+                let unregistered = self.store.unregister_host();
+                match while_answered(&*self.world, &*self.store, unregistered).await {
+                    // A host that stays registered costs others a destage, and no promise.
+                    Err(StoreError::Refused(_)) => {}
+                    unregistered => unregistered?,
+                }
+            }
+            self.store.disconnect().await
+        };
+        let until = self.world.now().plus(DISCONNECT_MAX);
+        match race(work, self.world.sleep_until(until)).await {
+            Either::Left(ended) => self.noted(ended),
+            Either::Right(()) => self.noted(Err(StoreError::Disconnected {
+                store: self.store.name().into(),
+                why: "it did not answer to the end of the connection".into(),
+            })),
+        }
     }
 
     /// Returns whether a success would prove that the store has all of the file.
@@ -75,7 +219,7 @@ impl Host {
     }
 
     /// Relogs failed files at the tail of a short log. Returns false if none could be.
-    pub(crate) async fn carry_on_failed(&self) -> bool {
+    pub(crate) async fn carry_on_failed(self: &Rc<Self>) -> bool {
         let log = self.log();
         let failed: Vec<_> =
             self.files.dirty().into_iter().filter(|(_, file)| file.has_failed()).collect();
@@ -86,9 +230,14 @@ impl Host {
         }
         let mut did_something = false;
         for (dirty, file) in failed {
-            if self.may_try_again(&file) && log.is_old(dirty.slot) {
-                // A lost connection is already recorded.
-                did_something |= self.carry_on(&file).await.unwrap_or(false);
+            // A task that brings it to the store may hold its lock for ever.
+            let is_away = file.destaging.get().is_some();
+            if !is_away && self.may_try_again(&file) && log.is_old(dirty.slot) {
+                did_something |= self.carry_out_one(&file, DestageChoice::RefusedRelogged).await;
+                if file.is_stuck.get() {
+                    // Writers that wait for space wait for all of this.
+                    break;
+                }
             }
         }
         did_something
@@ -102,6 +251,12 @@ impl Host {
             Some(Failure::NotDestaged(error)) => Some(error.clone()),
             _ => None,
         });
+        let stuck = if is_stuck { self.files.stuck().into_iter().next() } else { None };
+        let why = why.or(stuck.map(|file| StoreError::Failed {
+            store: self.store.name().into(),
+            what: format!("bringing file {} to it, which does not return,", file.id.0),
+            code: EIO,
+        }));
         let log = self.log();
         if why.is_some() != log.refusal().is_some() {
             log.refuse(why);
@@ -138,7 +293,7 @@ impl Host {
     // A store that forgets what failed
 
     /// Reconnects when the store has space again: the journal has what the store has forgotten.
-    pub(crate) async fn retry_elsewhere(&self) {
+    pub(crate) async fn retry_elsewhere(self: &Rc<Self>) {
         if self.store.keeps_failed_writes() || self.options.reconnect.is_none() {
             return;
         }
@@ -154,11 +309,45 @@ impl Host {
         }
         due.iter().for_each(|file| file.put_off(now));
         let wanted: u64 = self.files.held_bytes();
-        // A store that cannot report its space counts as full.
-        let Ok(space) = self.store.space().await else { return };
+        // A store that cannot report its space, or not in time, counts as full.
+        let until = self.world.now().plus(SPACE_MAX);
+        let answer = race(self.store.space(), self.world.sleep_until(until)).await;
+        let Either::Left(Ok(space)) = answer else { return };
         let available = space.blocks_available.saturating_mul(space.block_bytes.into());
-        if available > wanted.saturating_mul(2) {
+        if available <= wanted.saturating_mul(2) {
+            return;
+        }
+        let given_up = due.into_iter().filter(|file| file.is_given_up.get());
+        for file in given_up {
+            let host = self.clone();
+            let is_kept = self.bounded(async move { host.is_kept_elsewhere(&file).await });
+            if is_kept.await != Some(false) {
+                return;
+            }
+        }
+        if self.check().is_ok() {
             self.lose("the store has space again: what it did not take is replayed");
         }
+    }
+
+    /// Returns whether another client keeps a given-up file from being held: then a new connection
+    /// could not replay it, and the host would have no way to any other file.
+    async fn is_kept_elsewhere(&self, file: &File) -> bool {
+        let _busy = self.busy();
+        let _guard = file.lock.write().await;
+        let tried = async {
+            self.give_up_token(file).await?;
+            let open = self.noted(self.store.open(file.id, OpenMode::ReadWrite).await)?;
+            let taken = self.store.take_token(open, Token::ExclusiveWrite).await;
+            let is_kept = matches!(taken, Err(StoreError::TokenHeld));
+            if !is_kept {
+                self.noted(taken)?;
+                self.noted(self.store.return_token(file.id).await)?;
+            }
+            self.noted(self.store.close(open).await)?;
+            Ok::<bool, HostError>(is_kept)
+        };
+        // A file that has been removed or made read-only keeps nothing from being replayed.
+        tried.await.unwrap_or(false)
     }
 }

@@ -57,6 +57,13 @@ pub(crate) struct File {
     pub failure: RefCell<Option<Failure>>,
     /// After a failure: when the store is asked again, and the pause before.
     pub retry: Cell<Option<Retry>>,
+    /// Whether its token went to another client though the store refuses the file: what was synced
+    /// is in the journal alone.
+    pub is_given_up: Cell<bool>,
+    /// Since when a task brings it to the store.
+    pub destaging: Cell<Option<Instant>>,
+    /// Whether that takes too long, and was reported.
+    pub is_stuck: Cell<bool>,
     /// Whether its last name is being removed here. A recovery that does not find the file then
     /// loses nothing.
     pub is_removed: Cell<bool>,
@@ -81,12 +88,16 @@ pub(crate) enum Failure {
     LocksLost,
     /// The store's error for a flush. The journal has everything.
     NotDestaged(StoreError),
+    /// The store's error for a sync of what went there past the journal, or that came with the
+    /// return of a token. What the store has is unknown, and a later success proves nothing; lasts
+    /// until every descriptor is closed, so that each reports it.
+    Unsynced(StoreError),
 }
 
 impl Failure {
     /// Returns whether the failure lasts until every descriptor of the file is closed.
     pub fn lasts(&self) -> bool {
-        matches!(self, Failure::SetAside(_) | Failure::LocksLost)
+        !matches!(self, Failure::NotDestaged(_))
     }
 }
 
@@ -118,6 +129,7 @@ impl Files {
     /// Sets what the store may lack of a file.
     pub fn set_dirty(&self, file: &File, dirty: Option<Dirty>) {
         if dirty.is_none() {
+            file.is_given_up.set(false);
             self.held_bytes.set(self.held_bytes.get() - file.held_bytes());
             file.ranges.take();
         }
@@ -136,6 +148,10 @@ impl Files {
     }
     pub fn failed(&self) -> Vec<Rc<File>> {
         self.table.borrow().values().filter(|file| file.has_failed()).cloned().collect()
+    }
+    /// Returns the files that the store does not take in time.
+    pub fn stuck(&self) -> Vec<Rc<File>> {
+        self.table.borrow().values().filter(|file| file.is_stuck.get()).cloned().collect()
     }
     pub fn get_or_new(&self, id: FileId) -> Rc<File> {
         let fresh = || {
@@ -161,6 +177,9 @@ impl Files {
                 returned: Event::default(),
                 failure: RefCell::default(),
                 retry: Cell::new(None),
+                is_given_up: Cell::new(false),
+                destaging: Cell::new(None),
+                is_stuck: Cell::new(false),
                 is_removed: Cell::new(false),
             })
         };
@@ -203,6 +222,14 @@ impl File {
         let mut failure = self.failure.borrow_mut();
         if !failure.as_ref().is_some_and(Failure::lasts) {
             *failure = Some(Failure::NotDestaged(error));
+        }
+    }
+    /// Records the error of a sync of bytes that the journal does not have.
+    pub fn fail_for_good(&self, error: StoreError) {
+        let mut failure = self.failure.borrow_mut();
+        // A failed destage says the same, and must not be forgotten with the last descriptor.
+        if self.opens.get() > 0 && failure.is_none() {
+            *failure = Some(Failure::Unsynced(error));
         }
     }
     /// Doubles the pause before the next attempt.

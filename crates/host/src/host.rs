@@ -97,6 +97,8 @@ pub struct Host {
     pub(crate) trouble: RefCell<Option<Trouble>>,
     pub(crate) forget: RefCell<Option<Forget>>,
     pub(crate) counters: Cell<HostStatistics>,
+    /// Pieces of the unmount's work that have ended.
+    pub(crate) unmounted_pieces: Cell<u64>,
 }
 
 impl Host {
@@ -137,6 +139,7 @@ impl Host {
             trouble: RefCell::default(),
             forget: RefCell::default(),
             counters: Cell::default(),
+            unmounted_pieces: Cell::default(),
         });
         host.begin_lease().await?;
         host.start_tasks();
@@ -153,8 +156,14 @@ impl Host {
     pub fn store(&self) -> &Rc<dyn Store> {
         &self.store
     }
+    /// Returns how many files are open, dirty, or held by a token.
+    pub fn known_files(&self) -> usize {
+        self.files.all().len()
+    }
     pub fn statistics(&self) -> HostStatistics {
-        let (log, failed) = (self.log(), self.files.failed());
+        let log = self.log();
+        let mut failed = self.files.failed();
+        failed.extend(self.files.stuck().into_iter().filter(|file| !file.has_failed()));
         HostStatistics {
             failed_files: failed.len() as u64,
             failed_bytes: failed.iter().map(|file| file.ranges.borrow().bytes()).sum(),
@@ -210,15 +219,17 @@ impl Host {
         if !is_idle() {
             return Ok(());
         }
-        if self.end_token(file).is_some() {
-            self.noted(self.store.return_token(file.id).await)?;
-        }
+        let handed_back = match self.end_token(file) {
+            Some(_) => self.hand_back(file).await,
+            None => Ok(()),
+        };
+        // Also after an error: a later open must not get it.
         if let Some(open) = file.open.take() {
             self.noted(self.store.close(open).await)?;
         }
         drop(_guard);
         self.files.forget(file);
-        Ok(())
+        handed_back
     }
 
     /// Takes a token; the caller holds the file's lock for writing. Returns the token that the file
@@ -243,7 +254,7 @@ impl Host {
             Some(_) => {
                 // Two hosts that both hold one for reading and wait for each other would deadlock.
                 self.end_token(file);
-                self.noted(self.store.return_token(file.id).await)?;
+                self.hand_back(file).await?;
             }
             None => {}
         }
@@ -298,6 +309,9 @@ impl Host {
         loop {
             self.check()?;
             let guard = file.lock.read().await;
+            if file.is_given_up.get() {
+                self.check_file(&file)?;
+            }
             if let (Some(_), Some(open)) = (file.token.get(), file.open.get()) {
                 return self.noted(self.store.read(open, at, length).await);
             }
@@ -347,7 +361,10 @@ impl Host {
             let busy = self.enter().await?;
             let (attributes, last) =
                 match self.try_write(&file, position, bytes, (durable, &is_sent)).await {
-                    Err(error) if self.is_again(&error) && !is_sent.get() => continue,
+                    Err(error) if error.is_lost() && is_sent.get() => {
+                        return Err(self.unsure("a write", &error));
+                    }
+                    Err(error) if self.is_again(&error) => continue,
                     result => result?,
                 };
             let is_soon = durable == Durable::Soon || units::fault!("host-answered-before-commit");
@@ -390,8 +407,51 @@ impl Host {
         Ok((at, end_of(at, length as u64)?))
     }
 
+    /// Takes the token for a write, and does what comes before it. The caller holds the file's
+    /// lock. Returns the token and the offset; `None`: another client wants the file.
+    async fn prepare_write(
+        &self,
+        file: &File,
+        position: Position,
+        length: usize,
+    ) -> Result<Option<(Token, u64)>, HostError> {
+        if file.recalled.get() {
+            return Ok(None);
+        }
+        // The store may have refused the file while this waited for the lock, and another client
+        // may have it now: its old records must not get states that follow theirs.
+        self.check_file(file)?;
+        let token = self.hold(file, Token::ExclusiveWrite).await?;
+        if !file.recalled.get() {
+            self.drop_capabilities(file).await?;
+        }
+        let (at, end) = self.offset_of(file, position, length).await?;
+        if token == Token::ExclusiveWrite && !file.recalled.get() {
+            self.destage_before_growth(file, end).await?;
+        }
+        Ok((!file.recalled.get()).then_some((token, at)))
+    }
+
+    /// Writes under a token for shared writing, past the journal.
+    async fn write_shared(
+        &self,
+        file: &File,
+        open: OpenFile,
+        (at, bytes): (u64, &[u8]),
+        durable: Durable,
+    ) -> Result<FileAttributes, HostError> {
+        let written = self.store.write(open, at, bytes).await;
+        self.count(|counters| counters.shared_bytes += bytes.len() as u64);
+        let attributes = self.noted(written)?;
+        if durable == Durable::Now {
+            self.noted_sync(file, self.store.make_durable(open).await)?;
+        }
+        Ok(attributes)
+    }
+
     /// Writes, and returns the transaction that has the bytes in the journal, or `None` if the
-    /// store has them. Sets `is_sent` before the servers may have what must not be repeated.
+    /// store has them. Sets `is_sent` before the servers may have them under a token that keeps no
+    /// other client away: it may have read them and written since.
     async fn try_write(
         self: &Rc<Self>,
         file: &Rc<File>,
@@ -399,53 +459,44 @@ impl Host {
         bytes: &[u8],
         (durable, is_sent): (Durable, &Cell<bool>),
     ) -> Result<(FileAttributes, Option<TransactionId>), HostError> {
-        let is_append = matches!(position, Position::End) && !units::fault!("host-append-repeated");
+        let is_once = !units::fault!("host-append-repeated");
         loop {
             self.check()?;
             self.check_file(file)?;
             // Before the file: other files may have to be destaged first, perhaps this one.
             self.memory(bytes.len()).await?;
-            let reservation = self.log().reserve(bytes.len()).await?;
+            let early = match units::fault!("host-space-before-token") {
+                true => Some(self.log().reserve(bytes.len()).await?),
+                false => None,
+            };
             let guard = file.lock.write().await;
-            let token = match file.recalled.get() {
-                true => None,
-                false => Some(self.hold(file, Token::ExclusiveWrite).await?),
-            };
-            if token.is_some() && !file.recalled.get() {
-                self.drop_capabilities(file).await?;
-            }
-            let (at, end) = match token {
-                Some(_) => self.offset_of(file, position, bytes.len()).await?,
-                None => (0, 0),
-            };
-            if token == Some(Token::ExclusiveWrite) && !file.recalled.get() {
-                self.destage_before_growth(file, end).await?;
-            }
-            if token.is_none() || file.recalled.get() {
-                drop((guard, reservation));
+            let Some((token, at)) = self.prepare_write(file, position, bytes.len()).await? else {
+                drop((guard, early));
                 file.until_returned().await;
                 continue;
-            }
+            };
             let open = file.open.get().expect("a file with a token is open");
-            self.check_closing()?;
-            if token != Some(Token::ExclusiveWrite) {
-                is_sent.set(is_append);
-            }
-            let recalls = file.recalls.get();
-            let written = self.store.write(open, at, bytes).await;
-            if token != Some(Token::ExclusiveWrite) {
-                self.count(|counters| counters.shared_bytes += bytes.len() as u64);
-                let attributes = self.noted(written)?;
-                if durable == Durable::Now {
-                    self.noted(self.store.make_durable(open).await)?;
-                }
+            if token != Token::ExclusiveWrite {
+                self.check_closing()?;
+                is_sent.set(is_once);
+                let attributes = self.write_shared(file, open, (at, bytes), durable).await?;
                 return Ok((attributes, None));
             }
-            let attributes = match self.noted(written) {
+            // Behind the token: a writer that waits for another client must hold no space, or those
+            // of other files wait with it.
+            let Some(reservation) = self.log().reserve_at_once(bytes.len())? else {
+                drop(guard);
+                self.log().until_space(bytes.len()).await?;
+                continue;
+            };
+            self.check_closing()?;
+            let recalls = file.recalls.get();
+            let attributes = match self.noted(self.store.write(open, at, bytes).await) {
                 Ok(attributes) => attributes,
                 Err(error) => {
                     // A part of it may be in the store's buffer, in a state that was not reported:
                     // only what is durable there is known.
+                    is_sent.set(is_once && file.met_recall(recalls));
                     self.settle_unreported(file).await?;
                     return Err(error);
                 }
@@ -453,7 +504,7 @@ impl Host {
             if file.met_recall(recalls) {
                 // Another client may have held the file when the store took the bytes: no replay
                 // may build on them.
-                is_sent.set(is_append);
+                is_sent.set(is_once);
                 self.settle_unreported(file).await?;
                 return Ok((attributes, None));
             }
@@ -462,7 +513,8 @@ impl Host {
         }
     }
 
-    /// Logs a state that the store has reported, and marks the file dirty.
+    /// Logs a state that the store has reported, and marks the file dirty. The file must not be
+    /// given up: a recovery takes every logged state for ours.
     pub(crate) fn note_change(
         &self,
         file: &File,
@@ -470,6 +522,7 @@ impl Host {
         attributes: &FileAttributes,
         (at, bytes): (u64, &[u8]),
     ) -> TransactionId {
+        debug_assert!(!file.is_given_up.get(), "another client may have changed the file");
         let fresh = || Dirty {
             slot: self.log().new_slot(),
             base: file.reported.get(),
@@ -495,6 +548,7 @@ impl Host {
             Some(Failure::SetAside(why)) => Err(HostError::SetAside(why)),
             Some(Failure::LocksLost) => Err(HostError::LocksLost),
             Some(Failure::NotDestaged(error)) => Err(HostError::NotDestaged(error)),
+            Some(Failure::Unsynced(error)) => Err(HostError::Unsynced(error)),
         }
     }
 
@@ -521,7 +575,7 @@ impl Host {
         let is_shared = file.token.get() == Some(Token::SharedWrite);
         let unsynced = |open: &OpenFile| is_shared || self.store.is_unsynced(*open);
         match file.open.get().filter(unsynced) {
-            Some(open) => self.noted(self.store.make_durable(open).await),
+            Some(open) => self.noted_sync(&file, self.store.make_durable(open).await),
             None => self.check(),
         }
     }
@@ -541,8 +595,11 @@ impl Host {
         if self.closed.get() {
             return Ok(());
         }
-        let _guard = self.restoring.write().await;
-        let destaged = while_answered(&*self.world, &*self.store, self.destage_all()).await;
+        let Some(_guard) = self.stop_restoring().await else {
+            return Err(HostError::NotAnswered { files: self.files.dirty().len() as u64 });
+        };
+        let destage = self.while_moving(self.destage_all());
+        let destaged = while_answered(&*self.world, &*self.store, destage).await;
         let mut result = destaged.inspect_err(|error| {
             if error.is_lost() {
                 self.lose(&error.to_string());
@@ -553,16 +610,8 @@ impl Host {
         self.idle.notify();
         self.restored.notify();
         let log = self.log().close().await;
-        if result.is_ok() && log.is_ok() && self.log().has_no_slots() {
-            let unregistered = self.store.unregister_host();
-            match while_answered(&*self.world, &*self.store, unregistered).await {
-                // A host that stays registered costs others a destage, and no promise.
-                Err(StoreError::Refused(_)) => {}
-                unregistered => result = self.noted(unregistered),
-            }
-        }
         if result.is_ok() {
-            result = self.noted(self.store.disconnect().await);
+            result = self.end_connection(log.is_ok() && self.log().has_no_slots()).await;
         }
         result.and(log)
     }

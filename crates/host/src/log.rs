@@ -8,8 +8,9 @@
 //! 3. A slot is freed when the transaction with its revoke is durable. The tail passes a
 //!    transaction when every slot in it is freed; its space is reused when the superblock that says
 //!    so is durable.
-//! 4. A write reserves space before it begins, and holds no file while it waits for space. A
-//!    sixteenth of the log is for revokes alone, so that files can always be freed.
+//! 4. A write reserves space before it begins, holds no file while it waits for space, and no space
+//!    while it waits for a file or for another client. A sixteenth of the log is for revokes alone,
+//!    so that files can always be freed.
 //! 5. After a failed write nothing is acknowledged any more: everything that waits, and every later
 //!    call, fails.
 
@@ -279,6 +280,24 @@ impl HostLog {
         self.waiting.set(self.waiting.get() - 1);
         result?;
         Ok(self.take_reservation(blocks))
+    }
+    /// Waits until there is space, without reserving it: for a caller that holds no file, and
+    /// reserves it with the file.
+    pub(crate) async fn until_space(self: &Rc<Self>, bytes: usize) -> Result<(), HostError> {
+        self.reserve(bytes).await.map(drop)
+    }
+    /// Reserves space if there is some, for a caller that holds a file.
+    pub(crate) fn reserve_at_once(
+        self: &Rc<Self>,
+        bytes: usize,
+    ) -> Result<Option<LogReservation>, HostError> {
+        self.check()?;
+        if let Some(why) = &*self.held_up.borrow() {
+            return Err(HostError::Lost(why.clone()));
+        }
+        let blocks = self.blocks_bound(bytes);
+        let has_space = self.state.borrow().has_space(blocks);
+        Ok(has_space.then(|| self.take_reservation(blocks)))
     }
     /// Reserves space for a caller that holds a file, and so must not wait for others' space. At
     /// most the running transaction is committed for it.

@@ -5,6 +5,7 @@ use crate::error::HostError;
 use crate::files::{Dirty, Failure, File};
 use crate::host::Host;
 use runtime::sync::WriteGuard;
+use std::cell::Cell;
 use std::rc::Rc;
 use store::{
     AttributeChange, Creator, FileAttributes, FileId, Found, Listing, NewNode, Refusal, RenameOver,
@@ -33,8 +34,8 @@ impl Host {
         }
     }
 
-    // Changes of names are not repeated: whether one was carried out when the connection was lost
-    // is unknown
+    // Changes of names are not repeated once they were sent: whether one was carried out when the
+    // connection was lost is unknown
 
     pub async fn make(
         &self,
@@ -43,8 +44,11 @@ impl Host {
         node: NewNode,
         caller: Creator,
     ) -> Result<Found, HostError> {
-        let _busy = self.enter().await?;
-        self.noted(self.store.make(parent, name, node, caller).await)
+        self.once("a creation", async |is_sent| {
+            self.begin_sending(is_sent)?;
+            self.noted(self.store.make(parent, name, node.clone(), caller).await)
+        })
+        .await
     }
     pub async fn link(
         &self,
@@ -52,10 +56,13 @@ impl Host {
         parent: FileId,
         name: &[u8],
     ) -> Result<FileAttributes, HostError> {
-        let _busy = self.enter().await?;
-        let file = self.files.get(id);
-        let _settled = self.settled(file.as_deref()).await?;
-        self.noted(self.store.link(id, parent, name).await)
+        self.once("a link", async |is_sent| {
+            let file = self.files.get(id);
+            let _settled = self.settled(file.as_deref()).await?;
+            self.begin_sending(is_sent)?;
+            self.noted(self.store.link(id, parent, name).await)
+        })
+        .await
     }
 
     /// Destages a file and returns its token before a change of its names. That change alters the
@@ -71,7 +78,7 @@ impl Host {
     }
     pub(crate) async fn give_up_token(&self, file: &File) -> Result<(), HostError> {
         match self.end_token(file) {
-            Some(_) => self.noted(self.store.return_token(file.id).await),
+            Some(_) => self.hand_back(file).await,
             None => Ok(()),
         }
     }
@@ -100,8 +107,9 @@ impl Host {
     /// The caller holds the file's lock; the commit runs beside the removal.
     async fn note_removal(&self, file: &Rc<File>, is_removed: bool) -> Result<(), HostError> {
         file.is_removed.set(is_removed);
-        let is_clean = file.dirty.get().is_none();
-        if is_clean || file.recalled.get() || units::fault!("host-removal-not-noted") {
+        // Without the token the state may be another client's, which no recovery may take for ours.
+        let is_ours = file.dirty.get().is_some() && !file.recalled.get() && !file.is_given_up.get();
+        if !is_ours || units::fault!("host-removal-not-noted") {
             return Ok(());
         }
         let attributes = self.noted(self.store.attributes(file.id).await);
@@ -175,9 +183,13 @@ impl Host {
         self.let_go(&file).await
     }
 
-    /// Drops the dirty bytes of a file that nobody can read any more, without destaging it. The
-    /// caller holds the file's lock for writing.
+    /// Drops the dirty bytes of a file that nobody can read any more, without destaging it. If
+    /// programs of other clients may still read it, the store gets them first: what it refuses
+    /// stays in the journal, and is tried again. The caller holds the file's lock for writing.
     async fn drop_dirty(&self, file: &File, dirty: Dirty) -> Result<(), HostError> {
+        if self.store.others_read_removed() && !units::fault!("host-removed-dropped-first") {
+            return self.destage_locked(file).await;
+        }
         self.log().commit(dirty.last).await?;
         self.log().free(dirty.slot);
         self.files.set_dirty(file, None);
@@ -198,6 +210,9 @@ impl Host {
         match file.dirty.get() {
             Some(dirty) if file.opens.get() == 0 => {
                 self.drop_dirty(file, dirty).await?;
+                // A file that gets its number has not been removed.
+                file.nameless.set(false);
+                file.is_removed.set(false);
                 file.forgive();
                 self.give_up_token(file).await
             }
@@ -206,10 +221,18 @@ impl Host {
     }
 
     pub async fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
-        let _busy = self.enter().await?;
+        self.once("a removal", async |is_sent| self.try_unlink(parent, name, is_sent).await).await
+    }
+    async fn try_unlink(
+        &self,
+        parent: FileId,
+        name: &[u8],
+        is_sent: &Cell<bool>,
+    ) -> Result<(), HostError> {
         let found = self.noted(self.store.lookup(parent, name).await)?;
         let file = self.files.get(found.file);
         let settled = self.settled_unless_last(file.as_ref(), found.attributes.links).await?;
+        self.begin_sending(is_sent)?;
         if let Err(error) = self.noted(self.store.unlink(parent, name).await) {
             if !error.is_lost() {
                 self.not_removed(file.as_ref()).await?;
@@ -217,21 +240,35 @@ impl Host {
             return Err(error);
         }
         self.removal_noted(file.as_ref()).await?;
-        self.name_removed(file, settled).await
+        made(self.name_removed(file, settled).await)
     }
 
     pub async fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
-        let _busy = self.enter().await?;
-        self.noted(self.store.remove_directory(parent, name).await)
+        self.once("a removal", async |is_sent| {
+            self.begin_sending(is_sent)?;
+            self.noted(self.store.remove_directory(parent, name).await)
+        })
+        .await
     }
     pub async fn rename(
+        &self,
+        from: (FileId, &[u8]),
+        to: (FileId, &[u8]),
+        mode: RenameOver,
+    ) -> Result<(), HostError> {
+        self.once("a rename", async |is_sent| self.try_rename(from, to, mode, is_sent).await).await
+    }
+    async fn try_rename(
         &self,
         (parent, name): (FileId, &[u8]),
         (new_parent, new_name): (FileId, &[u8]),
         mode: RenameOver,
+        is_sent: &Cell<bool>,
     ) -> Result<(), HostError> {
-        let _busy = self.enter().await?;
-        let replaced = self.store.lookup(new_parent, new_name).await.ok();
+        let replaced = match self.noted(self.store.lookup(new_parent, new_name).await) {
+            Err(error) if error.is_lost() => return Err(error),
+            found => found.ok(),
+        };
         let moved = self.noted(self.store.lookup(parent, name).await)?;
         let replaced = replaced.filter(|replaced| replaced.file != moved.file);
         let links = match mode {
@@ -252,6 +289,7 @@ impl Host {
                 (self.settled_unless_last(victim.as_ref(), links).await?, of_file)
             }
         };
+        self.begin_sending(is_sent)?;
         let renamed = self.store.rename(parent, name, new_parent, new_name, mode).await;
         if let Err(error) = self.noted(renamed) {
             if !error.is_lost() {
@@ -261,7 +299,7 @@ impl Host {
         }
         drop(of_file);
         self.removal_noted(victim.as_ref()).await?;
-        self.name_removed(victim, of_victim).await
+        made(self.name_removed(victim, of_victim).await)
     }
     pub async fn read_link(&self, file: FileId) -> Result<Vec<u8>, HostError> {
         self.query(|| self.store.read_link(file)).await
@@ -282,38 +320,42 @@ impl Host {
 
     /// Changes attributes. A new size is set at the store at once: the file is destaged first, so
     /// that no replay brings cut-off bytes back. Other changes of a file that is held exclusively
-    /// are journaled like writes.
+    /// are journaled like writes. A change of nothing, as chown(2) with -1 for both, needs no token
+    /// and no right.
     pub async fn set_attributes(
         self: &Rc<Self>,
         id: FileId,
         change: AttributeChange,
     ) -> Result<FileAttributes, HostError> {
-        loop {
-            let _busy = self.enter().await?;
-            match self.try_set_attributes(id, change).await {
-                Err(error) if self.is_again(&error) => {}
-                result => return result,
-            }
+        if change == AttributeChange::default() && !units::fault!("host-nothing-is-a-change") {
+            return self.attributes(id).await;
         }
+        self.once("a change of attributes", async |is_sent| {
+            self.try_set_attributes(id, change, is_sent).await
+        })
+        .await
     }
     async fn try_set_attributes(
         self: &Rc<Self>,
         id: FileId,
         change: AttributeChange,
+        is_sent: &Cell<bool>,
     ) -> Result<FileAttributes, HostError> {
         let Some(file) = self.files.get(id) else {
+            self.begin_sending(is_sent)?;
             return self.noted(self.store.set_attributes(id, change).await);
         };
         loop {
             self.check_file(&file)?;
-            let reservation = self.log().reserve(0).await?;
             let guard = file.lock.write().await;
             if file.recalled.get() {
-                drop((guard, reservation));
+                drop(guard);
                 file.until_returned().await;
                 self.check()?;
                 continue;
             }
+            // As for a write.
+            self.check_file(&file)?;
             let is_held = file.token.get() == Some(Token::ExclusiveWrite);
             if !is_held || change.size.is_some_and(|size| size != file.reported.get().size) {
                 // A crash must not find records of a file that is about to be truncated.
@@ -321,10 +363,19 @@ impl Host {
                 if file.recalled.get() {
                     continue;
                 }
-                let attributes = self.noted(self.store.set_attributes(id, change).await)?;
+                self.begin_sending(is_sent)?;
+                let changed = self.store.set_attributes(id, change).await;
+                let attributes = self.noted_change(&file, changed)?;
                 file.reported.set(attributes.version);
                 return Ok(attributes);
             }
+            // As for a write: no space is held while it waits for the file.
+            let Some(reservation) = self.log().reserve_at_once(0)? else {
+                drop(guard);
+                self.log().until_space(0).await?;
+                self.check()?;
+                continue;
+            };
             self.check_closing()?;
             let recalls = file.recalls.get();
             let attributes = self.noted(self.store.set_attributes(id, change).await)?;
@@ -393,13 +444,22 @@ impl Host {
         if registers_host(name) {
             return Err(StoreError::from(Refusal::NotPermitted).into());
         }
-        let _busy = self.enter().await?;
-        let file = self.files.get(id);
-        let _settled = self.settled(file.as_deref()).await?;
-        let result = match value {
-            Some(value) => self.store.set_xattr(id, name, value, mode).await,
-            None => self.store.remove_xattr(id, name).await,
-        };
-        self.noted(result)
+        self.once("a change of an extended attribute", async |is_sent| {
+            let file = self.files.get(id);
+            let _settled = self.settled(file.as_deref()).await?;
+            self.begin_sending(is_sent)?;
+            let result = match value {
+                Some(value) => self.store.set_xattr(id, name, value, mode).await,
+                None => self.store.remove_xattr(id, name).await,
+            };
+            self.noted(result)
+        })
+        .await
     }
+}
+
+/// Returns what follows a removal that the store has answered. If the connection was lost since,
+/// recovery takes care of the file.
+fn made(result: Result<(), HostError>) -> Result<(), HostError> {
+    result.or_else(|error| if error.is_lost() { Ok(()) } else { Err(error) })
 }

@@ -13,7 +13,8 @@ pub struct HostStatistics {
     pub destaged_files: u64,
     /// File data logged again because the journal had too much of it.
     pub logged_anew_bytes: u64,
-    /// Files that the store refuses and is asked again to take, and their file data.
+    /// Files that the store refuses and is asked again to take, or does not answer for, and their
+    /// file data.
     pub failed_files: u64,
     pub failed_bytes: u64,
     /// Bytes that the store buffers of files in memory.

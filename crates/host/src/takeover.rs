@@ -12,6 +12,7 @@
 //! 4. What this says of a token holds until it is returned. So a file that paid keeps its token
 //!    ([`crate::kept_tokens`]).
 
+use crate::destage::{FILES_AT_ONCE, Work, at_once};
 use crate::error::HostError;
 use crate::files::File;
 use crate::host::Host;
@@ -42,15 +43,28 @@ impl Host {
     }
 
     /// Returns the kept tokens whose time has passed, unless the file was used since.
-    pub(crate) async fn return_kept_tokens(&self) {
+    pub(crate) async fn return_kept_tokens(self: &Rc<Self>) {
         let now = self.world.now();
+        let mut due = Vec::new();
         while let Some(file) = self.kept_tokens.take_due(now) {
             if file.opens.get() > 0 || file.dirty.get().is_some() {
                 self.kept_tokens.add(&file, now);
             } else {
-                // A lost connection is already recorded.
-                let _ = self.let_go(&file).await;
+                due.push(file);
             }
         }
+        let work = due.into_iter().map(|file| -> Work<'_> {
+            let host = self.clone();
+            Box::pin(async move {
+                let returned = async move {
+                    let _busy = host.busy();
+                    // A lost connection is already recorded.
+                    let _ = host.let_go(&file).await;
+                };
+                self.bounded(returned).await;
+                Ok(())
+            })
+        });
+        at_once(work.collect(), FILES_AT_ONCE).await;
     }
 }

@@ -77,6 +77,11 @@ pub trait Store {
     fn reuses_numbers(&self) -> bool {
         false
     }
+    /// Returns whether programs of other clients may read a file after its last name is removed and
+    /// this client has closed it. Then what was synced has to get there, though nobody can open it.
+    fn others_read_removed(&self) -> bool {
+        false
+    }
     /// Returns whether no client gets an exclusive token of a file that another has open.
     fn wants_files_closed(&self) -> bool {
         false

@@ -1,9 +1,11 @@
 //! New files: their cost in messages, and clients that want them at once.
 
+use crate::common::watched_store::WatchedStore;
 use crate::common::*;
 use disks::CrashPolicy;
 use host::{Destage, Durable, FileFate, HostOptions};
 use runtime::spawn_with_result;
+use std::rc::Rc;
 use std::time::Duration;
 use store::{Cut, CutKind, Moment, OpenMode, Token};
 
@@ -107,6 +109,33 @@ fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
         assert_eq!(file, store::FileId(2));
         assert_eq!(stage.content(file), b"minetheirs", "{delay} µs after the file was asked for");
     }
+}
+
+/// The answer of the creation comes after the recall, so its token is returned; that fails.
+#[test]
+fn a_creation_that_fails_leaves_nothing_open() {
+    let stage = Stage::new(1);
+    let watched = Rc::new(WatchedStore::new(stage.connect()));
+    watched.slow_creations.set(true);
+    watched.failing_returns.set(true);
+    let disk = stage.disk(stage.formatted());
+    let begun = begin_host(stage.world(), watched.clone(), disk, under_pressure());
+    let (peer, world, cluster) = (stage.peer(), stage.world(), stage.cluster.clone());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let maker = host.clone();
+        let made = spawn_with_result(&*world, async move {
+            maker.create(maker.root(), b"file", 0o644, ROOT).await
+        });
+        let file = store::FileId(2);
+        while cluster.attributes(file).is_none() {
+            sleep(&*world, Duration::from_millis(1)).await;
+        }
+        peer_writes(&*peer, file, 0, b"theirs").await;
+        watched.release_calls();
+        assert_eq!(made.await.unwrap().unwrap_err().errno(), 5);
+        assert_eq!((watched.open_files(), host.known_files()), (0, 0));
+    });
 }
 
 /// The name is removed and another is added, in every possible order. The number of names left is

@@ -735,12 +735,17 @@ fn a_network_outage_beyond_the_lease_loses_nothing_promised() {
             for moment in [Moment::Request, Moment::Answer] {
                 let cut = Cut { kind: CutKind::Network, message, moment };
                 let cut = run(script, 5, backend, Some(CutAt::Message(cut)));
-                // A change of names, and an unmount, may end with the connection; so may what was
-                // set aside.
+                // A change of names or size, and an unmount, may end with the connection; so may
+                // what was set aside.
                 let may_end = |step: &Step| {
                     matches!(
                         step,
-                        Link(_) | Unlink(_) | Close | PeerWrites(_) | PeerWritesUnderLookups(_)
+                        Cut(..)
+                            | Link(_)
+                            | Unlink(_)
+                            | Close
+                            | PeerWrites(_)
+                            | PeerWritesUnderLookups(_)
                     )
                 };
                 assert!(

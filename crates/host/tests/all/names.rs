@@ -4,8 +4,9 @@ use crate::common::*;
 use disks::{CrashPolicy, Latency};
 use host::{Destage, Durable, FileFate, HostOptions};
 use runtime::spawn_with_result;
+use std::rc::Rc;
 use std::time::Duration;
-use store::{FileId, RenameOver};
+use store::{AttributeChange, FileId, RenameOver};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -128,4 +129,29 @@ fn a_closed_host_leaves_an_empty_journal_whatever_its_disk_does_first() {
         let report = stage.world.run(async move { begun.await.unwrap().1 });
         assert!(report.clean, "seed {seed}: {report:?}");
     }
+}
+
+#[test]
+fn a_change_of_nothing_needs_no_token() {
+    let stage = Rc::new(Stage::new(2));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner) = (stage.begin(&disk, HostOptions::default()), stage.clone());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let peer = inner.peer();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"dirty", Durable::Now).await.unwrap();
+        let before = host.statistics();
+        let nothing = AttributeChange::default();
+        let same = host.set_attributes(file, nothing).await.unwrap();
+        assert_eq!(same.version.size, 5);
+        assert_eq!(host.statistics(), before, "nothing was logged");
+        // Of another client's file, too, which stays with it.
+        let theirs = peer.create(peer.root(), b"theirs", 0o644, ROOT).await.unwrap();
+        let open = theirs.open.unwrap();
+        peer.write(open, 0, b"theirs").await.unwrap();
+        let found = host.set_attributes(theirs.found.file, nothing).await.unwrap();
+        assert_eq!(found.version, theirs.found.attributes.version);
+        peer.write(open, 0, b"still theirs").await.unwrap();
+    });
 }

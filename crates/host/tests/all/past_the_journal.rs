@@ -118,7 +118,7 @@ fn a_write_that_met_a_recall_is_not_built_on_after_a_lost_connection() {
         peer.return_token(file).await.unwrap();
         peer.close(open).await.unwrap();
         sleep(&*world, Duration::from_secs(4)).await;
-        store.release_writes();
+        store.release_calls();
         let _ = write.await.unwrap();
         sleep(&*world, Duration::from_secs(5)).await;
         assert_eq!(host.statistics().reconnections, 1);

@@ -1,7 +1,7 @@
 //! Content and attributes: how they are buffered, and how they are written to the files.
 
 use super::buffered::LocalBuffered;
-use super::notes::{Note, sync_directory, version_of};
+use super::notes::{Born, Note, sync_directory, version_of};
 use super::store::Local;
 use crate::attributes::{
     Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version,
@@ -44,10 +44,11 @@ impl Flush {
         let FileAttributes { file: id, version, modified, accessed, mode, uid, gid, .. } =
             self.attributes;
         let mut noted_until = Instant::now();
+        let found = self.file.metadata()?;
         let mut note_way = || -> io::Result<()> {
             if noted_until.saturating_duration_since(Instant::now()) < IN_FLIGHT_RENEWED {
                 noted_until = Instant::now() + IN_FLIGHT_NOTED;
-                self.notes.write(id, Note::in_flight(version, IN_FLIGHT_NOTED))?;
+                self.notes.write(id, Note::in_flight(version, &found, IN_FLIGHT_NOTED))?;
             }
             Ok(())
         };
@@ -82,7 +83,8 @@ impl Flush {
             true => (modified.seconds, i64::from(modified.nanoseconds)),
             false => (kept.mtime(), kept.mtime_nsec()),
         };
-        self.notes.write(id, Note { version, modified, in_flight_until: None })
+        let born = Born::of(&kept);
+        self.notes.write(id, Note { version, modified, in_flight_until: None, born })
     }
 }
 
@@ -474,7 +476,7 @@ fn apply_to_path(
 
 /// Holds the file before it changes it, as another user may put a link in its place. A link's own
 /// mode has no meaning.
-pub(super) fn set_mode(path: &std::path::Path, mode: u32) -> io::Result<()> {
+fn set_mode(path: &std::path::Path, mode: u32) -> io::Result<()> {
     let held = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     if File::from(held.try_clone()?).metadata()?.file_type().is_symlink() {
         return Ok(());
@@ -506,7 +508,7 @@ fn times_of(change: &AttributeChange, now: Timestamp) -> Option<FileTimes> {
     (change.accessed.is_some() || change.modified.is_some()).then_some(times)
 }
 
-fn system_time(time: Timestamp) -> SystemTime {
+pub(super) fn system_time(time: Timestamp) -> SystemTime {
     let part = Duration::from_nanos(time.nanoseconds.into());
     match u64::try_from(time.seconds) {
         Ok(seconds) => UNIX_EPOCH + Duration::from_secs(seconds) + part,

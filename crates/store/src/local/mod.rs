@@ -54,7 +54,7 @@ pub(crate) fn failed(store: &str, what: &str, error: &io::Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use super::notes::{Note, Notes};
+    use super::notes::{Note, Notes, changed_ns};
     use super::own_directory::OwnDirectory;
     use crate::{FileId, Version};
     use std::os::unix::fs::MetadataExt;
@@ -69,7 +69,8 @@ mod tests {
         std::fs::write(&path, b"half of what").unwrap();
         let reported = Version { number: 7, ctime_ns: 8, size: 99 };
         let file = FileId(std::fs::metadata(&path).unwrap().ino());
-        notes.write(file, Note::in_flight(reported, Duration::from_millis(100))).unwrap();
+        let found = std::fs::metadata(&path).unwrap();
+        notes.write(file, Note::in_flight(reported, &found, Duration::from_millis(100))).unwrap();
         let seen = || notes.version(file, &std::fs::metadata(&path).unwrap());
         std::fs::write(&path, b"half of what is new").unwrap();
         assert_eq!(seen(), reported, "its own writes, which a crash cut short");
@@ -77,5 +78,38 @@ mod tests {
         assert_eq!(seen(), reported, "time alone changes nothing");
         std::fs::write(&path, b"theirs").unwrap();
         assert_ne!(seen(), reported);
+    }
+
+    /// A note stays when its file is removed past okeanos, and the next file may get its number.
+    #[test]
+    fn a_note_belongs_to_the_file_that_was_there_then() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = std::fs::File::open(directory.path()).unwrap();
+        let notes = Notes(OwnDirectory::in_root(&root, "notes").unwrap());
+        let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
+        for _ in 0..200 {
+            std::fs::write(&old, b"content").unwrap();
+            let found = std::fs::metadata(&old).unwrap();
+            let file = FileId(found.ino());
+            let reported = Version { number: 7, ctime_ns: changed_ns(&found), size: 7 };
+            let time = Duration::from_secs(60);
+            notes.write(file, Note::in_flight(reported, &found, time)).unwrap();
+            assert_eq!(notes.version(file, &found), reported);
+            std::thread::sleep(Duration::from_millis(12));
+            std::fs::remove_file(&old).unwrap();
+            std::fs::write(&new, b"another").unwrap();
+            let found = std::fs::metadata(&new).unwrap();
+            if found.ino() == file.0 {
+                assert_ne!(notes.version(file, &found), reported);
+                // One of an earlier release says that its file was older than the noted state.
+                let line = format!("2 7 {} 7 0 0 {}\n", reported.ctime_ns, u64::MAX);
+                std::fs::write(directory.path().join(format!("notes/{}", file.0)), line).unwrap();
+                assert_ne!(notes.version(file, &found), reported);
+                return;
+            }
+            std::fs::remove_file(&new).unwrap();
+        }
+        // Some file systems never do.
+        println!("not tested: this file system used no number again");
     }
 }

@@ -1,7 +1,7 @@
 //! Names: the kernel carries out each call before it is answered.
 
 use super::OWN_DIRECTORY;
-use super::files::set_mode;
+use super::files::system_time;
 use super::places::Place;
 use super::store::Local;
 use crate::attributes::{FileAttributes, FileId};
@@ -9,15 +9,23 @@ use crate::error::{Refusal, StoreError};
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, XATTR_BYTES_MAX};
 use crate::listing::{after, cursor_of, in_order};
 use crate::names::{Creator, Entry, Found, Listing, NewNode, RenameOver};
-use rustix::fs::{CWD, FileType, Mode, RenameFlags, getxattr, mknodat, renameat_with};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chownat, getxattr, mknodat,
+    openat, renameat_with,
+};
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+use units::Timestamp;
 
+/// Some file systems store some of their times in units of two seconds.
+const TIMES_DIFFER_MAX: Duration = Duration::from_secs(2);
 /// Removed directories kept for callers that may still know them.
 const REMOVED_MAX: usize = 1024;
 
@@ -55,18 +63,31 @@ impl Local {
         Ok(Found { file, attributes })
     }
 
-    /// Creates a file. A regular file is returned open for reading and writing.
+    /// Creates a file. A regular file is returned open for reading and writing. What is returned is
+    /// the file that was made, also if another client has removed it since, or put another one
+    /// there.
     pub fn make(
         &self,
         parent: FileId,
         name: &[u8],
         node: NewNode,
         caller: Creator,
-    ) -> Result<(Found, Option<File>), StoreError> {
+    ) -> Result<(Found, File), StoreError> {
         let place = self.place_of(parent, name)?;
-        let handle =
-            make_at(&place, &node, caller).map_err(|error| self.failed("making", &error))?;
-        Ok((self.lookup(parent, name)?, handle))
+        let made = make_at(&place, &node, caller)
+            .and_then(|made| Ok((made.metadata()?, made)))
+            .map_err(|error| self.failed("making", &error));
+        let (metadata, made) = made?;
+        if units::fault!("store-made-by-name") {
+            return Ok((self.lookup(parent, name)?, made));
+        }
+        let file = FileId(metadata.ino());
+        if metadata.created().is_err() {
+            // Only its time of birth would distinguish it from one that had the number before.
+            self.notes.forget(file);
+        }
+        self.places.note(file, parent, name, &metadata);
+        Ok((Found { file, attributes: self.attributes_of(&metadata) }, made))
     }
 
     pub async fn link(
@@ -94,8 +115,12 @@ impl Local {
         }
         fs::remove_file(&place).map_err(|error| self.failed("unlinking", &error))?;
         let file = FileId(metadata.ino());
-        self.places.forget(file);
-        if metadata.nlink() == 1 && !self.files.borrow().contains_key(&file) {
+        let is_last = metadata.nlink() == 1;
+        if !is_last || units::fault!("store-number-used-again") {
+            self.places.forget(file);
+        }
+        // Otherwise its time of birth stays known, as a caller may know its number.
+        if is_last && !self.files.borrow().contains_key(&file) {
             self.notes.forget(file);
         }
         Ok(())
@@ -221,8 +246,13 @@ fn has_default_lists(directory: &Path) -> bool {
     getxattr(directory, "system.posix_acl_default", &mut [0; XATTR_BYTES_MAX][..]).is_ok()
 }
 
-fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<Option<File>> {
+/// Makes a file and returns it: a regular one open for reading and writing. Whoever may write to
+/// the directory can put another file there at any time, so owner and mode are set by the open
+/// file.
+fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<File> {
     let (path, directory) = (place.as_ref(), place.directory());
+    // The clock may have been set back since the directory's last change.
+    let not_before = SystemTime::now().min(changed_at(&fs::metadata(&directory)?));
     let has_lists = has_default_lists(&directory);
     let umask = if has_lists { 0 } else { caller.umask };
     let (made, mode) = match node {
@@ -249,16 +279,77 @@ fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<Option<
             (None, Some(mode))
         }
     };
-    let (found, parent) = (fs::symlink_metadata(path)?, fs::metadata(&directory)?);
+    let made = match made {
+        Some(made) => made,
+        None => hold_made(path, node, not_before)?,
+    };
+    let (found, parent) = (made.metadata()?, fs::metadata(&directory)?);
     let inherits = parent.mode() & libc::S_ISGID != 0;
     let group = if inherits { parent.gid() } else { caller.gid };
     if (found.uid(), found.gid()) != (caller.uid, group) {
-        lchown(path, Some(caller.uid), Some(group))?;
+        let (uid, gid) = (Uid::from_raw(caller.uid), Gid::from_raw(group));
+        chownat(&made, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
     }
     // This process's umask is not the caller's; and a change of owner clears set-id bits.
     let set_group = if inherits && found.is_dir() { libc::S_ISGID } else { 0 };
     if let Some(mode) = mode.filter(|_| !has_lists) {
-        set_mode(path, mode | set_group)?;
+        let held = format!("/proc/self/fd/{}", made.as_raw_fd());
+        fs::set_permissions(held, Permissions::from_mode(mode | set_group))?;
     }
     Ok(made)
+}
+
+fn changed_at(metadata: &Metadata) -> SystemTime {
+    let nanoseconds = metadata.ctime_nsec() as u32;
+    system_time(Timestamp { seconds: metadata.ctime(), nanoseconds })
+}
+
+/// Holds what was just made. ESTALE: another file is there, which is of another kind, has another
+/// name, or was born before `not_before`, when the directory was changed last before this.
+fn hold_made(path: &Path, node: &NewNode, not_before: SystemTime) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = File::from(openat(CWD, path, flags, Mode::empty())?);
+    let found = held.metadata()?;
+    let kind = match node {
+        NewNode::Regular { .. } => libc::S_IFREG,
+        NewNode::Directory { .. } => libc::S_IFDIR,
+        NewNode::Symlink { .. } => libc::S_IFLNK,
+        NewNode::Special { kind, .. } => *kind,
+    };
+    let is_older = found.created().is_ok_and(|born| born + TIMES_DIFFER_MAX < not_before);
+    match found.mode() & libc::S_IFMT == kind && (found.is_dir() || found.nlink() == 1) && !is_older
+    {
+        true => Ok(held),
+        false => Err(io::Error::from_raw_os_error(libc::ESTALE)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its owner and mode would be those of the caller otherwise.
+    #[test]
+    fn what_another_put_there_is_not_held_as_made() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        let now = SystemTime::now();
+        let directory = NewNode::Directory { mode: 0o755 };
+        let pipe = NewNode::Special { kind: libc::S_IFIFO, mode: 0o644, rdev: 0 };
+        fs::create_dir(at("directory")).unwrap();
+        hold_made(&at("directory"), &directory, now).unwrap();
+        let later = now + Duration::from_secs(60);
+        let is_stale = |held: io::Result<File>| {
+            assert_eq!(held.unwrap_err().raw_os_error(), Some(libc::ESTALE));
+        };
+        is_stale(hold_made(&at("directory"), &directory, later));
+        is_stale(hold_made(&at("directory"), &pipe, now));
+        symlink("directory", at("link")).unwrap();
+        is_stale(hold_made(&at("link"), &directory, now));
+        let (kind, mode) = (FileType::Fifo, Mode::from_raw_mode(0o644));
+        mknodat(CWD, at("pipe"), kind, mode, 0).unwrap();
+        hold_made(&at("pipe"), &pipe, now).unwrap();
+        fs::hard_link(at("pipe"), at("another name")).unwrap();
+        is_stale(hold_made(&at("pipe"), &pipe, now));
+    }
 }

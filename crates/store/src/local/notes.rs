@@ -19,32 +19,75 @@ pub(super) struct Note {
     /// Until when, in nanoseconds since 1970, the file is being brought to this state, or was when
     /// the writer ended. Changes up to then are the writer's, later ones another client's.
     pub in_flight_until: Option<u64>,
+    pub born: Born,
+}
+
+/// The time of birth that a note knows of its file, in nanoseconds since 1970. Another file may get
+/// the number, with the same size and times, or while the note is in flight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Born {
+    /// The file system does not store it.
+    Unknown,
+    At(u64),
+    /// As a note of an earlier release says, without the time itself: not after the noted state,
+    /// of which the same clock gave the time.
+    NotAfter(u64),
+}
+
+impl Born {
+    pub fn of(metadata: &Metadata) -> Born {
+        let since = |born: SystemTime| born.duration_since(UNIX_EPOCH).ok();
+        let born = metadata.created().ok().and_then(since);
+        born.map_or(Born::Unknown, |born| Born::At(born.as_nanos() as u64))
+    }
+    /// Returns whether the note's file is this one.
+    fn is_of(self, metadata: &Metadata) -> bool {
+        match (self, Born::of(metadata)) {
+            _ if units::fault!("store-note-of-another-file") => true,
+            (Born::Unknown, _) | (Born::NotAfter(_), Born::Unknown | Born::NotAfter(_)) => true,
+            (Born::NotAfter(noted), Born::At(found)) => found <= noted,
+            (noted, found) => noted == found,
+        }
+    }
 }
 
 impl Note {
     /// Creates a note that has to be written again within `time`.
-    pub fn in_flight(version: Version, time: Duration) -> Note {
+    pub fn in_flight(version: Version, file: &Metadata, time: Duration) -> Note {
         let until = (SystemTime::now() + time).duration_since(UNIX_EPOCH).unwrap_or_default();
-        Note { version, modified: (0, 0), in_flight_until: Some(until.as_nanos() as u64) }
+        let in_flight_until = Some(until.as_nanos() as u64);
+        Note { version, modified: (0, 0), in_flight_until, born: Born::of(file) }
     }
     fn to_line(self) -> String {
         let Version { number, ctime_ns, size } = self.version;
         let (seconds, nanoseconds) = self.modified;
         let until = self.in_flight_until.unwrap_or(0);
-        format!("2 {number} {ctime_ns} {size} {seconds} {nanoseconds} {until}\n")
+        let born = if let Born::At(born) = self.born { born } else { 0 };
+        format!("3 {number} {ctime_ns} {size} {seconds} {nanoseconds} {until} {born}\n")
     }
     fn of_line(line: &str) -> Option<Note> {
         let mut words = line.strip_suffix('\n')?.split(' ');
-        (words.next()? == "2").then_some(())?;
+        let format = words.next()?;
+        matches!(format, "2" | "3").then_some(())?;
         let mut number = || words.next()?.parse::<u64>().ok();
         let version = Version { number: number()?, ctime_ns: number()?, size: number()? };
         let mut signed = || words.next()?.parse::<i64>().ok();
         let modified = (signed()?, signed()?);
         let until = words.next()?.parse().ok()?;
         let in_flight_until = (until != 0).then_some(until);
-        words.next().is_none().then_some(Note { version, modified, in_flight_until })
+        let born = match format {
+            "2" => Born::NotAfter(version.ctime_ns),
+            _ => match words.next()?.parse().ok()? {
+                0 => Born::Unknown,
+                born => Born::At(born),
+            },
+        };
+        words.next().is_none().then_some(Note { version, modified, in_flight_until, born })
     }
     fn holds(&self, metadata: &Metadata) -> bool {
+        if !self.born.is_of(metadata) {
+            return false;
+        }
         let is_there = metadata.size() == self.version.size
             && (metadata.mtime(), metadata.mtime_nsec()) == self.modified;
         is_there || self.in_flight_until.is_some_and(|until| changed_ns(metadata) <= until)
@@ -101,7 +144,7 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-fn changed_ns(metadata: &Metadata) -> u64 {
+pub(super) fn changed_ns(metadata: &Metadata) -> u64 {
     (metadata.ctime() as u64).wrapping_mul(1_000_000_000) + metadata.ctime_nsec() as u64
 }
 
@@ -118,15 +161,21 @@ mod tests {
     #[test]
     fn notes_come_back_and_damaged_ones_are_none() {
         let version = Version { number: 7, ctime_ns: 8, size: 9 };
-        let note = Note { version, modified: (-3, 4), in_flight_until: Some(5) };
-        assert_eq!(Note::of_line(&note.to_line()), Some(note));
+        for born in [Born::Unknown, Born::At(6)] {
+            let note = Note { version, modified: (-3, 4), in_flight_until: Some(5), born };
+            assert_eq!(Note::of_line(&note.to_line()), Some(note));
+        }
+        let older = Note::of_line("2 7 8 9 -3 4 5\n").unwrap();
+        assert_eq!((older.version, older.born), (version, Born::NotAfter(8)));
         for damaged in [
             "",
-            "2 7 8 9 3 4 1",
+            "3 7 8 9 3 4 1 0",
             "1 7 8 9 3 4 1\n",
             "2 7 8 9 3 4\n",
             "2 7 8 9 3 4 1 1\n",
-            "2 x 8 9 3 4 1\n",
+            "3 7 8 9 3 4 1\n",
+            "3 7 8 9 3 4 1 1 1\n",
+            "3 x 8 9 3 4 1 0\n",
         ] {
             assert_eq!(Note::of_line(damaged), None, "{damaged:?}");
         }

@@ -217,8 +217,8 @@ impl Local {
     ) -> Result<Created, StoreError> {
         // Opened as it is made: a mode that forbids it binds those who come later.
         let (found, handle) = self.make(parent, name, NewNode::Regular { mode }, caller)?;
-        let open = handle.map(|handle| self.opened(found.file, OpenMode::ReadWrite, handle));
-        Ok(Created { found, open, is_held: false })
+        let open = self.opened(found.file, OpenMode::ReadWrite, handle);
+        Ok(Created { found, open: Some(open), is_held: false })
     }
 
     /// Excludes other clients before a call changes a file of which this client has no token: their
@@ -420,6 +420,9 @@ impl Store for LocalStore {
     }
     fn reuses_numbers(&self) -> bool {
         true
+    }
+    fn others_read_removed(&self) -> bool {
+        self.0.has_other_hosts()
     }
 
     /// A dead client has left nothing behind: its buffer died with it, and the kernel dropped its

@@ -3,11 +3,12 @@
 use device::LocalFuture;
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use store::{
     Allocation, Answer, AttributeChange, Created, Creator, FileAttributes, FileId, FileLock, Found,
-    HostPhase, Identity, Listing, NewNode, OpenFile, OpenMode, RenameOver, Space, Store,
+    HostPhase, Identity, Listing, NewNode, OpenFile, OpenMode, Refusal, RenameOver, Space, Store,
     StoreError, StoreEvent, Token, XattrMode,
 };
 
@@ -19,11 +20,29 @@ pub struct WatchedStore {
     pub keeps_failed_writes: bool,
     /// Whether another client keeps each file from being held exclusively.
     pub others_keep_files: Cell<bool>,
+    /// Whether syncs of files, and those of returned tokens, fail after they were carried out.
+    pub failing_syncs: Cell<bool>,
+    pub failing_returns: Cell<bool>,
+    /// Whether changes of attributes fail so.
+    pub failing_changes: Cell<bool>,
+    /// Whether programs of other clients may read files without a name.
+    pub others_read_removed: Cell<bool>,
     /// Writes at this offset wait, before they reach the store.
     pub slow_write: Cell<Option<u64>>,
+    /// Answers to creations wait.
+    pub slow_creations: Cell<bool>,
     pub changed: Rc<Event>,
     pub waiting_writes: Rc<Cell<u64>>,
     is_released: Rc<Cell<bool>>,
+    /// Whether it reports no space.
+    pub is_full: Cell<bool>,
+    /// Whether the end of the connection does not return.
+    pub never_disconnects: Cell<bool>,
+    /// Whether no name is removed.
+    pub refusing_removals: Cell<bool>,
+    /// A file of which no sync returns.
+    pub stuck: Cell<Option<FileId>>,
+    opens: Rc<RefCell<BTreeMap<OpenFile, FileId>>>,
 }
 
 impl WatchedStore {
@@ -33,19 +52,41 @@ impl WatchedStore {
             inner,
             calls: RefCell::default(),
             others_keep_files: Cell::default(),
+            failing_syncs: Cell::default(),
+            failing_returns: Cell::default(),
+            failing_changes: Cell::default(),
+            others_read_removed: Cell::default(),
             slow_write: Cell::default(),
+            slow_creations: Cell::default(),
             changed: Rc::default(),
             waiting_writes: Rc::default(),
             is_released: Rc::default(),
+            is_full: Cell::default(),
+            never_disconnects: Cell::default(),
+            refusing_removals: Cell::default(),
+            stuck: Cell::default(),
+            opens: Rc::default(),
         }
     }
     pub fn take_calls(&self) -> Vec<&'static str> {
         self.calls.take()
     }
-    pub fn release_writes(&self) {
+    pub fn open_files(&self) -> usize {
+        self.opens.borrow().len()
+    }
+    pub fn release_calls(&self) {
         self.is_released.set(true);
         self.changed.notify();
     }
+}
+
+/// Ends a call with an error of the servers' disks.
+fn failing<T: 'static>(call: Answer<T>, fails: bool) -> Answer<T> {
+    let failed = || StoreError::Failed { store: "watched".into(), what: "syncing".into(), code: 5 };
+    Box::pin(async move {
+        let answer = call.await?;
+        if fails { Err(failed()) } else { Ok(answer) }
+    })
 }
 
 macro_rules! passed_on {
@@ -63,11 +104,65 @@ impl Store for WatchedStore {
     }
     fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<FileAttributes> {
         self.calls.borrow_mut().push("set_attributes");
-        self.inner.set_attributes(file, change)
+        failing(self.inner.set_attributes(file, change), self.failing_changes.get())
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.calls.borrow_mut().push("make_durable");
-        self.inner.make_durable(open)
+        if self.stuck.get().is_some() && self.stuck.get() == self.opens.borrow().get(&open).copied()
+        {
+            return Box::pin(std::future::pending());
+        }
+        failing(self.inner.make_durable(open), self.failing_syncs.get())
+    }
+    fn return_token(&self, file: FileId) -> Answer<()> {
+        failing(self.inner.return_token(file), self.failing_returns.get())
+    }
+    fn disconnect(&self) -> Answer<()> {
+        match self.never_disconnects.get() {
+            true => Box::pin(std::future::pending()),
+            false => self.inner.disconnect(),
+        }
+    }
+    fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()> {
+        match self.refusing_removals.get() {
+            true => Box::pin(async { Err(StoreError::Refused(Refusal::NotPermitted)) }),
+            false => self.inner.unlink(parent, name),
+        }
+    }
+    fn others_read_removed(&self) -> bool {
+        self.others_read_removed.get()
+    }
+    fn open(&self, file: FileId, access: OpenMode) -> Answer<OpenFile> {
+        let (opened, opens) = (self.inner.open(file, access), self.opens.clone());
+        Box::pin(async move {
+            let open = opened.await?;
+            opens.borrow_mut().insert(open, file);
+            Ok(open)
+        })
+    }
+    fn close(&self, open: OpenFile) -> Answer<()> {
+        self.opens.borrow_mut().remove(&open);
+        self.inner.close(open)
+    }
+    fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created> {
+        let (created, opens) = (self.inner.create(parent, name, mode, caller), self.opens.clone());
+        let (changed, is_released) = (self.changed.clone(), self.is_released.clone());
+        let is_slow = self.slow_creations.get();
+        Box::pin(async move {
+            let created = created.await?;
+            if is_slow {
+                changed.until(|| is_released.get().then_some(())).await;
+            }
+            opens.borrow_mut().extend(created.open.map(|open| (open, created.found.file)));
+            Ok(created)
+        })
+    }
+    fn space(&self) -> Answer<Space> {
+        let (asked, is_full) = (self.inner.space(), self.is_full.get());
+        Box::pin(async move {
+            let space = asked.await?;
+            Ok(if is_full { Space { blocks_available: 0, ..space } } else { space })
+        })
     }
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         match token == Token::ExclusiveWrite && self.others_keep_files.get() {
@@ -100,36 +195,29 @@ impl Store for WatchedStore {
         fence(former: &Identity) -> Answer<()>;
         reconnect() -> Answer<()>;
         next_event() -> LocalFuture<StoreEvent>;
-        disconnect() -> Answer<()>;
         root() -> FileId;
         lookup(parent: FileId, name: &[u8]) -> Answer<Found>;
         find(file: FileId) -> Answer<Found>;
         path_of(file: FileId) -> Answer<Option<Vec<u8>>>;
         forget(file: FileId) -> ();
         make(parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found>;
-        create(parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created>;
         link(file: FileId, parent: FileId, name: &[u8]) -> Answer<FileAttributes>;
-        unlink(parent: FileId, name: &[u8]) -> Answer<()>;
         remove_directory(parent: FileId, name: &[u8]) -> Answer<()>;
         rename(one: FileId, old: &[u8], other: FileId, new: &[u8], mode: RenameOver) -> Answer<()>;
         read_link(file: FileId) -> Answer<Vec<u8>>;
         list(directory: FileId, cursor: u64) -> Answer<Listing>;
         sync_directory(directory: FileId) -> Answer<()>;
-        space() -> Answer<Space>;
         attributes(file: FileId) -> Answer<FileAttributes>;
         xattr(file: FileId, name: &[u8]) -> Answer<Vec<u8>>;
         xattr_names(file: FileId) -> Answer<Vec<u8>>;
         set_xattr(file: FileId, name: &[u8], value: &[u8], mode: XattrMode) -> Answer<()>;
         remove_xattr(file: FileId, name: &[u8]) -> Answer<()>;
-        open(file: FileId, access: OpenMode) -> Answer<OpenFile>;
-        close(open: OpenFile) -> Answer<()>;
         read(open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>>;
         allocate(open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes>;
         is_unsynced(open: OpenFile) -> bool;
         send_content(open: OpenFile) -> Answer<()>;
         send_attributes() -> Answer<()>;
         acknowledge_recall(file: FileId) -> Answer<()>;
-        return_token(file: FileId) -> Answer<()>;
         register_host(phase: HostPhase) -> Answer<()>;
         unregister_host() -> Answer<()>;
         may_have_dead_owner(file: FileId) -> Answer<bool>;
