@@ -90,14 +90,11 @@ fn a_mount_point_comes_back_after_its_daemon_was_killed_under_load() {
             signal(daemon, libc::SIGKILL);
             gone(daemon);
         });
-        let refused = volume.try_mount("");
-        assert!(
-            !refused.status.success() && said(&refused).contains("umount"),
-            "{}",
-            said(&refused)
-        );
-        let umounted = Command::new("umount").arg("-l").arg(volume.root()).output().unwrap();
-        assert!(umounted.status.success(), "{}", said(&umounted));
+        // As other file systems' users do; or the mount takes the dead one away itself.
+        if mode == MODES[0] {
+            let umounted = Command::new("umount").arg("-l").arg(volume.root()).output().unwrap();
+            assert!(umounted.status.success(), "{}", said(&umounted));
+        }
         volume.mount(&format!("data={mode}"));
         expect_records(&volume.root(), &acknowledged, mode);
         volume.umount_and_check();
