@@ -11,7 +11,7 @@ use crate::files::{Dirty, File};
 use crate::host::Host;
 use crate::options::Destage;
 use runtime::{Either, join_window, race, spawn_with_result};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -147,9 +147,9 @@ impl Host {
         let late = late.take();
         let is_late = |file: &Rc<File>| late.iter().any(|late| Rc::ptr_eq(late, file));
         let files: Vec<_> = self.files.all().into_iter().filter(|file| !is_late(file)).collect();
-        let result = self.destage_together(&files).await;
+        let result = self.destage_together(&files, late.is_empty()).await;
         // Those whose task does not return must not keep the others from the store.
-        let last = if late.is_empty() { Ok(()) } else { self.destage_together(&late).await };
+        let last = if late.is_empty() { Ok(()) } else { self.destage_together(&late, false).await };
         result.and(last)
     }
     /// Waits until a write that has begun has ended, with its state in the log. Returns false if a
@@ -166,29 +166,44 @@ impl Host {
         }
         is_free
     }
-    async fn destage_together(self: &Rc<Self>, files: &[Rc<File>]) -> Result<(), HostError> {
+    /// `is_all`: no other file is dirty. Otherwise attributes go with each file alone: a store that
+    /// sends those of all files sends contents along, whose errors are lost, and a state whose
+    /// write has not ended, which the journal does not have.
+    async fn destage_together(
+        self: &Rc<Self>,
+        files: &[Rc<File>],
+        is_all: bool,
+    ) -> Result<(), HostError> {
         self.check()?;
         if self.files.has_more_dirty(1) {
             // As for one file: from here on the store may write back any state of any file.
             if !units::fault!("host-flushed-before-journal") {
                 self.log().commit_all().await?;
             }
+            let all_sent = Cell::new(true);
             let contents = files.iter().map(|file| -> Work<'_> {
+                let all_sent = &all_sent;
                 Box::pin(async move {
                     let (host, one) = (self.clone(), file.clone());
-                    let sent = self.bounded(async move { host.send_content(&one).await });
-                    if sent.await.is_some() {
-                        self.note_progress();
+                    let sent = self.bounded(async move {
+                        host.send_content(&one).await;
+                        host.note_progress();
+                    });
+                    if sent.await.is_none() {
+                        all_sent.set(false);
                     }
                     Ok(())
                 })
             });
             at_once(contents.collect(), FILES_AT_ONCE).await;
             self.check()?;
-            let store = self.store.clone();
-            // What is not sent now is sent with each file.
-            if let Some(sent) = self.bounded(async move { store.send_attributes().await }).await {
-                self.noted(sent)?;
+            if (is_all && all_sent.get()) || units::fault!("host-attributes-before-content") {
+                let store = self.store.clone();
+                // What is not sent now is sent with each file.
+                if let Some(sent) = self.bounded(async move { store.send_attributes().await }).await
+                {
+                    self.noted(sent)?;
+                }
             }
         }
         let failed = RefCell::new(None);

@@ -317,7 +317,8 @@ impl Host {
         if available <= wanted.saturating_mul(2) {
             return;
         }
-        let given_up = due.into_iter().filter(|file| file.is_given_up.get());
+        // Whatever they were refused for: their records are in the log that is replayed.
+        let given_up = self.files.failed().into_iter().filter(|file| file.is_given_up.get());
         for file in given_up {
             let host = self.clone();
             let is_kept = self.bounded(async move { host.is_kept_elsewhere(&file).await });
@@ -338,16 +339,26 @@ impl Host {
         let tried = async {
             self.give_up_token(file).await?;
             let open = self.noted(self.store.open(file.id, OpenMode::ReadWrite).await)?;
-            let taken = self.store.take_token(open, Token::ExclusiveWrite).await;
-            let is_kept = matches!(taken, Err(StoreError::TokenHeld));
-            if !is_kept {
-                self.noted(taken)?;
+            let taken = self.noted(self.store.take_token(open, Token::ExclusiveWrite).await);
+            if taken.is_ok() {
                 self.noted(self.store.return_token(file.id).await)?;
             }
             self.noted(self.store.close(open).await)?;
-            Ok::<bool, HostError>(is_kept)
+            taken
         };
-        // A file that has been removed or made read-only keeps nothing from being replayed.
-        tried.await.unwrap_or(false)
+        // A file that has been removed or made read-only keeps nothing from being replayed. Any
+        // other answer may come again, on the new connection, too.
+        let is_replayed = |error: &HostError| {
+            let HostError::Store(StoreError::Refused(refusal)) = error else { return false };
+            matches!(
+                refusal,
+                Refusal::NotFound
+                    | Refusal::Stale
+                    | Refusal::IsDirectory
+                    | Refusal::AccessDenied
+                    | Refusal::ReadOnly
+            )
+        };
+        tried.await.is_err_and(|error| !is_replayed(&error))
     }
 }

@@ -144,9 +144,30 @@ fn an_unmount_brings_all_but_a_stuck_file_to_the_store() {
             scene.pause(seconds).await;
             host.write(other, 0, b"other", Durable::Now).await.unwrap();
             assert!(scene.ends(host.close()).await.is_err(), "the store has not got everything");
+            if seconds > 0 {
+                assert!(!scene.watched.attributes_sent.get(), "with a content that was not sent");
+            }
             other
         });
         assert_eq!(stage.content(other), b"other");
+    }
+}
+
+/// A store that sends the attributes of all files sends contents along, whose errors are lost.
+#[test]
+fn attributes_are_sent_together_only_behind_all_contents() {
+    for is_late in [false, true] {
+        let (_, _, sent) = on_stage(true, move |scene| async move {
+            let host = &scene.host;
+            let [file, other] = [make(host, "file").await, make(host, "other").await];
+            for file in [file, other] {
+                host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+            }
+            scene.watched.sends_nothing.set(is_late.then_some(file));
+            assert_eq!(scene.ends(host.close()).await.is_err(), is_late);
+            scene.watched.attributes_sent.get()
+        });
+        assert_eq!(sent, !is_late);
     }
 }
 

@@ -42,10 +42,17 @@ pub struct WatchedStore {
     pub refusing_removals: Cell<bool>,
     /// A file of which no sync returns.
     pub stuck: Cell<Option<FileId>>,
+    /// A file of which no sending of content returns.
+    pub sends_nothing: Cell<Option<FileId>>,
+    /// Whether the attributes of all files were sent.
+    pub attributes_sent: Cell<bool>,
     opens: Rc<RefCell<BTreeMap<OpenFile, FileId>>>,
 }
 
 impl WatchedStore {
+    fn is(&self, file: Option<FileId>, open: OpenFile) -> bool {
+        file.is_some() && file == self.opens.borrow().get(&open).copied()
+    }
     pub fn new(inner: Rc<dyn Store>) -> WatchedStore {
         WatchedStore {
             keeps_failed_writes: inner.keeps_failed_writes(),
@@ -65,6 +72,8 @@ impl WatchedStore {
             never_disconnects: Cell::default(),
             refusing_removals: Cell::default(),
             stuck: Cell::default(),
+            sends_nothing: Cell::default(),
+            attributes_sent: Cell::default(),
             opens: Rc::default(),
         }
     }
@@ -108,11 +117,20 @@ impl Store for WatchedStore {
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.calls.borrow_mut().push("make_durable");
-        if self.stuck.get().is_some() && self.stuck.get() == self.opens.borrow().get(&open).copied()
-        {
+        if self.is(self.stuck.get(), open) {
             return Box::pin(std::future::pending());
         }
         failing(self.inner.make_durable(open), self.failing_syncs.get())
+    }
+    fn send_content(&self, open: OpenFile) -> Answer<()> {
+        match self.is(self.sends_nothing.get(), open) {
+            true => Box::pin(std::future::pending()),
+            false => self.inner.send_content(open),
+        }
+    }
+    fn send_attributes(&self) -> Answer<()> {
+        self.attributes_sent.set(true);
+        self.inner.send_attributes()
     }
     fn return_token(&self, file: FileId) -> Answer<()> {
         failing(self.inner.return_token(file), self.failing_returns.get())
@@ -215,8 +233,6 @@ impl Store for WatchedStore {
         read(open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>>;
         allocate(open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes>;
         is_unsynced(open: OpenFile) -> bool;
-        send_content(open: OpenFile) -> Answer<()>;
-        send_attributes() -> Answer<()>;
         acknowledge_recall(file: FileId) -> Answer<()>;
         register_host(phase: HostPhase) -> Answer<()>;
         unregister_host() -> Answer<()>;
