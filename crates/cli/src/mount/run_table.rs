@@ -7,11 +7,10 @@ use disks::DiskAccess;
 use engine::DurableMemory;
 use format::run_table::{TABLE_BYTES, TABLE_PAGE, may_be_table};
 use runtime::RealWorld;
-use std::ffi::CString;
+use rustix::fs::{AtFlags, statat, unlinkat};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
@@ -20,7 +19,7 @@ use std::rc::Rc;
 pub struct MadeFile {
     /// Its directory: before it mounts, the daemon leaves the paths of the system behind.
     directory: File,
-    name: CString,
+    name: OsString,
     inode: u64,
     is_kept: bool,
 }
@@ -29,12 +28,11 @@ impl MadeFile {
     fn note(path: &Path, file: &File) -> io::Result<MadeFile> {
         let path = std::path::absolute(path)?;
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
-        let (parent, name) = (path.parent(), path.file_name().ok_or_else(invalid)?);
+        let (parent, name) = (path.parent(), path.file_name().ok_or_else(invalid)?.to_owned());
         let directory = File::options()
             .read(true)
             .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
             .open(parent.ok_or_else(invalid)?)?;
-        let name = CString::new(name.as_bytes())?;
         Ok(MadeFile { directory, name, inode: file.metadata()?.ino(), is_kept: false })
     }
 
@@ -47,24 +45,16 @@ impl MadeFile {
 
     /// Whether the name still leads to the file.
     fn is_there(&self) -> bool {
-        let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: the name ends with a zero byte, and the kernel fills the structure where it
-        // returns zero.
-        unsafe {
-            let flags = libc::AT_SYMLINK_NOFOLLOW;
-            let directory = self.directory.as_raw_fd();
-            libc::fstatat(directory, self.name.as_ptr(), found.as_mut_ptr(), flags) == 0
-                && found.assume_init().st_ino == self.inode
-        }
+        let found = statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        found.is_ok_and(|found| found.st_ino == self.inode)
     }
 }
 
 impl Drop for MadeFile {
     fn drop(&mut self) {
         if !self.is_kept && self.is_there() {
-            // One that cannot be removed harms nobody: the next mount takes it. SAFETY: the name
-            // ends with a zero byte.
-            unsafe { libc::unlinkat(self.directory.as_raw_fd(), self.name.as_ptr(), 0) };
+            // One that cannot be removed harms nobody: the next mount takes it.
+            let _ = unlinkat(&self.directory, &self.name, AtFlags::empty());
         }
     }
 }
