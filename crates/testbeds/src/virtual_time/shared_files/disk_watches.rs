@@ -1,30 +1,32 @@
-//! What watches the disks of a simulated cluster and of its client.
+//! Watches over the disks of a simulated cluster and of its client.
 
 use device::{Operation, World};
 use disks::Watch;
 use runtime::VirtualWorld;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 use units::Instant;
 
 /// Time during which a disk was busy.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Meter(Rc<Busy>);
-#[derive(Default)]
 struct Busy {
+    world: VirtualWorld,
     under_way: Cell<u64>,
     since: Cell<Instant>,
     total: Cell<Duration>,
-    world: RefCell<Option<VirtualWorld>>,
 }
 
 impl Meter {
     pub fn of(world: &VirtualWorld) -> Meter {
-        let meter = Meter::default();
-        *meter.0.world.borrow_mut() = Some(world.clone());
-        meter
+        Meter(Rc::new(Busy {
+            world: world.clone(),
+            under_way: Cell::default(),
+            since: Cell::default(),
+            total: Cell::default(),
+        }))
     }
     pub fn total(&self) -> Duration {
         self.0.total.get()
@@ -40,14 +42,13 @@ impl Watch for Meter {
     ) -> device::LocalFuture<T> {
         let busy = self.0.clone();
         Box::pin(async move {
-            let now = || busy.world.borrow().as_ref().map_or(Instant(0), |world| world.now());
             if busy.under_way.replace(busy.under_way.get() + 1) == 0 {
-                busy.since.set(now());
+                busy.since.set(busy.world.now());
             }
             let result = request.await;
             busy.under_way.set(busy.under_way.get() - 1);
             if busy.under_way.get() == 0 {
-                busy.total.set(busy.total.get() + now().since(busy.since.get()));
+                busy.total.set(busy.total.get() + busy.world.now().since(busy.since.get()));
             }
             result
         })

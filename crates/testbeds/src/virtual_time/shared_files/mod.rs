@@ -79,7 +79,7 @@ pub struct SharedStage {
     begun: Cell<Counted>,
 }
 
-/// What a stage has counted up to a time.
+/// Counts of a stage up to a time.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     at: Instant,
