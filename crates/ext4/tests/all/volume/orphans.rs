@@ -188,11 +188,11 @@ fn an_orphan_whose_neighbour_cannot_be_read_is_freed_whole_or_not() {
         let virtual_world = VirtualWorld::new(1);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         let disk = image.disk(&world);
-        let (home, block_bytes) = (disk.clone(), if kind.size == "40M" { 1024 } else { 2048 });
+        let home = disk.clone();
         let place = |number: InodeNumber| {
             let found = image.debugfs(&format!("imap <{}>", number.get()));
             let (_, block) = found.split_once("located at block ").unwrap();
-            block.split(',').next().unwrap().trim().parse::<u64>().unwrap() * block_bytes
+            block.split(',').next().unwrap().trim().parse::<u64>().unwrap()
         };
         let places: Vec<_> = (11..40).map(|number| place(InodeNumber(number))).collect();
         virtual_world.run(async move {
@@ -223,7 +223,8 @@ fn an_orphan_whose_neighbour_cannot_be_read_is_freed_whole_or_not() {
             let [own, unreadable] =
                 [orphan.number, neighbour.number].map(|it| places[it.get() as usize - 11]);
             assert_ne!(own, unreadable);
-            let range = unreadable..unreadable + block_bytes;
+            let size = volume.block_size().bytes() as u64;
+            let range = unreadable * size..(unreadable + 1) * size;
             home.inject(Fault { range, ..Fault::forever(Operation::Read) });
             volume.free_if_unused(&orphan).await.expect_err("the neighbour was in memory");
             // What was changed before the error would be durable now.
