@@ -17,7 +17,7 @@ const FILES: [u8; 6] = [
     2 * FILES_A_DIRECTORY,
     2 * FILES_A_DIRECTORY + 1,
 ];
-/// Those of sequences of two, as with ACE.
+/// Files of sequences of two, as with ACE.
 const FEW_FILES: [u8; 4] = [0, 1, FILES_A_DIRECTORY, FILES_A_DIRECTORY + 1];
 const DIRECTORIES: [u8; 2] = [0, 1];
 /// Bytes of a file that is there before: three blocks and a part of one.

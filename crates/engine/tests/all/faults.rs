@@ -51,7 +51,7 @@ fn what_was_acknowledged_before_a_failing_disk_is_recovered() {
     }
 }
 
-/// What home gets on request alone: no commit and no write-back of its own would meet the failure.
+/// No commit, and no write-back by itself, would meet a failure of what home gets on request.
 #[test]
 fn a_failed_checkpoint_ends_the_engine_and_leaves_nobody_waiting() {
     #[derive(Clone, Copy, Debug)]

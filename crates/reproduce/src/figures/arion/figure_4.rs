@@ -77,7 +77,7 @@ struct Loaded {
     sent: f64,
 }
 
-/// What was counted at a moment of a run.
+/// Counts at a moment of a run.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     seconds: f64,
