@@ -5,7 +5,7 @@ use super::{AttachArguments, Via};
 use crate::daemon::control::Place;
 use crate::daemon::{self, Side, StartNotifier};
 use crate::error::CliError;
-use crate::mount::loop_device::{LoopDevice, Stands};
+use crate::mount::loop_device::{self, LoopDevice, Stands};
 use crate::mount::options::MountSettings;
 use crate::mount::table::{SECTIONS, is_of_engine};
 use crate::options::{MountOption, rows};
@@ -88,7 +88,10 @@ const ATTACHED: &[u8] = b"attached";
 
 fn attach_loop(place: &Place, read_only: bool) -> Result<(), CliError> {
     let access = if read_only { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
-    match LoopDevice::attach_so(&place.file(), access, Stands::UntilDetached) {
+    let file = place.file();
+    let attached = loop_device::hold(&file)
+        .and_then(|held| LoopDevice::attach(&file, &held, access, Stands::UntilDetached));
+    match attached {
         Ok(device) => print(&format_args!("{}\n", device.path.display())),
         Err(error) => {
             // The device cannot be used.

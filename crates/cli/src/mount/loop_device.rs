@@ -10,6 +10,7 @@ use disks::DiskAccess;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
@@ -72,12 +73,11 @@ pub enum Stands {
 }
 
 impl LoopDevice {
-    pub fn attach(image: &Path, access: DiskAccess) -> Result<LoopDevice, CliError> {
-        LoopDevice::attach_so(image, access, Stands::UntilLastUser)
-    }
-
-    pub fn attach_so(
+    /// Attaches the image `held`, named `image`. The kernel shows the path of `held`, as long as
+    /// the mount namespace exists in which it was opened.
+    pub fn attach(
         image: &Path,
+        held: &File,
         access: DiskAccess,
         stands: Stands,
     ) -> Result<LoopDevice, CliError> {
@@ -88,14 +88,15 @@ impl LoopDevice {
         };
         let read_only = access == DiskAccess::ReadOnly;
         let open = |path: &Path| OpenOptions::new().read(true).write(!read_only).open(path);
-        let backing = open(image)
-            .map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
+        let open_anew = |file: &File| {
+            open(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))
+                .map_err(|error| CliError::system(format!("open {}", image.display()), error))
+        };
+        let backing = open_anew(held)?;
         open_disk::lock_image(image, &backing, access)?;
         // Opened anew: a lock belongs to the open file, and the kernel may keep this one's loop
         // device long after the daemon has died.
-        let again = PathBuf::from(format!("/proc/self/fd/{}", backing.as_raw_fd()));
-        let for_kernel = open(&again)
-            .map_err(|error| CliError::system(format!("open {}", image.display()), error))?;
+        let for_kernel = open_anew(&backing)?;
         let control =
             OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(system)?;
         let mut info = empty();
@@ -125,6 +126,12 @@ impl LoopDevice {
         }
         Err(CliError::new(format!("{}: others took every free device first", subject())))
     }
+}
+
+/// Opens a file for its place alone, which keeps its file system busy.
+pub fn hold(image: &Path) -> Result<File, CliError> {
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(image);
+    opened.map_err(|error| CliError::system(image.display(), error))
 }
 
 /// Flushes a loop device, and detaches it when its last user ends.
@@ -188,6 +195,12 @@ fn empty() -> LoopInfo {
 mod tests {
     use super::*;
 
+    fn attach(image: &Path) -> LoopDevice {
+        let held = hold(image).unwrap();
+        LoopDevice::attach(image, &held, DiskAccess::ReadWrite, Stands::UntilLastUser)
+            .unwrap_or_else(|error| panic!("needs root: {error}"))
+    }
+
     #[test]
     fn an_image_whose_last_user_is_just_going_is_waited_for() {
         let image = tempfile::NamedTempFile::new().unwrap();
@@ -199,8 +212,7 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(200));
                 drop(held);
             });
-            LoopDevice::attach(image.path(), DiskAccess::ReadWrite)
-                .unwrap_or_else(|error| panic!("needs root: {error}"));
+            attach(image.path());
         });
     }
 
@@ -209,8 +221,7 @@ mod tests {
         let mut image = tempfile::NamedTempFile::new().unwrap();
         std::io::Write::write_all(&mut image, &[7; 1 << 20]).unwrap();
         assert_eq!(device_on(image.path()).unwrap(), None);
-        let device = LoopDevice::attach(image.path(), DiskAccess::ReadWrite)
-            .unwrap_or_else(|error| panic!("needs root: {error}"));
+        let device = attach(image.path());
         assert_eq!(device_on(image.path()).unwrap().as_ref(), Some(&device.path));
         assert_eq!(std::fs::read(&device.path).unwrap().len(), 1 << 20);
         drop(device);

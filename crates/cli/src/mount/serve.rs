@@ -17,7 +17,7 @@ use crate::disk::open_disk::{open_disk, open_disk_over};
 use crate::error::CliError;
 use crate::mount::MountPlan;
 use crate::mount::changing::Changing;
-use crate::mount::loop_device::{self, LoopDevice};
+use crate::mount::loop_device::{self, LoopDevice, Stands};
 use crate::mount::run_table::{self, MadeFile};
 use crate::recover::at_mount;
 use device::Disk;
@@ -29,6 +29,7 @@ use format::ext4::{Features, VolumeSuperblock};
 use fuse::{FrontEndOptions, VolumeFrontEnd};
 use fuse_session::{MountKind, MountOptions, Session, Transport};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
+use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
@@ -54,13 +55,10 @@ pub fn serve(plan: MountPlan, notifier: StartNotifier) -> Result<(), CliError> {
     }
     // The image's file system must be busy in the caller's namespace, too, not only in the
     // daemon's.
-    let image =
-        std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(&plan.source);
-    let started =
-        image.map_err(|error| CliError::system(plan.source.display(), error)).and_then(|image| {
-            Ok((image, MountHelper::start(&plan.directory, &|text| reporter.report(text))?))
-        });
-    let (_image, helper) = match started {
+    let started = loop_device::hold(&plan.source).and_then(|image| {
+        Ok((image, MountHelper::start(&plan.directory, &|text| reporter.report(text))?))
+    });
+    let (image, helper) = match started {
         Ok(started) => started,
         Err(error) => return notifier.failed(error),
     };
@@ -73,7 +71,7 @@ pub fn serve(plan: MountPlan, notifier: StartNotifier) -> Result<(), CliError> {
         // Before the daemon leaves the paths of the system behind.
         world.keep_others_awake();
     }
-    let result = world.run(run(world.clone(), plan, helper, reporter, notifier));
+    let result = world.run(run(world.clone(), plan, image, helper, reporter, notifier));
     world.end();
     result
 }
@@ -88,11 +86,12 @@ fn open_log(path: &Path) -> Result<std::fs::File, CliError> {
 async fn run(
     world: RealWorld,
     plan: MountPlan,
+    image: File,
     helper: MountHelper,
     reporter: Reporter,
     notifier: StartNotifier,
 ) -> Result<(), CliError> {
-    match Mounted::bring_up(&world, &plan, helper, reporter).await {
+    match Mounted::bring_up(&world, &plan, &image, helper, reporter).await {
         Ok(mounted) => mounted.serve(&world, &plan, notifier).await,
         Err(error) => notifier.failed(error),
     }
@@ -134,6 +133,7 @@ impl Mounted {
     async fn bring_up(
         world: &RealWorld,
         plan: &MountPlan,
+        image: &File,
         helper: MountHelper,
         reporter: Reporter,
     ) -> Result<Mounted, CliError> {
@@ -149,7 +149,7 @@ impl Mounted {
             refuse_short(&plan.source)?;
         }
         let access = access_to(plan)?;
-        let for_loop = || LoopDevice::attach(&plan.source, access);
+        let for_loop = || LoopDevice::attach(&plan.source, image, access, Stands::UntilLastUser);
         let loop_device = wants_loop.then(for_loop).transpose()?;
         let path = loop_device.as_ref().map_or(&plan.source, |device| &device.path);
         let behind = loop_device.as_ref().map(|device| &device.image);

@@ -92,6 +92,20 @@ fn a_mount_takes_the_place_of_a_dead_one() {
     );
 }
 
+/// The path of a loop device's file lies in the mount namespace of the process that opened it, and
+/// that of the daemon is gone.
+#[test]
+fn a_dead_mount_of_an_image_on_another_file_system_is_known() {
+    Rig::new().run(
+        r#"mkdir place; mount -t tmpfs none place; I=$PWD/place/image; $O mkfs $I 64M -- -q >made
+           $O mount $I $M; echo kept >$M/file; sync $M/file; $O list | grep -q " $I "
+           DAEMON=$($O stats --json $M | grep -o '"process": *[0-9]*' | grep -o '[0-9]*'); kill -9 $DAEMON
+           for i in $(seq 600); do stat -f $M >stat 2>&1 || break; sleep 0.1; done
+           $O list | grep -q " $I "; $O mount $I $M; grep -q kept $M/file
+           refuses umount place 2>printed; $O umount $M; settle $I; umount place"#,
+    );
+}
+
 /// The kernel lacks memory for some reads of its requests.
 #[test]
 fn a_mount_outlives_reads_that_fail() {
