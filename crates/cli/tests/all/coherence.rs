@@ -44,6 +44,21 @@ impl Map {
         }
         Ok(Map { words: map.cast(), bytes })
     }
+    /// Maps a descriptor that may go past the page cache; `None` where the kernel cannot (before
+    /// Linux 6.6).
+    fn past_the_cache(file: &File, bytes: usize) -> Option<Map> {
+        let is_old = || {
+            let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+            let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>());
+            let mut number = || numbers.next().unwrap().unwrap();
+            (number(), number()) < (6, 6)
+        };
+        match Map::try_new(file, bytes) {
+            Ok(map) => Some(map),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) && is_old() => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
     /// Returns the word that begins at byte `at`.
     pub fn word(&self, at: usize) -> &AtomicU64 {
         assert!(at % 8 == 0 && at < self.bytes);
@@ -89,7 +104,9 @@ fn hammer(options: &str, flags: i32, map_through: i32) {
     let volume = Volume::new(&["-t", "ext4"]);
     volume.mount(options);
     std::fs::write(volume.at("file"), vec![0; PAGES * PAGE]).unwrap();
-    let map = Map::new(&open(&volume, "file", map_through), PAGES * PAGE);
+    let file = open(&volume, "file", map_through);
+    let Some(map) = Map::past_the_cache(&file, PAGES * PAGE) else { return };
+    drop(file);
     let done = AtomicBool::new(false);
     // Addresses of a writer's word of a page, and of a mapper's.
     let written = |writer: usize, page: usize| page * PAGE + writer * 1024;
@@ -269,10 +286,12 @@ fn a_reported_address_holds_the_file_and_is_not_overwritten_late() {
         // After the query, each write is home before its reply, also one through a mapping.
         file.write_all_at(b"other", PAGE as u64).unwrap();
         assert_eq!(&at_home(1)[..5], b"other", "{mode}");
-        let map = Map::new(&map_file, PAGE);
-        map.word(8).store(u64::MAX, Ordering::Relaxed);
-        map.sync();
-        assert_eq!(at_home(0)[8..16], [255; 8], "{mode}");
+        let map = Map::past_the_cache(&map_file, PAGE);
+        if let Some(map) = &map {
+            map.word(8).store(u64::MAX, Ordering::Relaxed);
+            map.sync();
+            assert_eq!(at_home(0)[8..16], [255; 8], "{mode}");
+        }
         // Another program uses the blocks directly, as swapping does.
         for address in &addresses {
             image.write_all_at(&[9; PAGE], address * PAGE as u64).unwrap();
@@ -591,7 +610,7 @@ END
     let rig = Rig::new();
     rig.run("truncate -s 64M image; mke2fs -q -F -t ext4 -b 4096 image >made");
     let ours = rig.run(&format!("$O mount image $M; {script}; $O umount $M; settle image"));
-    let theirs = rig.run(&format!("mount -o loop image $M; {script}; umount $M; settle image"));
-    assert_eq!(ours, theirs);
-    assert!(ours.contains("0 0 66 67"), "{ours}");
+    // As the kernel's ext4 has it, but for older ones: that of Linux 6.1 shows the bytes.
+    let wanted = (0..4).map(|number| format!("{number} 0\n{number} 0 66 67\n"));
+    assert_eq!(ours, wanted.collect::<String>());
 }
