@@ -1,10 +1,13 @@
 //! Loop devices that a mount holds whose daemon died.
 //!
 //! The kernel keeps such a mount and its device as long as a program has a file of it open, also
-//! when it was unmounted lazily. No daemon answers for it any more, so nothing writes to the
-//! device, and its file may be used without it.
+//! when it was unmounted lazily. No daemon answers for it any more. Once the last request of a
+//! killed daemon has ended, which holds the lock of the device's node, nothing writes to the device,
+//! and its file may be used without it.
 
-use std::fs::{metadata, read_dir, read_link, read_to_string};
+use super::claim::WHOLE;
+use super::system::range_lock_against;
+use std::fs::{File, metadata, read_dir, read_link, read_to_string};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -21,7 +24,7 @@ pub fn is_abandoned(device: &Path, number: u64) -> bool {
     let (major, minor) = (libc::major(number), libc::minor(number));
     let connection =
         Path::new(CONNECTIONS).join((u64::from(major) << 20 | u64::from(minor)).to_string());
-    if !connection.exists() {
+    if !connection.exists() || !is_unlocked(device) {
         return false;
     }
     let mounted = format!(" {major}:{minor} ");
@@ -50,6 +53,11 @@ pub fn sees_all_processes() -> bool {
     /// PROC_PID_INIT_INO (linux/proc_ns.h).
     const FIRST: &str = "pid:[4026531836]";
     read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace == Path::new(FIRST))
+}
+
+fn is_unlocked(device: &Path) -> bool {
+    let lock = File::open(device).and_then(|node| range_lock_against(&node, true, &WHOLE));
+    matches!(lock, Ok(None))
 }
 
 fn has_open(process: &Path, device: &Path, number: u64) -> bool {

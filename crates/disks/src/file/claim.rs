@@ -54,7 +54,11 @@ impl Claim {
                 drop(open_exclusively(path, &metadata)?);
                 // Readers keep writers off as well. A device that was open for writing is probed
                 // by udev when it is closed.
-                held.push(claim_node(path, DiskAccess::ReadOnly)?.file);
+                let mut read_only = options(DiskAccess::ReadOnly);
+                let node = read_only.custom_flags(libc::O_NONBLOCK).open(path);
+                let node = node.map_err(cannot_open)?;
+                lock_opened_node(path, &node, DiskAccess::ReadOnly)?;
+                held.push(node);
                 let behind = claim_behind(path, &metadata, DiskAccess::ReadWrite, None)?;
                 held.extend(behind.into_iter().map(|behind| behind.file));
             }
@@ -82,10 +86,10 @@ pub(super) fn refuse_if_used(
     }
 }
 
-/// The node of a block device, or a backing file of one, claimed as long as it is open.
+/// A backing file or device of a block device, claimed as long as it is open.
 pub(super) struct BackingClaim {
     file: File,
-    /// Locked bytes, if it is the node or a file.
+    /// Locked bytes, if it is a file.
     locked: Option<Range<u64>>,
 }
 
@@ -95,14 +99,18 @@ impl BackingClaim {
     }
 }
 
-/// Locks the node of a block device for the life of the disk.
-pub(super) fn claim_node(path: &Path, access: DiskAccess) -> Result<BackingClaim, DiskOpenError> {
-    let opened = options(access).custom_flags(libc::O_NONBLOCK).open(path);
-    let file = opened.map_err(|source| DiskOpenError::Open { path: path.to_owned(), source })?;
-    if !units::fault!("device-node-not-locked") {
-        lock_file(path, &file, &WHOLE, access)?;
+/// Locks the node of a block device through the open file that requests go through. A request that
+/// a killed process has left in flight holds the lock, as it holds the open file, and nobody
+/// recovers the disk before it has ended.
+pub(super) fn lock_opened_node(
+    path: &Path,
+    opened: &impl AsFd,
+    access: DiskAccess,
+) -> Result<(), DiskOpenError> {
+    if units::fault!("device-node-not-locked") {
+        return Ok(());
     }
-    Ok(BackingClaim { file, locked: Some(WHOLE) })
+    lock_file(path, opened, &WHOLE, access)
 }
 
 /// Claims the backing files of a block device, as far down as there are loop devices. `given`: the

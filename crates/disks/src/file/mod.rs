@@ -59,8 +59,11 @@ struct State {
     geometry: Cell<Geometry>,
     physical_sector: u32,
     direct: bool,
+    /// Locked ([`claim`]).
     file: RefCell<File>,
-    /// Node of a device, and backing files of a loop device, locked as long as the disk is open.
+    /// Kind of the locks: exclusive or not.
+    locked_for: Cell<DiskAccess>,
+    /// Backing files of a loop device, locked as long as the disk is open.
     behind: Vec<BackingClaim>,
     /// Kernels before 6.12 have no discard through the ring; a hole of zeros replaces it.
     discards_by_hole: Cell<bool>,
@@ -110,6 +113,7 @@ impl FileDisk {
             physical_sector: opened.physical_sector,
             direct: opened.direct,
             file: RefCell::new(Rc::new(opened.file.into())),
+            locked_for: Cell::new(access),
             behind: opened.behind,
             discards_by_hole: Cell::new(opened.kind == Kind::File),
         })))
@@ -144,19 +148,24 @@ impl FileDisk {
         }
         let node = open::reopen(&self.0.file.borrow(), &self.0.name, DiskAccess::ReadOnly, 0)?;
         claim::lock_node_of(Path::new(&self.0.name), &node)?;
-        let file = open::reopen(&self.0.file.borrow(), &self.0.name, self.0.access, 0)?;
-        *self.0.file.borrow_mut() = Rc::new(file.into());
+        self.reopen(0)?;
         Ok(Handover { _node: Some(node) })
     }
 
     /// Takes the claim again if the kernel did not. Fails if another process has it: then nothing
     /// may be written.
     pub fn reclaim(&self) -> Result<(), DiskOpenError> {
-        if self.0.kind == Kind::Device {
-            let file =
-                open::reopen(&self.0.file.borrow(), &self.0.name, self.0.access, libc::O_EXCL)?;
-            *self.0.file.borrow_mut() = Rc::new(file.into());
-        }
+        if self.0.kind == Kind::Device { self.reopen(libc::O_EXCL) } else { Ok(()) }
+    }
+
+    /// Opens the device anew, and moves the lock of its node to the new open file.
+    fn reopen(&self, flags: i32) -> Result<(), DiskOpenError> {
+        let State { name, access, locked_for, .. } = &*self.0;
+        let file = open::reopen(&self.file(), name, *access, flags)?;
+        let failed = |source| DiskOpenError::Open { path: name.into(), source };
+        system::lock_range(&*self.file(), None, &claim::WHOLE).map_err(failed)?;
+        claim::lock_opened_node(Path::new(name), &file, locked_for.get())?;
+        *self.0.file.borrow_mut() = Rc::new(file.into());
         Ok(())
     }
 
@@ -189,9 +198,11 @@ impl FileDisk {
 
     fn lock_all(&self, access: DiskAccess) -> Result<(), DiskOpenError> {
         let path = Path::new(&self.0.name);
-        if self.0.kind == Kind::File {
-            claim::lock_file(path, &*self.file(), &claim::WHOLE, access)?;
+        match self.0.kind {
+            Kind::File => claim::lock_file(path, &*self.file(), &claim::WHOLE, access)?,
+            Kind::Device => claim::lock_opened_node(path, &*self.file(), access)?,
         }
+        self.0.locked_for.set(access);
         self.0.behind.iter().try_for_each(|behind| behind.lock(path, access))
     }
 

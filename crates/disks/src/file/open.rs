@@ -1,7 +1,8 @@
 //! Opening a disk: its kind, its other users, its size, its sectors.
 
 use super::claim::{
-    BackingClaim, WHOLE, claim_behind, claim_node, lock_device_node, lock_file, refuse_if_used,
+    BackingClaim, WHOLE, claim_behind, lock_device_node, lock_file, lock_opened_node,
+    refuse_if_used,
 };
 use super::refusal::{DiskOpenError, kind_of};
 use super::system::{DirectAlignment, direct_alignment, leave_direct, logical_sector};
@@ -19,7 +20,7 @@ pub(super) struct Opened {
     pub geometry: Geometry,
     pub physical_sector: u32,
     pub direct: bool,
-    /// Node of a device, and backing files of a loop device, locked.
+    /// Backing files of a loop device, locked.
     pub behind: Vec<BackingClaim>,
 }
 
@@ -58,9 +59,8 @@ pub(super) fn open(
     }
     let behind = match claim {
         true => {
-            let mut held = vec![claim_node(path, access)?];
-            held.extend(claim_behind(path, &metadata, access, behind)?);
-            held
+            lock_opened_node(path, &file, access)?;
+            claim_behind(path, &metadata, access, behind)?
         }
         false => Vec::new(),
     };

@@ -5,6 +5,7 @@ use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::{Claim, DiskAccess, DiskOpenError, FileDisk};
 use runtime::{RealWorld, join_all};
 use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -241,6 +242,46 @@ fn a_device_is_locked_after_the_kernels_claim_has_ended() {
     drop(disk);
     drop(once_free(&world, || Claim::take(&device.0)));
     drop(open_again(&world, &device.0, DiskAccess::ReadWrite));
+}
+
+/// A killed daemon's request may end after the daemon, and holds its open file until then.
+#[test]
+fn a_device_is_locked_until_the_last_request_of_its_daemon_has_ended() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let image = new_image(&directory);
+    let Some(device) = LoopDevice::attach(&image, 512) else { return };
+    std::fs::remove_file(&image).unwrap();
+    let world = RealWorld::new().unwrap();
+    let disk = open(&world, &device.0, DiskAccess::ReadWrite).unwrap();
+    drop(disk.release_claim().unwrap());
+    let in_flight: Vec<_> = open_files(&device.0)
+        .filter(|file| file_flags(file) & libc::O_DIRECT != 0)
+        .map(|file| file.try_clone_to_owned().unwrap())
+        .collect();
+    assert_eq!(in_flight.len(), 1);
+    drop(disk);
+    std::thread::sleep(Duration::from_millis(50));
+    let error = refusal(open(&world, &device.0, DiskAccess::ReadWrite));
+    assert!(matches!(error, DiskOpenError::Locked { .. }), "{error}");
+    drop(in_flight);
+    drop(open_again(&world, &device.0, DiskAccess::ReadWrite));
+}
+
+/// The descriptors of this process for a file.
+fn open_files(path: &Path) -> impl Iterator<Item = BorrowedFd<'static>> {
+    let is_it = move |number: &RawFd| {
+        std::fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|named| named == path)
+    };
+    let numbers = std::fs::read_dir("/proc/self/fd").unwrap();
+    let numbers = numbers.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse());
+    let found: Vec<RawFd> = numbers.map(Result::unwrap).filter(is_it).collect();
+    // SAFETY: the caller's disk keeps them open while they are copied.
+    found.into_iter().map(|number| unsafe { BorrowedFd::borrow_raw(number) })
+}
+
+fn file_flags(file: &impl AsRawFd) -> i32 {
+    // SAFETY: fcntl takes integers.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) }
 }
 
 #[test]
