@@ -63,6 +63,8 @@ struct State {
     file: RefCell<File>,
     /// Kind of the locks: exclusive or not.
     locked_for: Cell<DiskAccess>,
+    /// A flush or durable write that failed.
+    failure: RefCell<Option<DeviceError>>,
     /// Backing files of a loop device, locked as long as the disk is open.
     behind: Vec<BackingClaim>,
     /// Kernels before 6.12 have no discard through the ring; a hole of zeros replaces it.
@@ -114,6 +116,7 @@ impl FileDisk {
             direct: opened.direct,
             file: RefCell::new(Rc::new(opened.file.into())),
             locked_for: Cell::new(access),
+            failure: RefCell::new(None),
             behind: opened.behind,
             discards_by_hole: Cell::new(opened.kind == Kind::File),
         })))
@@ -216,6 +219,20 @@ impl FileDisk {
         DeviceError::Failed { disk: self.0.name.clone(), operation, at, length, code }
     }
 
+    /// Notes a flush or durable write that failed, and fails with the first of them: the drive may
+    /// have dropped what it had been given before, and no later flush brings it back. Each error is
+    /// reported once (fsync(2)), to whichever of several callers.
+    fn durable(&self, result: Result<(), DeviceError>) -> Result<(), DeviceError> {
+        let mut failure = self.0.failure.borrow_mut();
+        if let Err(error) = result {
+            failure.get_or_insert(error);
+        }
+        match &*failure {
+            Some(error) if !units::fault!("disk-flushes-after-failure") => Err(error.clone()),
+            _ => Ok(()),
+        }
+    }
+
     async fn discard_range(&self, at: u64, length: u64) -> io::Result<()> {
         if !self.0.discards_by_hole.get() {
             match self.0.ring.discard(&self.file(), at, length).await {
@@ -261,14 +278,18 @@ impl Disk for FileDisk {
             let length = parts.iter().map(|part| part.len() as u64).sum();
             check(disk.name(), disk.geometry(), Operation::Write, at, length)?;
             let result = disk.0.ring.write(&disk.file(), at, &parts, durability).await;
-            result.map_err(|error| disk.failed(Operation::Write, at, length, error))
+            let result = result.map_err(|error| disk.failed(Operation::Write, at, length, error));
+            match durability {
+                Durability::Cached => result,
+                Durability::Durable => disk.durable(result),
+            }
         })
     }
     fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
         let disk = self.clone();
         Box::pin(async move {
             let result = disk.0.ring.sync_data(&disk.file()).await;
-            result.map_err(|error| disk.failed(Operation::Flush, 0, 0, error))
+            disk.durable(result.map_err(|error| disk.failed(Operation::Flush, 0, 0, error)))
         })
     }
     fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {

@@ -5,7 +5,7 @@ use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::{Claim, DiskAccess, DiskOpenError, FileDisk};
 use runtime::{RealWorld, join_all};
 use std::fs::File;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -282,6 +282,30 @@ fn open_files(path: &Path) -> impl Iterator<Item = BorrowedFd<'static>> {
 fn file_flags(file: &impl AsRawFd) -> i32 {
     // SAFETY: fcntl takes integers.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) }
+}
+
+/// Each error of a flush is told once, so that another flush of the same bytes may succeed.
+#[test]
+fn no_flush_succeeds_after_a_durable_write_that_failed() {
+    // SAFETY: the name ends with a zero byte, and the descriptor is new.
+    let memory = unsafe {
+        let number = libc::memfd_create(c"image".as_ptr(), libc::MFD_ALLOW_SEALING);
+        std::fs::File::from_raw_fd(number)
+    };
+    memory.set_len(SIZE).unwrap();
+    let world = RealWorld::new().unwrap();
+    let path = PathBuf::from(format!("/proc/self/fd/{}", memory.as_raw_fd()));
+    let disk = open(&world, &path, DiskAccess::ReadWrite).unwrap();
+    // SAFETY: fcntl takes integers.
+    let sealed = unsafe { libc::fcntl(memory.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) };
+    assert_eq!(sealed, 0);
+    world.run(async move {
+        let write = |durability| disk.write(0, vec![filled(4096, 1)], durability);
+        assert!(write(Durability::Cached).await.is_err());
+        disk.flush().await.unwrap();
+        let failed = write(Durability::Durable).await.unwrap_err();
+        assert_eq!(disk.flush().await.unwrap_err().to_string(), failed.to_string());
+    });
 }
 
 #[test]
