@@ -15,7 +15,8 @@ pub use check::check;
 pub use elevator::{Elevator, HostScheduler};
 pub use file::{
     Claim, DiskAccess, DiskOpenError, FileDisk, Handover, hold_unlocked, is_open_elsewhere,
-    lock_image, lock_range, loop_device_over, next_data, range_lock_against, sees_all_processes,
+    lock_image, lock_range, loop_device_over, next_data, page_cache_under, range_lock_against,
+    sees_all_processes,
 };
 pub use memory::{
     Atomicity, CrashPolicy, Effect, Fault, FaultTimes, Image, Latency, LineReplacement, Logged,

@@ -74,17 +74,19 @@ fn node_of(path: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device))))
 }
 
-/// Refuses a loop device without direct I/O: data written to it stays in memory, and evicts nothing
-/// from a drive.
+/// Refuses a file or loop device whose writes end in a page cache, at whatever level of loop devices
+/// and files under it: they evict nothing from a drive.
 pub fn refuse_page_cache(path: &Path) -> Result<(), CliError> {
-    let direct = node_of(path).and_then(|node| std::fs::read_to_string(node.join("loop/dio")).ok());
-    let is_device =
-        std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
-    if !is_device || direct.is_none_or(|direct| direct.trim() == "1") {
-        return Ok(());
-    }
-    Err(CliError::new(format!("{} keeps what is written in the page cache", path.display()))
-        .with_remedy(format!("Let it go past: losetup --direct-io=on {}", path.display())))
+    let Some(at) = disks::page_cache_under(path) else { return Ok(()) };
+    let under = if at == path { String::new() } else { format!(", under {},", path.display()) };
+    let at = at.display().to_string();
+    let error = CliError::new(format!("{at}{under} keeps what is written in the page cache"));
+    Err(error.with_remedy(match at.strip_prefix("/dev/loop") {
+        Some(_) => format!("Let it go past: losetup --direct-io=on {at}"),
+        None => "Its file system has no direct I/O for it: put it on another, or use the drive \
+                 itself."
+            .into(),
+    }))
 }
 
 /// Returns the flush zone's superblock that `profile` needs on the drive under `path`, and the

@@ -238,3 +238,24 @@ fn a_loop_device_without_direct_io_is_refused() {
     );
     assert_eq!(said.matches("losetup --direct-io=on").count(), 2, "{said}");
 }
+
+/// Direct I/O on a file goes no further than its file system, which may lie on such a device, or
+/// have none for the file.
+#[test]
+fn a_page_cache_further_below_is_refused() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    let said = rig.run(
+        "mkdir below; mke2fs -q -F -t ext4 lower 300M; trap 'umount -q below; losetup -d $D' EXIT
+         D=$(losetup --find --show --direct-io=off lower); mount $D below
+         $O mkfs --flush-zone profile --force-profile below/image 64M -- -q
+         refuses $O mount -o barrier=coerce below/image $M 2>&1
+         refuses $O mount -o barrier=coerce,noloop below/image $M 2>&1
+         umount below; losetup --direct-io=on $D; mount $D below
+         $O mount -o barrier=coerce below/image $M; $O umount $M; settle below/image
+         umount below; mount -o data=journal $D below
+         refuses $O mount -o barrier=coerce,noloop below/image $M 2>&1",
+    );
+    assert_eq!(said.matches("losetup --direct-io=on").count(), 2, "{said}");
+    assert!(said.contains("no direct I/O for it"), "{said}");
+}

@@ -1,7 +1,7 @@
 //! Loop devices (loop(4)): their backing files or devices, and the byte ranges.
 
 use super::abandoned::is_abandoned;
-use super::system::loop_status;
+use super::system::{DirectAlignment, direct_alignment, loop_status};
 use std::ffi::OsString;
 use std::fs::{File, Metadata, metadata, read, read_dir, read_to_string};
 use std::ops::Range;
@@ -19,6 +19,8 @@ pub struct LoopDevice {
     pub backing: PathBuf,
     /// The bytes of the backing file.
     pub bytes: Range<u64>,
+    /// Whether the kernel passes requests on past the page cache of the backing file.
+    pub direct: bool,
 }
 
 impl LoopDevice {
@@ -33,7 +35,8 @@ impl LoopDevice {
         let offset = number("loop/offset").unwrap_or(0);
         let length = number("size").unwrap_or(u64::MAX / SYSFS_SECTOR).saturating_mul(SYSFS_SECTOR);
         let bytes = offset..offset.saturating_add(length);
-        Some(LoopDevice { device, backing: PathBuf::from(OsString::from_vec(name)), bytes })
+        let direct = number("loop/dio") == Some(1);
+        Some(LoopDevice { device, backing: PathBuf::from(OsString::from_vec(name)), bytes, direct })
     }
 
     fn is_abandoned(&self) -> bool {
@@ -72,6 +75,33 @@ pub fn loop_device_over(
         .filter(|found| except != Some(&found.device) && over(found) && found.stands_on(below))
         .find(|found| !found.is_abandoned())
         .map(|found| found.device)
+}
+
+/// The first file or loop device under `path`, itself included, at which writes end in the page
+/// cache instead of going on to a drive; `None` if there is none that the kernel knows of. Not every
+/// kernel does, of files: before Linux 6.1 none.
+pub fn page_cache_under(path: &Path) -> Option<PathBuf> {
+    /// Deepest stack of loop devices on files.
+    const LEVELS_MAX: usize = 8;
+    let mut found = metadata(path).ok()?;
+    let mut path = path.to_owned();
+    for _ in 0..LEVELS_MAX {
+        if !found.file_type().is_block_device() {
+            let alignment = File::open(&path).map(|file| direct_alignment(&file));
+            if matches!(alignment, Ok(DirectAlignment::Unsupported)) {
+                return Some(path);
+            }
+        }
+        let is_device = found.file_type().is_block_device();
+        let number = if is_device { found.rdev() } else { found.dev() };
+        let above = behind(number)?;
+        if !above.direct {
+            return Some(above.device);
+        }
+        found = metadata(&above.backing).ok().filter(|below| above.stands_on(below))?;
+        path = above.backing;
+    }
+    None
 }
 
 /// The backing file of the block device `number`, if it is a loop device or a partition of one.

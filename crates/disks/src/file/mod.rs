@@ -14,7 +14,7 @@ mod system;
 
 pub use abandoned::{is_open_elsewhere, sees_all_processes};
 pub use claim::{Claim, hold_unlocked};
-pub use loops::loop_device_over;
+pub use loops::{loop_device_over, page_cache_under};
 pub use refusal::DiskOpenError;
 pub use system::{lock_range, next_data, range_lock_against};
 
