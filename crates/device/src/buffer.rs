@@ -42,9 +42,11 @@ impl Spares {
     }
 }
 
-/// Heap memory that direct I/O accepts: aligned to 512 bytes, a multiple of 512 long.
+/// Heap memory that direct I/O accepts: a multiple of 512 bytes long, aligned to 512 bytes, or to
+/// pages if it is longer than one. A drive may want memory aligned to its logical sectors, as
+/// dm-crypt does.
 ///
-/// The aligned part is found within memory that is a sector larger. An allocator asked for aligned
+/// The aligned part is found within memory that is larger by that much. An allocator asked for aligned
 /// memory may be unable to reuse a freed piece for the same request, as that of glibc is. A cache
 /// of blocks then takes twice its size. From an allocator whose pages are aligned anyway, a page is
 /// taken as it is.
@@ -61,6 +63,11 @@ const UNKNOWN: u8 = 0;
 const ALIGNED: u8 = 1;
 const MISALIGNED: u8 = 2;
 
+/// Alignment in bytes of a buffer of `length` bytes.
+const fn alignment(length: usize) -> usize {
+    if length > PAGE { PAGE } else { SECTOR }
+}
+
 /// Empty memory in which `length` bytes from some offset on are aligned.
 fn memory_for(length: usize) -> Vec<u8> {
     if length == PAGE && PAGES_ARE_ALIGNED.load(Ordering::Relaxed) != MISALIGNED {
@@ -71,7 +78,7 @@ fn memory_for(length: usize) -> Vec<u8> {
             return memory;
         }
     }
-    Vec::with_capacity(length + SECTOR - 1)
+    Vec::with_capacity(length + alignment(length) - 1)
 }
 
 impl Buffer {
@@ -80,8 +87,8 @@ impl Buffer {
         assert!(length % SECTOR == 0, "{length} is not a multiple of {SECTOR}");
         if length != PAGE {
             // Large ones come zeroed.
-            let memory = vec![0; length + SECTOR - 1];
-            let start = memory.as_ptr().align_offset(SECTOR);
+            let memory = vec![0; length + alignment(length) - 1];
+            let start = memory.as_ptr().align_offset(alignment(length));
             return Buffer { memory, start, length };
         }
         let mut memory = memory_for(length);
@@ -93,16 +100,24 @@ impl Buffer {
     /// that of a freed long buffer.
     pub fn to_fill(length: usize) -> Buffer {
         assert!(length % SECTOR == 0, "{length} is not a multiple of {SECTOR}");
-        let spare = || SPARES.with_borrow_mut(|spares| spares.take(length + SECTOR - 1));
+        let spare = || SPARES.with_borrow_mut(|spares| spares.take(length + PAGE - 1));
         match (length >= LONG).then(spare).flatten() {
-            Some(memory) => Buffer { start: memory.as_ptr().align_offset(SECTOR), memory, length },
+            Some(memory) => Buffer { start: memory.as_ptr().align_offset(PAGE), memory, length },
             None => Buffer::zeroed(length),
         }
+    }
+    /// Bytes that a shared buffer of `length` bytes takes besides, at most, for each `unit` of it.
+    /// `unit` is at most a page.
+    pub const fn overhead_of(unit: usize) -> usize {
+        // A buffer of one page, and the shortest that is aligned to pages.
+        let short = (Buffer::memory_of(PAGE) - PAGE).div_ceil(PAGE / unit);
+        let long = (Buffer::memory_of(2 * PAGE) - 2 * PAGE).div_ceil(2 * PAGE / unit);
+        if short > long { short } else { long }
     }
     /// Memory of a shared buffer of `length` bytes, at most. Includes the alignment, its header,
     /// the shared pointer's counts, and the overhead of the allocator for each of the two.
     pub const fn memory_of(length: usize) -> usize {
-        length + SECTOR - 1 + size_of::<Buffer>() + 2 * size_of::<usize>() + 2 * 16
+        length + alignment(length) - 1 + size_of::<Buffer>() + 2 * size_of::<usize>() + 2 * 16
     }
     /// A copy of `bytes`, whose length is a multiple of 512.
     pub fn copy_of(bytes: &[u8]) -> Buffer {
@@ -110,7 +125,7 @@ impl Buffer {
         assert!(length % SECTOR == 0, "{length} is not a multiple of {SECTOR}");
         // Zeroing bytes that are overwritten at once would cost as much as the copy.
         let mut memory = memory_for(length);
-        let start = memory.as_ptr().align_offset(SECTOR);
+        let start = memory.as_ptr().align_offset(alignment(length));
         memory.resize(start, 0);
         memory.extend_from_slice(bytes);
         Buffer { memory, start, length }
@@ -123,7 +138,6 @@ impl Buffer {
     }
     /// Cuts the buffer down to `range`, in place. The part begins at a sector of memory, and is
     /// whole sectors.
-    /// sectors.
     pub fn part(mut self, range: Range<usize>) -> Buffer {
         let part = &self[range.clone()];
         let is_aligned = part.as_ptr().align_offset(SECTOR) == 0 && part.len() % SECTOR == 0;
@@ -194,6 +208,21 @@ mod tests {
             assert!(spares.bytes == bytes && (1..=SPARES_MAX).contains(&bytes), "{bytes}");
         });
         assert_eq!(Buffer::to_fill(LONG / 2)[..], vec![0; LONG / 2]);
+    }
+
+    #[test]
+    fn buffers_longer_than_a_page_are_aligned_to_pages() {
+        for length in [2 * PAGE, 9 * PAGE, LONG, 1 << 20] {
+            let buffers = || {
+                let copied = Buffer::copy_of(&vec![1; length]);
+                [Buffer::zeroed(length), Buffer::to_fill(length), copied]
+            };
+            // Once more with the memory of the first.
+            for buffer in buffers().into_iter().chain(buffers()) {
+                assert_eq!(buffer.as_ptr().align_offset(PAGE), 0, "{length}");
+                assert!(buffer.held() <= Buffer::memory_of(length), "{length}");
+            }
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Records for PackedRecords {
     /// Returns the unit's bytes plus its share of what a buffer takes beyond them. The buffer
     /// counts as one that is as long as a block, since that of a short run is no longer.
     fn block_memory(&self) -> usize {
-        self.unit + Buffer::memory_of(0).div_ceil((BUFFER_MIN / self.unit).max(1))
+        self.unit + Buffer::overhead_of(self.unit.min(BUFFER_MIN))
     }
     fn holds_parts(&self) -> bool {
         true
