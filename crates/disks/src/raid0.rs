@@ -7,7 +7,6 @@ use std::rc::Rc;
 
 /// A RAID-0. The disks work at once; a request that spans chunks goes to each disk in as few
 /// requests as possible.
-/// possible.
 pub struct Raid0 {
     name: String,
     disks: Vec<Rc<dyn Disk>>,

@@ -29,10 +29,8 @@ type Order = u64;
 pub enum Atomicity {
     /// The whole write, of any length: kinder than real disks; used to isolate the effects of
     /// tearing.
-    /// does.
     Write,
     /// Aligned units of this many bytes, a multiple of 512: 512 is the strictest disk, 4096 a "4Kn"
-    /// one.
     /// one.
     Unit(u32),
 }

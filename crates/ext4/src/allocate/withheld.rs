@@ -1,7 +1,6 @@
 //! Blocks that are free on the disk but not available: windows preallocated for growing files (in
 //! memory only), and blocks freed by a transaction that is not committed yet. If the latter were
 //! allocated, a crash could leave a file of the older transaction with the new owner's data.
-//! owner's data.
 
 use super::block_set::{BlockSet, BlockSetWords};
 use std::collections::{BTreeMap, VecDeque};
