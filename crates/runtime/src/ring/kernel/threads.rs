@@ -19,6 +19,8 @@ use std::time::Instant;
 
 /// Most calls that wait for disks at the same time; an elevator or an SSD has no use for many more.
 const THREADS_MAX: usize = 16;
+/// Most of them that are no commits: a disk that answers no read does not stop syncs of others.
+const OTHERS_MAX: usize = THREADS_MAX - 2;
 /// Stack of a thread in bytes: threads make system calls, and little else.
 const STACK: usize = 128 << 10;
 /// `_IO(0x12, 119)` of linux/fs.h: BLKDISCARD.
@@ -34,26 +36,46 @@ struct Job {
 // changes what the kernel reads. The queue's lock orders what either side does.
 unsafe impl Send for Job {}
 
+impl Job {
+    /// Whether a sync waits for it.
+    fn is_commit(&self) -> bool {
+        match self.call {
+            Call::Write { durability, .. } => durability == Durability::Durable,
+            Call::SyncData { .. } => true,
+            _ => false,
+        }
+    }
+}
+
 /// Jobs that no thread has taken. Commits go first: with many readers they would otherwise reach
 /// the disk behind all reads, as they do not over a ring.
 #[derive(Default)]
 struct Jobs {
     commits: VecDeque<Job>,
     others: VecDeque<Job>,
+    /// Jobs of `others` that threads have taken and not finished.
+    others_under_way: usize,
 }
 
 impl Jobs {
     fn push(&mut self, job: Job) {
-        let is_commit = match job.call {
-            Call::Write { durability, .. } => durability == Durability::Durable,
-            Call::SyncData { .. } => true,
-            _ => false,
-        };
-        let queue = if is_commit { &mut self.commits } else { &mut self.others };
+        let queue = if job.is_commit() { &mut self.commits } else { &mut self.others };
         queue.push_back(job);
     }
     fn pop(&mut self) -> Option<Job> {
-        self.commits.pop_front().or_else(|| self.others.pop_front())
+        if let Some(commit) = self.commits.pop_front() {
+            return Some(commit);
+        }
+        if self.others_under_way == OTHERS_MAX {
+            return None;
+        }
+        let other = self.others.pop_front()?;
+        self.others_under_way += 1;
+        Some(other)
+    }
+    fn has_for_now(&self) -> bool {
+        let takes_others = self.others_under_way < OTHERS_MAX;
+        !self.commits.is_empty() || takes_others && !self.others.is_empty()
     }
     fn len(&self) -> usize {
         self.commits.len() + self.others.len()
@@ -231,9 +253,9 @@ impl Shared {
             if state.is_over {
                 return;
             }
-            if state.jobs.is_empty() {
+            if !state.jobs.has_for_now() {
                 state.idle += 1;
-                let until = |state: &mut State| state.jobs.is_empty() && !state.is_over;
+                let until = |state: &mut State| !state.jobs.has_for_now() && !state.is_over;
                 let woken = self.filled.wait_while(state, until);
                 woken.unwrap_or_else(PoisonError::into_inner).idle -= 1;
             }
@@ -247,16 +269,23 @@ impl Shared {
             return false;
         }
         let Some(job) = state.jobs.pop() else { return false };
+        let is_other = !job.is_commit();
         state.under_way += 1;
         drop(state);
         let completion = Completion::last(job.user_data, carry_out(&job.call));
         let mut state = self.state();
         state.under_way -= 1;
+        state.jobs.others_under_way -= usize::from(is_other);
         state.done.push(completion);
         self.is_done.store(true, Ordering::Release);
         let wants_alarm = std::mem::take(&mut state.wants_alarm);
         let is_empty = state.under_way == 0 && state.jobs.is_empty();
+        // This thread may take a commit before the next of the others.
+        let frees_another = is_other && state.jobs.others_under_way + 1 == OTHERS_MAX;
         drop(state);
+        if frees_another {
+            self.filled.notify_one();
+        }
         if wants_alarm {
             let one = 1u64.to_ne_bytes();
             // SAFETY: the bytes are live and as long as said. The counter never fills.
@@ -382,5 +411,20 @@ mod tests {
         }
         let order: Vec<_> = std::iter::from_fn(|| jobs.pop()).map(|job| job.user_data).collect();
         assert_eq!(order, [2, 4, 0, 1, 3]);
+    }
+
+    #[test]
+    fn calls_that_never_end_leave_threads_to_commits() {
+        let read = || Call::Read { file: 0, start: std::ptr::null_mut(), length: 0, at: 0 };
+        let mut jobs = Jobs::default();
+        (0..2 * THREADS_MAX as u64)
+            .for_each(|user_data| jobs.push(Job { call: read(), user_data }));
+        assert_eq!(std::iter::from_fn(|| jobs.pop()).count(), OTHERS_MAX);
+        assert!(!jobs.has_for_now());
+        jobs.push(Job { call: Call::SyncData { file: 0 }, user_data: 99 });
+        assert!(jobs.has_for_now());
+        assert_eq!(jobs.pop().map(|job| job.user_data), Some(99));
+        jobs.others_under_way -= 1;
+        assert!(jobs.pop().is_some() && jobs.pop().is_none());
     }
 }
