@@ -185,6 +185,7 @@ impl Engine {
         if !is_stable {
             self.sync().await?;
         }
+        let _emptying = self.pipeline.begin_emptying().await;
         self.pipeline.close();
         self.aborter().wake_all();
         if is_stable {
@@ -227,6 +228,7 @@ impl Engine {
     /// about to start one.
     pub async fn quiesce(&self) -> Result<(), EngineError> {
         self.sync().await?;
+        let _emptying = self.pipeline.begin_emptying().await;
         self.pipeline.set_quiesced(true);
         // What has come in between.
         let rested = match self.commit(self.running()).await {
