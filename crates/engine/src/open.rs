@@ -24,7 +24,7 @@ use crate::writeback::sequences::Sequences;
 use crate::writeback::unordered_data::UnorderedData;
 use crate::writeback::utilization::{MeasuredHome, Utilization};
 use device::{Disk, World};
-use journal::{ReplayImage, plan_empty_log};
+use journal::{ReplayImage, plan_empty_log, plan_found_log};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -185,6 +185,7 @@ impl Engine {
         if !is_stable {
             self.sync().await?;
         }
+        let _emptying = self.pipeline.begin_emptying().await;
         self.pipeline.close();
         self.aborter().wake_all();
         if is_stable {
@@ -227,6 +228,7 @@ impl Engine {
     /// about to start one.
     pub async fn quiesce(&self) -> Result<(), EngineError> {
         self.sync().await?;
+        let _emptying = self.pipeline.begin_emptying().await;
         self.pipeline.set_quiesced(true);
         // What has come in between.
         let rested = match self.commit(self.running()).await {
@@ -241,8 +243,8 @@ impl Engine {
         self.commit_age.set(age);
     }
     /// Between commits: no commit is ordered in a part of it alone. What was written without
-    /// barriers is flushed by the first that comes, on each disk, and the tail moves past nothing
-    /// of it before.
+    /// barriers is flushed when they begin to be kept, on each disk, and the tail moves past
+    /// nothing of it before: a sync that finds its transaction committed makes no barrier.
     pub async fn set_barrier(&self, barrier: BarrierKind) -> Result<(), EngineError> {
         let _lock = self.queue.lock().await;
         while self.pipeline.in_flight() > 0 {
@@ -251,6 +253,9 @@ impl Engine {
         if self.durability.keep_barriers(barrier == BarrierKind::Flush) {
             if let Some(log) = &self.log {
                 log.borrow_mut().forget_notes();
+            }
+            if !units::fault!("barriers-begin-unflushed") {
+                self.runner.run(plan_found_log()).await.inspect_err(|error| self.abort(error))?;
             }
         }
         Ok(())

@@ -111,7 +111,16 @@ impl Syncer<'_> {
         if units::fault!("loose-without-admission") {
             self.admission.pipeline.join(0, 0, self.admission.world.now());
         } else {
-            self.admission.pipeline.pass(|| self.admission.admit(0, 0).transpose()).await?;
+            let joined = self.admission.pipeline.pass(|| self.admission.admit(0, 0).transpose());
+            match joined.await {
+                Err(EngineError::ReadOnly) if !units::fault!("sync-refused-at-rest") => {
+                    // The log is being emptied: everything is durable at home when that is over,
+                    // or the engine has failed.
+                    self.admission.pipeline.until_emptied().await;
+                    return Ok(self.admission.pipeline.running_id());
+                }
+                joined => joined?,
+            }
         }
         let mut transaction = self.admission.pipeline.transaction();
         let id = transaction.id();

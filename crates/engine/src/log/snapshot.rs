@@ -3,7 +3,8 @@
 //!
 //! Invariants
 //! 1. Pieces record committed transactions, in their order and without a gap.
-//! 2. Revokes are kept until a piece records them, or the tail on disk has passed them.
+//! 2. Revokes are kept until a piece records them, or the tail on disk has passed them. A swap
+//!    writes a piece also where no others are written, as long as any counts.
 //! 3. The uncovered part is counted in bytes that a restart would have to read.
 
 use journal::{CommittedTransaction, LogRun, SnapshotPiece, SnapshotRing};
@@ -17,8 +18,8 @@ pub(crate) struct Snapshot {
     ring: SnapshotRing,
     /// Bytes of a log block.
     unit: u64,
-    /// Bytes that a restart may have to read before the next piece is due; `None`: no piece is ever
-    /// written.
+    /// Bytes that a restart may have to read before the next piece is due; `None`: none is ever
+    /// due.
     most: Option<u64>,
     revoked: VecDeque<(TransactionId, Vec<HomeBlock>)>,
     /// Bytes of the log that a restart would have to read besides the snapshot, and the end of the
@@ -59,7 +60,9 @@ impl Snapshot {
     /// `transaction` is committed, and lies in `run`.
     pub fn committed(&mut self, transaction: &CommittedTransaction, run: LogRun) {
         self.add_run(run);
-        if self.most.is_some() && !transaction.revoked.is_empty() {
+        let may_be_recorded = self.most.is_some()
+            || !self.ring.is_empty() && !units::fault!("snapshot-revoke-not-kept");
+        if may_be_recorded && !transaction.revoked.is_empty() {
             self.revoked.push_back((transaction.id, transaction.revoked.clone()));
         }
     }

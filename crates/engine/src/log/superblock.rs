@@ -17,6 +17,9 @@ use units::{LogBlock, TransactionId};
 
 /// `EIO`, as the journal superblock records it after an abort.
 const ERRNO_IO: i32 = -5;
+/// `EFSCORRUPTED`, as the journal superblock records it where damage was found, or where recovery
+/// left out what was committed. A journal without an error records 0.
+pub const ERRNO_DAMAGED: i32 = -117;
 
 pub(crate) struct LogSuperblock {
     on_disk: JournalSuperblock,
@@ -89,10 +92,13 @@ impl LogSuperblock {
         records::clear(&mut superblock, checksums);
         self.has_begun.then(|| self.image(&superblock))
     }
-    /// With a note that the journal has failed, so that e2fsck looks closely.
-    pub fn with_failure(&self, checksums: bool) -> SuperblockImage {
+    /// With a note of why the journal has failed, so that e2fsck looks closely.
+    pub fn with_failure(&self, cause: &EngineError, checksums: bool) -> SuperblockImage {
         let mut superblock = self.on_disk.clone();
-        superblock.errno = ERRNO_IO;
+        superblock.errno = match cause {
+            EngineError::Stopped { .. } => ERRNO_DAMAGED,
+            _ => ERRNO_IO,
+        };
         if !self.has_begun {
             // The log is empty, and not yet of any format.
             records::clear(&mut superblock, checksums);

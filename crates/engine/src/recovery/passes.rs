@@ -8,7 +8,7 @@ use crate::interface::error::EngineError;
 use crate::interface::home::Home;
 use crate::interface::limits::HOME_REQUESTS_MAX;
 use crate::interface::options::{EngineParts, LogArea};
-use crate::log::superblock::{image_of, read_superblock};
+use crate::log::superblock::{ERRNO_DAMAGED, image_of, read_superblock};
 use crate::recovery::log_reader::{LogReader, READ_BYTES};
 use crate::recovery::report::{PassReport, RecoveryReport};
 use crate::writeback::claims::HomeClaims;
@@ -20,7 +20,7 @@ use journal::{
     BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, Logs, Pass, ReadSnapshot,
     ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass,
     RevokeTable, ScanPass, Scanned, SnapshotContents, SnapshotRefused, SuperblockImage,
-    plan_empty_log, plan_found_log, plan_run_headers,
+    plan_announcement, plan_empty_log, plan_found_log, plan_run_headers,
 };
 use runtime::join_window;
 use std::iter::Peekable;
@@ -44,6 +44,29 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
             Ok(recovery.end())
         }
     }
+}
+
+/// Clears the error that the superblock of an empty journal records, durably: the caller has noted
+/// it elsewhere.
+///
+/// # Errors
+/// [`EngineError::NeedsRecovery`] where the log is not empty.
+pub async fn clear_recorded_error(parts: &EngineParts) -> Result<(), EngineError> {
+    let Some(area) = &parts.log else { return Ok(()) };
+    let mut superblock = read_superblock(parts, area).await?;
+    if !superblock.is_clean() {
+        return Err(EngineError::NeedsRecovery);
+    }
+    superblock.errno = 0;
+    let durability = Rc::new(Durability::after_unknown_writes(parts));
+    let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
+    runner.count_log_in(superblock.log_block_bytes());
+    runner.run(plan_announcement(superblock_image(area, &superblock))).await
+}
+
+fn superblock_image(area: &LogArea, superblock: &JournalSuperblock) -> SuperblockImage {
+    let at = LogBlock(area.superblock.get() * superblock.log_blocks_per_block());
+    SuperblockImage { at, image: image_of(superblock) }
 }
 
 pub(crate) enum RecoveryStart<'a> {
@@ -437,14 +460,19 @@ impl<'a> Recovery<'a> {
         Ok(bases)
     }
 
-    /// Everything is home.
+    /// Everything is home, but for what was left out. The write that empties the log records that,
+    /// since afterwards nothing else would: the volume is marked later, and the power may fail
+    /// before. Nor can it be marked earlier: the log may hold parts of its superblock, which the
+    /// next recovery would merge with the mark.
     async fn empty_log(&self, next: TransactionId) -> Result<(), EngineError> {
-        let at = LogBlock(self.area.superblock.get() * self.superblock.log_blocks_per_block());
         let mut superblock = self.superblock.clone();
         superblock.set_clean(next.previous());
         records::clear(&mut superblock, self.parts.options.journal_checksum);
-        let image = SuperblockImage { at, image: image_of(&superblock) };
-        let mut plan = plan_empty_log(Some(image));
+        let marks = !units::fault!("given-up-unmarked") && !units::fault!("given-up-marked-late");
+        if self.report.left_some_out() && marks {
+            superblock.errno = ERRNO_DAMAGED;
+        }
+        let mut plan = plan_empty_log(Some(superblock_image(self.area, &superblock)));
         if units::fault!("recovery-no-flush") {
             plan.steps.remove(0);
         }

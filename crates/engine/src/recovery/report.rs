@@ -62,6 +62,13 @@ pub struct RecoveryReport {
     pub restart: Option<RestartForecast>,
 }
 
+impl RecoveryReport {
+    /// Whether anything that was committed was left out, so that e2fsck has to look.
+    pub fn left_some_out(&self) -> bool {
+        self.gave_up || !self.skipped_blocks.is_empty()
+    }
+}
+
 /// Blocks that a restart would read of scattered logs by the snapshot of the mapping table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RestartForecast {

@@ -101,6 +101,8 @@ fn may_keep(parts: &EngineParts) -> bool {
         && !options.read_only
         && !options.find_log
         && !options.until_damage
+        // Nothing would record which blocks were left out.
+        && !options.skip_unreadable
 }
 
 impl Recovery<'_> {

@@ -113,6 +113,14 @@ impl Admission<'_> {
         self.images_until_home() + self.made_for_log(&self.pipeline.holdings())
     }
 
+    /// Whether pinned images alone keep everybody out.
+    pub(crate) fn has_no_memory(&self) -> bool {
+        self.pinned_images() > Self::pinned_max(self.cache.borrow().limit())
+    }
+    fn pinned_max(limit: usize) -> usize {
+        limit / 4 * 3
+    }
+
     fn images_until_home(&self) -> usize {
         self.queue.dirty() + self.cache.borrow().held()
     }
@@ -137,7 +145,7 @@ impl Admission<'_> {
     fn has_memory(&self, needed: u32, made_at_most: usize) -> bool {
         let limit = self.cache.borrow().limit();
         let coming = self.pipeline.images_to_come().map_or(0, |open| open + needed as usize);
-        let fits = |pinned: usize| pinned + coming <= limit / 4 * 3;
+        let fits = |pinned: usize| pinned + coming <= Self::pinned_max(limit);
         // `made_at_most` includes what is still to come, so this is no less than what is pinned
         // now.
         let at_most = self.images_until_home() + made_at_most;

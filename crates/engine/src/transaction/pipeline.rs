@@ -20,7 +20,7 @@ use crate::transaction::running::{Freed, Running, RunningContent};
 use crate::transaction::shutdown::Shutdown;
 use crate::transaction::writers::{Hold, are_few, hold};
 use journal::{Holdings, RunningTransaction, Writers};
-use runtime::sync::Event;
+use runtime::sync::{Event, RwLock, WriteGuard};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -50,6 +50,8 @@ pub(crate) struct Pipeline {
     shutdown: Shutdown,
     /// Nothing may be changed now: the log is empty, and everything is home.
     quiesced: Cell<bool>,
+    /// Held for writing while the log is emptied.
+    emptying: Rc<RwLock>,
 }
 
 impl Pipeline {
@@ -73,6 +75,7 @@ impl Pipeline {
             work: Event::default(),
             shutdown: Shutdown::default(),
             quiesced: Cell::new(quiesced),
+            emptying: Rc::default(),
         }
     }
 
@@ -126,6 +129,15 @@ impl Pipeline {
     }
     pub fn set_quiesced(&self, quiesced: bool) {
         self.quiesced.set(quiesced);
+    }
+    /// The log will be empty, and everything durable at home, when the guard is dropped, or else
+    /// the pipeline has failed.
+    pub async fn begin_emptying(&self) -> WriteGuard {
+        self.emptying.write().await
+    }
+    /// Waits until the log is empty, if it is being emptied.
+    pub async fn until_emptied(&self) {
+        drop(self.emptying.read().await);
     }
     /// Closes the pipeline: nobody joins any more.
     pub fn close(&self) {

@@ -15,8 +15,11 @@ use runtime::sync::{Event, RwLock, WriteGuard};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 use units::{HomeBlock, Instant, is_within};
 
+/// How long after a failure the log's oldest blocks are read again.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Entries of the queue whose block is clean, beyond those of dirty ones.
 const STALE_MAX: usize = 4096;
 
@@ -26,6 +29,8 @@ pub(crate) struct DirtyQueue {
     stuck: Cell<Option<Stuck>>,
     dirty: Cell<usize>,
     requests: Cell<u64>,
+    /// Time at which the base of the log's oldest blocks could not be read.
+    unreadable_at: Cell<Option<Instant>>,
     work: Event,
     lock: Rc<RwLock>,
 }
@@ -66,6 +71,16 @@ impl DirtyQueue {
     }
     pub async fn lock(&self) -> WriteGuard {
         self.lock.write().await
+    }
+
+    /// What the log's oldest transaction needs could not be read `now`.
+    pub fn could_not_read(&self, now: Instant) {
+        self.unreadable_at.set(Some(now));
+    }
+    /// Whether to wait before it is read again: a disk may take long over a bad sector, and each
+    /// commit asks for log space.
+    pub fn waits_to_read(&self, now: Instant) -> bool {
+        self.unreadable_at.get().is_some_and(|at| now.since(at) < READ_AGAIN_AFTER)
     }
 
     /// `block` is about to become newer than home.

@@ -18,14 +18,6 @@ impl WritebackOutcome {
             unreadable: self.unreadable.or(other.unreadable),
         }
     }
-    /// Whether any block was written home. That none could for want of its base is an error: the
-    /// log, or memory, can then never be freed.
-    pub fn progress(self) -> Result<bool, EngineError> {
-        match self.unreadable {
-            Some(error) if self.written == 0 => Err(error),
-            _ => Ok(self.written > 0),
-        }
-    }
     /// An error if any block could not be written home.
     pub fn whole(self) -> Result<(), EngineError> {
         self.unreadable.map_or(Ok(()), Err)

@@ -29,6 +29,14 @@ use std::cell::RefCell;
 use std::time::Duration;
 use units::{HomeBlock, Instant};
 
+/// Progress of writing dirty blocks home, oldest first.
+#[derive(Default)]
+struct Pass {
+    outcome: WritebackOutcome,
+    /// Blocks met, without one that was written, since one last was.
+    in_vain: usize,
+}
+
 /// Writes committed blocks back, for age, log space and memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Writeback<'a> {
@@ -115,17 +123,25 @@ impl Writeback<'_> {
 
     /// Writes home what the oldest transactions need, until half of the log is free. Files of which
     /// durability is enough stay unless it is full, and it keeps all from the oldest of them on.
+    /// Where a block cannot be read that the oldest transaction needs, the log goes on until it is
+    /// full: in the meantime the disk may recover, or the block be freed or written as a whole.
     async fn relieve_log(&self) -> Result<(), EngineError> {
         if !self.admission.log_is_short() {
             return Ok(());
         }
         let spares = !self.admission.log.is_some_and(|log| log.borrow().is_full());
+        if spares && self.admission.queue.waits_to_read(self.admission.world.now()) {
+            return self.tail.advance_tail(TailRequest::Space).await;
+        }
         let mut batch = self.checkpoint_batch(spares);
         if batch.is_some() {
             self.syncs.counters.borrow_mut().checkpointed();
         }
+        let mut unreadable = None;
         while let Some(blocks) = batch {
-            if !self.writer.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
+            let outcome = self.writer.write_home(blocks, Neighbours::GoAlong).await?;
+            if outcome.written == 0 {
+                unreadable = outcome.unreadable;
                 break;
             }
             self.tail.advance_tail(TailRequest::Space).await?;
@@ -135,7 +151,14 @@ impl Writeback<'_> {
             }
             batch = self.checkpoint_batch(spares);
         }
-        self.tail.advance_tail(TailRequest::Space).await
+        self.tail.advance_tail(TailRequest::Space).await?;
+        let Some(error) = unreadable else { return Ok(()) };
+        if self.admission.log.is_some_and(|log| log.borrow().is_full()) {
+            // Nobody could change anything until it can be read, and it may never be.
+            return Err(error);
+        }
+        self.admission.queue.could_not_read(self.admission.world.now());
+        Ok(())
     }
 
     /// The next blocks to write so that half of the log becomes free; `None` when no more need be
@@ -159,22 +182,39 @@ impl Writeback<'_> {
         while self.writer.copies.evict(|| self.admission.pinned_images() <= limit / 4) {
             runtime::yield_now().await;
         }
+        let mut pass = Pass::default();
         while self.admission.pinned_images() > limit / 4 {
-            let blocks = self.dirty_blocks(|_| true);
-            if blocks.is_empty()
-                || !self.writer.write_home(blocks, Neighbours::GoAlong).await?.progress()?
-            {
+            if !self.write_oldest_home(&mut pass).await? {
                 // The rest is in transactions that are not committed yet, or is written home past
-                // the cache. Where nothing is to be committed, a request would wake those who wait
-                // for memory, and they this task, without end.
+                // the cache, or cannot be read now. Where nothing is to be committed, a request
+                // would wake those who wait for memory, and they this task, without end.
                 if !self.admission.pipeline.is_idle() {
                     self.admission.pipeline.request(self.admission.pipeline.running_id());
+                } else if self.admission.pipeline.in_flight() == 0 && self.admission.has_no_memory()
+                {
+                    // Nobody could change anything until it can be read, and it may never be.
+                    return pass.outcome.whole();
                 }
                 break;
             }
             self.relieve_log().await?;
         }
         Ok(())
+    }
+
+    /// Writes the oldest dirty blocks home. Whether there may be more that can be: not when each
+    /// was tried in vain since one was last written.
+    async fn write_oldest_home(&self, pass: &mut Pass) -> Result<bool, EngineError> {
+        let blocks = self.dirty_blocks(|_| true);
+        let count = blocks.len();
+        if blocks.is_empty() {
+            return Ok(false);
+        }
+        let outcome = self.writer.write_home(blocks, Neighbours::GoAlong).await?;
+        let has_written = outcome.written > 0;
+        pass.in_vain = if has_written { 0 } else { pass.in_vain + count };
+        pass.outcome = std::mem::take(&mut pass.outcome).and(outcome);
+        Ok(has_written || pass.in_vain < self.admission.queue.dirty())
     }
 
     /// Ends sequences where the table takes more than its part: committed blocks are written back,
@@ -193,9 +233,8 @@ impl Writeback<'_> {
                 .queue
                 .due(&self.admission.cache.borrow(), began, usize::MAX, |since| since <= began);
         for blocks in blocks.chunks(HOME_BATCH_MAX) {
-            if !self.writer.write_home(blocks.to_vec(), Neighbours::GoAlong).await?.progress()? {
-                break;
-            }
+            // What cannot be read keeps its sequences.
+            self.writer.write_home(blocks.to_vec(), Neighbours::GoAlong).await?;
         }
         self.write_copied_home(true).await?;
         log.borrow_mut().is_waited_for();
@@ -265,8 +304,9 @@ impl Writeback<'_> {
         found
     }
 
-    /// Everything that is committed now, but for files of which durability is enough. What the log
-    /// cannot be read for stays there, and is returned. The caller holds the write-back lock.
+    /// Writes home everything that is committed now, but for files of which durability is enough.
+    /// What home or the log cannot be read for stays in the log, and the error is returned. The
+    /// caller holds the write-back lock.
     pub(crate) async fn write_all_committed(&self) -> Result<Option<EngineError>, EngineError> {
         let began = self.admission.world.now();
         self.swaps.checkpoints.begin(self.writer.copies.blocks_until_home() as u64);
@@ -276,15 +316,14 @@ impl Writeback<'_> {
                 .queue
                 .due(&self.admission.cache.borrow(), began, usize::MAX, |since| since <= began);
         self.leave_out_those_that_stay(&mut blocks);
+        let mut all = WritebackOutcome::default();
         for blocks in blocks.chunks(HOME_BATCH_MAX) {
-            if !self.writer.write_home(blocks.to_vec(), Neighbours::GoAlong).await?.progress()? {
-                break;
-            }
+            all = all.and(self.writer.write_home(blocks.to_vec(), Neighbours::GoAlong).await?);
             self.relieve_log().await?;
         }
-        let unreadable = self.write_copied_home(false).await?.unreadable;
+        all = all.and(self.write_copied_home(false).await?);
         self.swaps.checkpoints.end(began, self.admission.world.now());
-        Ok(unreadable)
+        Ok(all.unreadable)
     }
 
     /// Files of which durability is enough stay in the log.
@@ -312,13 +351,13 @@ impl Writeback<'_> {
 
     /// Everything that is committed and not home; no transaction is running.
     pub(crate) async fn write_everything_home(&self) -> Result<(), EngineError> {
-        while self.admission.queue.dirty() > 0 {
-            let blocks = self.dirty_blocks(|_| true);
-            if !self.writer.write_home(blocks, Neighbours::GoAlong).await?.progress()? {
-                break;
-            }
+        let mut pass = Pass::default();
+        while self.admission.queue.dirty() > 0 && self.write_oldest_home(&mut pass).await? {}
+        let copied = self.write_copied_home(true).await?;
+        if self.admission.queue.dirty() > 0 {
+            pass.outcome.whole()?;
         }
-        self.write_copied_home(true).await?.whole()
+        copied.whole()
     }
 
     /// The blocks of which the log alone holds the newest content, those that are to stay there

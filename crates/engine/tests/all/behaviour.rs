@@ -1,9 +1,10 @@
 //! What the engine does when, seen from outside: groups, ages, reads, counts.
 
-use crate::common::{Layout, Rig, STALE, Setup};
+use crate::common::{Layout, Rig, STALE, Setup, recovered};
+use crate::restart::{content, put};
 use device::{Buffer, Disk, Durability};
 use disks::Latency;
-use engine::{Base, Contents, Credits, Engine, FileUpdate, recover};
+use engine::{BarrierKind, Base, Contents, Credits, Engine, FileUpdate, recover};
 use journal::DataMode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -380,5 +381,28 @@ fn a_threshold_is_held_against_the_request_or_against_each_block_as_asked() {
         let mut byte = [0];
         rig.crash(1)[0].read(70 << 12, &mut byte);
         assert_eq!(byte[0] != 9, per_block, "what is logged is not home yet");
+    }
+}
+
+/// What was committed without barriers is in caches, and the sync behind them finds nothing to
+/// commit.
+#[test]
+fn a_sync_after_barriers_begin_covers_what_came_before() {
+    for layout in [Layout::Internal, Layout::Separate] {
+        for fua in [true, false] {
+            let mut setup = Setup::new(DataMode::Journal, layout, 4096);
+            setup.forced_unit_access = fua;
+            setup.options.barrier = BarrierKind::None;
+            let never = Duration::from_secs(3600);
+            (setup.options.writeback, setup.options.expire) = (never, never);
+            let rig = Rig::new(&setup, 1, setup.images());
+            rig.play(async move |engine| {
+                put(&engine, 9, 1).await;
+                engine.set_barrier(BarrierKind::Flush).await.unwrap();
+                engine.sync().await.unwrap();
+            });
+            let after = recovered(&setup, 2, rig.crash(0)).unwrap();
+            assert!(after.home_block(9)[..] == content(9, 1), "{layout:?}, FUA: {fua}: lost");
+        }
     }
 }

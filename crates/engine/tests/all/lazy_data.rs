@@ -3,7 +3,7 @@
 
 use crate::common::{Layout, Rig, Setup, overwrite, write_byte};
 use device::Operation;
-use disks::{Fault, Latency};
+use disks::{CrashPolicy, Fault, Latency};
 use engine::{Contents, Credits, Engine};
 use journal::DataMode;
 use runtime::{Either, race};
@@ -251,4 +251,53 @@ fn an_overwrite_that_cannot_be_written_home_fails_the_sync() {
             );
         });
     }
+}
+
+/// Data written before the log is emptied, and synced meanwhile, at each moment: nobody may change
+/// anything any more, but the sync is no change.
+#[test]
+fn a_sync_while_the_log_is_emptied_waits_for_its_data() {
+    const TICK: Duration = Duration::from_millis(1);
+    let mut synced = 0;
+    for mode in DataMode::ALL {
+        let mut setup = Setup::new(mode, Layout::Separate, 4096);
+        let never = Duration::from_secs(3600);
+        (setup.options.commit, setup.options.expire) = (never, never);
+        for (written_at, synced_at) in (0..8).flat_map(|at| (0..16).map(move |later| (at, later))) {
+            let rig = Rig::new(&setup, 1, setup.images());
+            let slow = Latency { least: 2 * TICK, spread: Duration::ZERO };
+            rig.disks.iter().for_each(|disk| disk.set_latency(slow));
+            let (what, disks) =
+                (format!("{mode}: {written_at}, {synced_at} ms later"), rig.disks.clone());
+            let left = rig.play(async move |engine| {
+                write_byte(&engine, 1, 7, 1).await;
+                let world = engine.world().clone();
+                let sync = async {
+                    world.sleep_until(world.now().plus(TICK * written_at)).await;
+                    let _still_allowed = engine.start(Credits(0)).await.ok()?.stop();
+                    let transaction = overwrite(&engine, 1, 9, 2).await;
+                    world.sleep_until(world.now().plus(TICK * synced_at)).await;
+                    Some(engine.sync_owner(Owner(1), transaction).await)
+                };
+                let (mut sync, mut quiesce) =
+                    (std::pin::pin!(sync), std::pin::pin!(engine.quiesce()));
+                let result = match race(&mut quiesce, &mut sync).await {
+                    Either::Left(quiesced) => {
+                        quiesced.unwrap();
+                        sync.await
+                    }
+                    Either::Right(result) => result,
+                }?;
+                result.unwrap_or_else(|error| panic!("{what}: {error}"));
+                Some(disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect())
+            });
+            let Some(images) = left else { continue };
+            synced += 1;
+            let after = Rig::new(&setup, 2, images);
+            let parts = after.parts.clone();
+            after.run(async move { engine::recover(&parts, false).await.unwrap() });
+            assert_eq!(after.home_block(9)[..], [2; 4096], "{mode}: {written_at}, {synced_at}");
+        }
+    }
+    assert!(synced > 200, "only {synced} were written in time");
 }

@@ -5,7 +5,7 @@ use crate::common::{Rig, STALE};
 use crate::swap::{self, Versions};
 use crate::{restart, swap::FILLS_THREE_LOGS};
 use disks::{Atomicity, CrashPolicy, Image, MemoryDisk};
-use engine::{Engine, RecoveryReport};
+use engine::{Contents, Credits, Engine, RecoveryReport};
 use format::run_table::TABLE_BYTES;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -83,6 +83,47 @@ fn what_follows_an_interrupted_swap_is_found_without_a_snapshot() {
 #[test]
 fn what_follows_an_interrupted_swap_is_found_with_a_snapshot_of_each_commit() {
     live_twice([Some(1), Some(1)]);
+}
+
+/// The second life writes no snapshots, but goes on with that of the first, and a swap adds a piece
+/// to it, which records what was freed.
+#[test]
+fn a_freed_block_stays_freed_behind_a_swap_without_snapshots() {
+    const FREED: u64 = 3;
+    for mut setup in swap::all() {
+        setup.options.snapshot_after = Some(1);
+        let first = swap::rig(&setup, swap::images(&setup));
+        let (parts, seen) = (first.parts.clone(), Versions::default());
+        let ended = first.run(async move {
+            let engine = Rig::open(parts).await;
+            swap::log_all(&engine, 0..AGAIN, 1, &seen).await;
+            swap::rest(&engine).await;
+        });
+        assert!(ended.is_some());
+        setup.options.snapshot_after = None;
+        let second = swap::rig(&setup, first.crash(0));
+        let parts = second.parts.clone();
+        let ended = second.run(async move {
+            let (report, engine) = restart::restart(parts).await;
+            assert!(report.snapshot_transactions > 0, "{report:?}");
+            let mut handle = engine.start(Credits(1)).await.unwrap();
+            handle.forget(HomeBlock(FREED), 1, Contents::Metadata);
+            engine.commit(handle.stop()).await.unwrap();
+            swap::log_all(&engine, AGAIN..AGAIN + FILLS_THREE_LOGS, 1, &Versions::default()).await;
+            swap::rest(&engine).await;
+            assert!(engine.statistics().swaps > 0, "{:?}", engine.statistics());
+        });
+        assert!(ended.is_some());
+        let third = swap::rig(&setup, second.crash(0));
+        let parts = third.parts.clone();
+        let ended = third.run(async move {
+            let (report, engine) = restart::restart(parts).await;
+            assert!(report.snapshot_transactions > 1, "the swap recorded nothing: {report:?}");
+            let found = engine.read_data(HomeBlock(FREED), 1).await.unwrap();
+            assert!(found[0].iter().all(|byte| *byte == STALE), "what was freed is back");
+        });
+        assert!(ended.is_some());
+    }
 }
 
 const LOGS: u64 = 80;

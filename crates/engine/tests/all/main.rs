@@ -26,3 +26,4 @@ mod stalls;
 mod swap;
 mod time;
 mod torn;
+mod unreadable;

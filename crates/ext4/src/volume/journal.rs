@@ -7,8 +7,8 @@ use super::{Access, OpenParts, Volume, journal_copy, logs, superblock};
 use crate::{Error, Inode, Result};
 use device::Disk;
 use engine::{
-    Engine, EngineError, EngineOptions, EngineParts, LogArea, LogExtent, LogKind, LogPlace,
-    NoPacing, PreviewedTransaction, RecoveryReport, RetainedLog,
+    ERRNO_DAMAGED, Engine, EngineError, EngineOptions, EngineParts, LogArea, LogExtent, LogKind,
+    LogPlace, NoPacing, PreviewedTransaction, RecoveryReport, RetainedLog,
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
 use format::ext4::{VolumeSuperblock, feature};
@@ -74,7 +74,8 @@ async fn recover_protected(
         report.restart = engine::forecast_restart(&found.parts).await.map_err(failed)?;
     }
     let mut fresh = superblock::read(&*parts.home).await?;
-    let lacks_some = report.gave_up || !report.skipped_blocks.is_empty();
+    // Of this recovery, or of one that was interrupted after it had emptied the log.
+    let lacks_some = report.left_some_out() || report.recorded_error == ERRNO_DAMAGED;
     if !dry_run && lacks_some && !units::fault!("given-up-unmarked") {
         // Home may be newer than the replayed blocks, or lack transactions that were left out.
         fresh.state |= state::ERROR;
@@ -83,6 +84,10 @@ async fn recover_protected(
     if !dry_run && (lacks_some || fresh.features.has(feature::RECOVER)) {
         fresh.features.clear(feature::RECOVER);
         superblock::write(&*parts.home, &fresh).await?;
+    }
+    if !dry_run && lacks_some {
+        // Else a mount after e2fsck has looked would demand it again.
+        engine::clear_recorded_error(&found.parts).await?;
     }
     Ok(report)
 }
@@ -160,11 +165,20 @@ pub(super) async fn find(parts: &OpenParts, superblock: &VolumeSuperblock) -> Re
     Ok(FoundJournal { parts: engine_parts, runs })
 }
 
-/// Whether the journal records that it was aborted: then the volume needs e2fsck (kernel:
-/// `ext4_clear_journal_err`).
-pub(super) async fn was_aborted(parts: &EngineParts) -> Result<bool> {
-    let superblock = journal_superblock(parts).await?;
-    Ok(superblock.is_some_and(|parsed| parsed.is_ok_and(|superblock| superblock.errno != 0)))
+/// Takes over the error that the journal records: then the volume needs e2fsck (kernel:
+/// `ext4_clear_journal_err`). One that says that damage was found is counted.
+pub(super) async fn take_over_error(
+    parts: &EngineParts,
+    superblock: &mut VolumeSuperblock,
+) -> Result<()> {
+    let Some(Ok(journal)) = journal_superblock(parts).await? else { return Ok(()) };
+    if journal.errno != 0 {
+        superblock.state |= state::ERROR;
+    }
+    if journal.errno == ERRNO_DAMAGED {
+        superblock.error_count = superblock.error_count.max(1);
+    }
+    Ok(())
 }
 
 /// Verifies that the journal is as empty as the volume's superblock says. Returns the error that it

@@ -70,9 +70,7 @@ impl Volume {
         // The journal may have held a newer one.
         let mut fresh = superblock::read(&*parts.home).await?;
         check_features(&fresh, parts.options.access)?;
-        if journal::was_aborted(&found.parts).await? {
-            fresh.state |= state::ERROR;
-        }
+        journal::take_over_error(&found.parts, &mut fresh).await?;
         let mut report = OpenReport { recovery, ..OpenReport::default() };
         warn_of_state(&fresh, &mut report);
         report.warnings.extend(found.parts.warnings());

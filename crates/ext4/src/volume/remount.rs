@@ -89,8 +89,12 @@ impl Volume {
         if self.is_read_only() || self.closed.get() {
             return Ok(());
         }
-        self.store_access_times().await?;
+        // From now on no read changes an access time, which nobody could store any more.
         self.access.set(Access::ReadOnly);
+        if let Err(error) = self.store_access_times().await {
+            self.access.set(Access::ReadWrite);
+            return Err(error);
+        }
         let rested = self.rest_clean().await;
         if let Err(error) = &rested {
             self.stop_for(error);

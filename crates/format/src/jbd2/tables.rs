@@ -57,7 +57,13 @@ fn superblock(text: &mut String) {
         (at::FIRST, "`s_first`", "first block of the log"),
         (at::SEQUENCE, "`s_sequence`", "first transaction expected in the log"),
         (at::START, "`s_start`", "where the log begins; 0: it is empty"),
-        (at::ERRNO, "`s_errno`", "a negative errno after an abort"),
+        (
+            at::ERRNO,
+            "`s_errno`",
+            "a negative errno after an abort: -5 (`EIO`) of a failed write or flush, -117 \
+             (`EFSCORRUPTED`) where damage was found, or where a recovery left out what was \
+             committed",
+        ),
         (at::COMPATIBLE, "`s_feature_compat`", "from here on version 2 only"),
         (at::INCOMPATIBLE, "`s_feature_incompat`", "see the features"),
         (at::READ_ONLY_COMPATIBLE, "`s_feature_ro_compat`", "none is known"),

@@ -2,26 +2,29 @@
 //! cluster in virtual time.
 
 use super::HostFrontEnd;
+use device::World;
 use disks::MemoryDisk;
 use fuse_session::abi::{
     AttrOut, CreateIn, EntryOut, InHeader, MkdirIn, MknodIn, ROOT_NODE, WriteIn, opcode,
 };
 use fuse_session::{FileSystem, Request};
 use host::{Host, HostJournal, HostOptions, recover};
-use runtime::VirtualWorld;
+use runtime::{VirtualWorld, join_all};
+use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Cluster, Identity, Network, OpenMode, SimulatedStore, Store, Token};
+use store::{Cluster, Creator, Identity, Network, OpenMode, SimulatedStore, Store, Token};
 use zerocopy::{FromBytes, IntoBytes};
 
 const JOURNAL_BYTES: u64 = 16 << 20;
 
 fn front_end_over_a_host(
     directories: Duration,
-    test: impl AsyncFnOnce(Rc<HostFrontEnd>, Rc<dyn Store>) + 'static,
+    test: impl AsyncFnOnce(Rc<HostFrontEnd>, Rc<dyn Store>, Rc<dyn World>) + 'static,
 ) {
     let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn device::World> = Rc::new(virtual_world.clone());
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     virtual_world.run(async move {
         let identity = Identity("host".into());
         let cluster = Cluster::new(world.clone(), Network::default(), Vec::new(), 1);
@@ -31,9 +34,9 @@ fn front_end_over_a_host(
         let journal = HostJournal::open(disk).await.unwrap();
         recover(&*world, &*store, &journal, false).await.unwrap();
         let options = HostOptions { directories, ..HostOptions::default() };
-        let host = Host::open(world, store, &journal, options).await.unwrap();
+        let host = Host::open(world.clone(), store, &journal, options).await.unwrap();
         let peer = Rc::new(SimulatedStore::connect(&cluster, Identity("peer".into())));
-        test(HostFrontEnd::new(host, Box::new(|what| panic!("{what}"))), peer).await;
+        test(HostFrontEnd::new(host, Box::new(|what| panic!("{what}"))), peer, world).await;
     });
 }
 
@@ -54,7 +57,7 @@ fn entry(payload: &[u8]) -> (u64, [Duration; 2]) {
 #[test]
 fn the_kernel_caches_only_directories_as_the_mount_says() {
     for directories in [Duration::ZERO, Duration::from_millis(1020)] {
-        front_end_over_a_host(directories, async move |front_end, _| {
+        front_end_over_a_host(directories, async move |front_end, _, _| {
             let mode = MkdirIn { mode: 0o755, umask: 0 };
             let made = ask(
                 &front_end,
@@ -93,7 +96,7 @@ fn the_kernel_caches_only_directories_as_the_mount_says() {
 
 #[test]
 fn an_append_follows_what_another_host_wrote() {
-    front_end_over_a_host(Duration::ZERO, async move |front_end, peer| {
+    front_end_over_a_host(Duration::ZERO, async move |front_end, peer, _| {
         let made = CreateIn { mode: 0o644 | libc::S_IFREG, ..Default::default() };
         let created =
             ask(&front_end, opcode::CREATE, ROOT_NODE, &[made.as_bytes(), b"log\0"].concat()).await;
@@ -110,4 +113,44 @@ fn an_append_follows_what_another_host_wrote() {
         assert!(front_end.close().await);
         assert_eq!(peer.read(open, 0, 99).await.unwrap(), b"theirs ours");
     });
+}
+
+/// The name is another host's, and goes at each moment of the request. A caller who wants to have
+/// the file made is never told that it is not there.
+#[test]
+fn a_create_beside_another_hosts_unlink_never_finds_nothing() {
+    let (mut found, mut made) = (0, 0);
+    for moment in 0..60 {
+        let number = Rc::new(Cell::new(None));
+        let result = number.clone();
+        front_end_over_a_host(Duration::ZERO, async move |front_end, peer, world| {
+            let creator = Creator { uid: 0, gid: 0, umask: 0 };
+            let theirs = peer.create(peer.root(), b"log", 0o644, creator).await.unwrap();
+            if let Some(open) = theirs.open {
+                peer.close(open).await.unwrap();
+            }
+            let unlink = async {
+                world.sleep_until(world.now().plus(Duration::from_micros(50) * moment)).await;
+                peer.unlink(peer.root(), b"log").await.unwrap();
+            };
+            let create = async {
+                let arguments = CreateIn { mode: 0o644 | libc::S_IFREG, ..Default::default() };
+                let arguments = [arguments.as_bytes(), b"log\0"].concat();
+                let created = ask(&front_end, opcode::CREATE, ROOT_NODE, &arguments).await;
+                result.set(Some(entry(&created).0));
+            };
+            let both: Vec<Pin<Box<dyn Future<Output = ()>>>> =
+                vec![Box::pin(unlink), Box::pin(create)];
+            join_all(both).await;
+            match peer.lookup(peer.root(), b"log").await {
+                Ok(_) => result.set(Some(1)),
+                Err(_) => result.set(Some(0)),
+            }
+        });
+        match number.get() {
+            Some(1) => made += 1,
+            _ => found += 1,
+        }
+    }
+    assert!(found > 0 && made > 0, "{found} opened, {made} made: no race");
 }

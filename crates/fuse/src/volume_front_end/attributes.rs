@@ -53,9 +53,26 @@ impl VolumeFrontEnd {
                 self.killed_by_change(header, &inode, is_asked)
             }
         };
-        let attributes = self.volume.setattr(&inode, &caller(header, 0), change).await?;
+        let before = self.volume.getattr(&inode);
+        let changed = self.change(header, &inode, arguments, change).await;
+        // It may fail half way: a new size is stored before the blocks behind it are freed. The
+        // kernel keeps what it knew, unless it is to ask again.
+        if changed.is_err() && self.volume.getattr(&inode) != before {
+            return Ok(self.reporter.reply(header, changed).with_stale_attributes(header.nodeid));
+        }
+        changed
+    }
+
+    async fn change(
+        &self,
+        header: &InHeader,
+        inode: &Rc<Inode>,
+        arguments: SetattrIn,
+        change: SetAttributes,
+    ) -> Result {
+        let attributes = self.volume.setattr(inode, &caller(header, 0), change).await?;
         let handle = if arguments.valid & fattr::FH != 0 { arguments.fh } else { 0 };
-        self.settle_change(&inode, inode.last_change.get(), sync_asked(handle as u32)).await?;
+        self.settle_change(inode, inode.last_change.get(), sync_asked(handle as u32)).await?;
         Ok(reply_attributes(&attributes))
     }
 

@@ -2,10 +2,10 @@
 //! leaves.
 
 use crate::common::{Opened, front_end_over_a_disk, open_volume, plain_options, request};
-use device::World;
-use disks::{CrashPolicy, MemoryDisk};
+use device::{Operation, World};
+use disks::{CrashPolicy, Fault, MemoryDisk};
 use ext4::{Attributes, Caller, Inode, Volume, flags};
-use fuse::FrontEndOptions;
+use fuse::{FrontEndOptions, VolumeFrontEnd};
 use fuse_session::FileSystem;
 use fuse_session::abi::{FallocateIn, InHeader, IoctlIn, SetattrIn, SetxattrIn, fattr, opcode};
 use runtime::VirtualWorld;
@@ -157,4 +157,34 @@ fn a_synchronous_descriptor_changes_size_and_blocks_durably() {
     for flag in [libc::O_SYNC, libc::O_DSYNC] {
         assert_eq!(lost(plain_options(), flag as u64, 0, false), ALL[3..], "{flag:o}");
     }
+}
+
+/// The new size is stored, and the blocks behind it cannot be freed: the bitmap that they are in
+/// cannot be read. The kernel believes the size of before, unless it asks again.
+#[test]
+fn a_truncate_that_fails_half_way_has_the_kernel_ask_for_the_size() {
+    front_end_over_a_disk(plain_options(), |opened| async move {
+        let Opened { volume, disk, file, .. } = opened;
+        let inode = volume.inode(file).await.unwrap();
+        let bytes = vec![b'x'; SIZE as usize];
+        volume.write(&inode, &Caller::ROOT, 0, &bytes, Default::default()).await.unwrap();
+        volume.sync().await.unwrap();
+        let world = volume.engine().world().clone();
+        let disk = MemoryDisk::from_image(world.clone(), disk.crash(CrashPolicy::LoseAll));
+        let volume = open_volume(&world, &disk).await;
+        let inode = volume.inode(file).await.unwrap();
+        let front_end = VolumeFrontEnd::new(volume.clone(), plain_options(), Box::new(|_| {}));
+        let body = SetattrIn { valid: fattr::SIZE, size: 4_096, ..Default::default() };
+        let header = InHeader {
+            opcode: opcode::SETATTR,
+            nodeid: u64::from(file.get()),
+            ..Default::default()
+        };
+        disk.inject(Fault::forever(Operation::Read));
+        let reply = front_end.serve(request(header, body.as_bytes())).await;
+        disk.heal();
+        assert_eq!((reply.errno(), volume.getattr(&inode).size), (libc::EIO, 4_096));
+        assert!(reply.has_stale(), "the kernel keeps the size of before");
+        volume.close().await.unwrap();
+    });
 }

@@ -215,6 +215,7 @@ fn a_mark_of_damage_past_the_log_survives_the_replay_of_it() {
             assert!(volume.open_report().recovery.transactions > 0, "nothing was replayed");
             assert_eq!(volume.label(), b"two");
             assert!(volume.needs_check(), "the mark is gone");
+            assert_ne!(volume.superblock().error_count, 0, "nobody counted the damage");
             let _ = volume.close().await;
         });
     }

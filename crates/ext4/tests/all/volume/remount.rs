@@ -1,13 +1,14 @@
 //! Volumes that are read-only, then not, then again, without being closed.
 
-use crate::image::{open as open_volume, with_engine};
+use crate::image::{in_mode, open as open_volume, with_engine};
 use crate::volume::image::{ALL, EXT4_1K, Kind, TestImage, with_volume};
 use device::{Operation, World};
 use disks::{Atomicity, CrashPolicy, Fault, MemoryDisk};
-use engine::{DataMode, EngineError, EngineOptions};
-use ext4::{Access, Caller, Error, Volume, VolumeOptions};
-use runtime::VirtualWorld;
+use engine::{Credits, DataMode, EngineError, EngineOptions};
+use ext4::{Access, Atime, Caller, Error, Volume, VolumeOptions};
+use runtime::{VirtualWorld, join_all};
 use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use units::InodeNumber;
@@ -214,5 +215,45 @@ fn a_volume_changed_by_others_is_not_written_to() {
         let error = volume.allow_changes().await.unwrap_err().to_string();
         assert!(error.contains("changed by others"), "{error}");
         refuses_changes(&volume).await;
+    });
+}
+
+/// A read changes an access time while the times are stored, which wait for a commit.
+#[test]
+fn a_read_while_a_volume_becomes_read_only_spoils_no_sync() {
+    const TICK: Duration = Duration::from_millis(1);
+    let image = TestImage::of(EXT4_1K);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let options = VolumeOptions { atime: Atime::Always, ..in_mode(DataMode::Ordered) };
+        let volume = open_volume(&world, &disk, None, options).await.unwrap();
+        make(&volume, &name(0, 0)).await.unwrap();
+        make(&volume, &name(0, 1)).await.unwrap();
+        volume.sync().await.unwrap();
+        let root = volume.inode(ROOT).await.unwrap();
+        let read = async |index| {
+            let directory = volume.lookup(&root, &name(0, index)).await.unwrap();
+            volume.readdir(&directory, 0, 10).await.unwrap();
+        };
+        let after = |ticks| world.sleep_until(world.now().plus(TICK * ticks));
+        read(0).await;
+        let handle = volume.engine().start(Credits(1)).await.unwrap();
+        let commit = async { volume.engine().commit(volume.engine().running()).await.unwrap() };
+        let forbid = async {
+            after(1).await;
+            volume.forbid_changes().await.unwrap();
+        };
+        let read_late = async {
+            after(2).await;
+            read(1).await;
+            handle.stop();
+        };
+        let all: Vec<Pin<Box<dyn Future<Output = ()>>>> =
+            vec![Box::pin(commit), Box::pin(forbid), Box::pin(read_late)];
+        join_all(all).await;
+        volume.sync().await.unwrap();
+        volume.close().await.unwrap();
     });
 }
