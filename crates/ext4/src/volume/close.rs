@@ -43,7 +43,9 @@ impl Volume {
         self.mark_clean().await
     }
 
-    /// Marks the volume clean: the journal is empty, and everything is home.
+    /// Marks the volume clean: the journal is empty, and everything is home. One that was found
+    /// unchecked stays so, as the kernel leaves it (`s_mount_state`): only e2fsck knows whether its
+    /// bitmaps show all blocks in use.
     pub(super) async fn mark_clean(&self) -> Result<()> {
         let now = self.now();
         {
@@ -53,7 +55,9 @@ impl Volume {
             if !self.has_orphans() {
                 superblock.features.clear(feature::ORPHAN_PRESENT);
             }
-            superblock.state |= state::VALID;
+            if self.was_valid || units::fault!("unchecked-closed-as-checked") {
+                superblock.state |= state::VALID;
+            }
         }
         self.write_superblock_home().await
     }

@@ -71,6 +71,8 @@ pub struct Volume {
     access_changes: Rc<runtime::sync::RwLock>,
     /// Changes were allowed before: the orphans are known, and access times are stored.
     was_writable: Cell<bool>,
+    /// The superblock said when the volume was opened that e2fsck need not run.
+    was_valid: bool,
     pub(crate) live: Cell<LiveOptions>,
     opened: RefCell<OpenReport>,
     /// The claim of multiple mount protection, with mmp.

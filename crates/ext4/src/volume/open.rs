@@ -195,6 +195,7 @@ impl Volume {
             )
         });
         (superblock.free_blocks, superblock.free_inodes) = (totals.0, totals.1 as u32);
+        let was_valid = superblock.state & state::VALID != 0;
         let checksums = superblock.features.has(feature::METADATA_CSUM);
         let layout = InodeLayout {
             inode_size: superblock.inode_size,
@@ -226,6 +227,7 @@ impl Volume {
             access: Cell::new(parts.options.access),
             access_changes: Rc::default(),
             was_writable: Cell::default(),
+            was_valid,
             live: Cell::new(LiveOptions {
                 atime: parts.options.atime,
                 on_error: parts.options.on_error,
@@ -256,9 +258,11 @@ fn warn_of_state(superblock: &VolumeSuperblock, report: &mut OpenReport) {
     if superblock.state & state::ERROR != 0 {
         report.warnings.push("errors were found on this volume earlier; run e2fsck".into());
     } else if superblock.state & state::VALID == 0 {
-        report
-            .warnings
-            .push("the volume was not unmounted cleanly and has no journal; run e2fsck".into());
+        let why = match superblock.features.has(feature::HAS_JOURNAL) {
+            true => "the volume is marked for a check; run e2fsck",
+            false => "the volume was not unmounted cleanly and has no journal; run e2fsck",
+        };
+        report.warnings.push(why.into());
     }
 }
 
