@@ -96,7 +96,7 @@ impl LogSuperblock {
     pub fn with_failure(&self, cause: &EngineError, checksums: bool) -> SuperblockImage {
         let mut superblock = self.on_disk.clone();
         superblock.errno = match cause {
-            EngineError::Stopped { .. } => ERRNO_DAMAGED,
+            EngineError::Stopped { .. } if !units::fault!("damage-recorded-as-io") => ERRNO_DAMAGED,
             _ => ERRNO_IO,
         };
         if !self.has_begun {

@@ -15,6 +15,7 @@ impl Volume {
             return Ok(());
         }
         let _guard = self.access_changes.write().await;
+        self.is_marked_in_use.set(false);
         self.access_times.end();
         let closed = match self.is_read_only() {
             true => self.engine.shutdown().await.map_err(Error::from),
@@ -43,7 +44,9 @@ impl Volume {
         self.mark_clean().await
     }
 
-    /// Marks the volume clean: the journal is empty, and everything is home.
+    /// Marks the volume clean: the journal is empty, and everything is home. One that was found
+    /// unchecked stays so, as the kernel leaves it (`s_mount_state`): only e2fsck knows whether its
+    /// bitmaps show all blocks in use.
     pub(super) async fn mark_clean(&self) -> Result<()> {
         let now = self.now();
         {
@@ -53,7 +56,9 @@ impl Volume {
             if !self.has_orphans() {
                 superblock.features.clear(feature::ORPHAN_PRESENT);
             }
-            superblock.state |= state::VALID;
+            if self.was_valid || units::fault!("unchecked-closed-as-checked") {
+                superblock.state |= state::VALID;
+            }
         }
         self.write_superblock_home().await
     }
@@ -76,8 +81,8 @@ impl Volume {
     pub(super) async fn free_unused(self: &Rc<Self>) -> Result<()> {
         for inode in self.unlinked() {
             match self.free_if_unused(&inode).await {
-                // Damage is noted; the inode stays an orphan for e2fsck.
-                Err(Error::Corrupt { .. } | Error::Refused(_)) => {}
+                // Damage is noted; the inode stays an orphan, for e2fsck or the next mount.
+                Err(error) if self.may_stay_orphan(&error) => {}
                 freed => freed?,
             }
         }

@@ -138,6 +138,9 @@ impl Volume {
         let now = self.engine.world().wall_clock();
         mark_in_use(&mut self.superblock.borrow_mut(), now, &self.options.mount_point);
         self.write_mark().await?;
+        self.is_marked_in_use.set(true);
+        // A reader may have found damage during the write.
+        self.record_damage_soon();
         self.engine.keep_others_out().await?;
         if !self.was_writable.get() {
             report.orphans = self.clean_up_orphans(&mut report.warnings).await?;
@@ -184,6 +187,13 @@ impl Volume {
     ) -> Result<Rc<Volume>> {
         let superblock_block = engine.metadata(superblock::place(superblock.block_size).0).await?;
         let groups = Groups::load(&engine, &superblock, trust).await?;
+        // Before recovery descriptors may be torn.
+        if let (Trust::All, Some(group)) = (trust, SystemZone::shared_by(&superblock, &groups)) {
+            return Err(Error::Corrupt {
+                what: format!("the descriptor of {group}"),
+                why: "a bitmap or the inode table overlaps that of another group".into(),
+            });
+        }
         let zone = SystemZone::new(&superblock, &groups, journal);
         // The superblock's counts are as old as the last unmount; the descriptors are current.
         let totals = groups.states.borrow().iter().fold((0u64, 0u64), |(blocks, inodes), state| {
@@ -193,6 +203,7 @@ impl Volume {
             )
         });
         (superblock.free_blocks, superblock.free_inodes) = (totals.0, totals.1 as u32);
+        let was_valid = superblock.state & state::VALID != 0;
         let checksums = superblock.features.has(feature::METADATA_CSUM);
         let layout = InodeLayout {
             inode_size: superblock.inode_size,
@@ -201,7 +212,8 @@ impl Volume {
             large_dir: superblock.features.has(feature::LARGEDIR),
             checksum_seed: checksums.then_some(superblock.checksum_seed),
         };
-        Ok(Rc::new(Volume {
+        Ok(Rc::new_cyclic(|this| Volume {
+            this: this.clone(),
             engine,
             home: parts.home.clone(),
             options: parts.options.clone(),
@@ -224,6 +236,9 @@ impl Volume {
             access: Cell::new(parts.options.access),
             access_changes: Rc::default(),
             was_writable: Cell::default(),
+            was_valid,
+            is_marked_in_use: Cell::default(),
+            damage_mark: Cell::default(),
             live: Cell::new(LiveOptions {
                 atime: parts.options.atime,
                 on_error: parts.options.on_error,
@@ -254,9 +269,11 @@ fn warn_of_state(superblock: &VolumeSuperblock, report: &mut OpenReport) {
     if superblock.state & state::ERROR != 0 {
         report.warnings.push("errors were found on this volume earlier; run e2fsck".into());
     } else if superblock.state & state::VALID == 0 {
-        report
-            .warnings
-            .push("the volume was not unmounted cleanly and has no journal; run e2fsck".into());
+        let why = match superblock.features.has(feature::HAS_JOURNAL) {
+            true => "the volume is marked for a check; run e2fsck",
+            false => "the volume was not unmounted cleanly and has no journal; run e2fsck",
+        };
+        report.warnings.push(why.into());
     }
 }
 

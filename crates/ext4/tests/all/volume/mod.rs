@@ -8,6 +8,7 @@ mod hostile;
 mod image;
 mod journal;
 mod lifetime;
+mod marks;
 mod orphans;
 mod periodic;
 mod remount;
