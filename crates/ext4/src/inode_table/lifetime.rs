@@ -1,6 +1,6 @@
 //! Lifetime of an inode in memory, and the end of one without links.
 
-use crate::{Inode, Result, Volume};
+use crate::{Error, Inode, Result, Volume};
 use engine::Handle;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -144,7 +144,16 @@ impl Volume {
     /// among the orphans.
     pub async fn free_if_unused(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         self.free_without_values(inode).await?;
-        self.free_values().await
+        loop {
+            match self.free_values().await {
+                // They may be another's, and the name is gone. A value that cannot be freed stays
+                // an orphan. Each failure takes one from the list.
+                Err(error @ (Error::Corrupt { .. } | Error::Refused(_))) => {
+                    self.note_damage(error);
+                }
+                freed => return freed,
+            }
+        }
     }
 
     /// Frees the inode as above, but leaves values without references to [`Volume::free_values`],

@@ -390,6 +390,28 @@ fn a_damaged_value_is_an_error_and_nothing_else_suffers() {
     }
 }
 
+/// The name is gone: that a value of the file, or of another, cannot be freed is no matter of the
+/// caller who removed it.
+#[test]
+fn a_value_that_cannot_be_freed_fails_no_unlink() {
+    let image = TestImage::scripted("-O ea_inode -b 1024", "16M", ":");
+    image.with_kernel(KERNEL);
+    for number in 12..60 {
+        if image.debugfs(&format!("stat <{number}>")).contains("Flags: 0x280000") {
+            // The magic number of its extents.
+            image.debugfs_write(&format!("set_inode_field <{number}> block[0] 0"));
+        }
+    }
+    run_on(image.read(), MODES[1], move |volume| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        for name in ["c", "d1", "gone"] {
+            volume.unlink(&root, name.as_bytes()).await.unwrap();
+            assert!(volume.lookup(&root, name.as_bytes()).await.is_err());
+        }
+        assert!(volume.needs_check(), "nobody noted the damage");
+    });
+}
+
 /// A volume on which values have attributes themselves, each with the next one's value.
 fn chain_of_values(links: u32) -> TestImage {
     let image = TestImage::scripted("-O ea_inode,^metadata_csum -b 1024 -I 256 -N 2040", "8M", ":");
