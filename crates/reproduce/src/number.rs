@@ -7,6 +7,10 @@ pub(crate) fn exact(value: f64) -> String {
 
 /// Formats three significant digits, thousands apart, for people: `1,200`, `4.25`, `0.012`.
 pub(crate) fn short(value: f64) -> String {
+    if value.is_nan() {
+        // A ratio of two counts that are both none.
+        return "0 / 0".into();
+    }
     let text = if value.abs() < 1000.0 { digits(value, 3) } else { format!("{value:.0}") };
     let (whole, fraction) = match text.split_once('.') {
         Some((whole, fraction)) => (whole, format!(".{fraction}")),
