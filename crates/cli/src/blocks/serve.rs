@@ -213,7 +213,8 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
         let mut serving = Box::pin(nbd::serve(own.clone(), listener, export));
         print(&format_args!("{uri}\n"))?;
         let served = race(&mut serving, signals.next()).await;
-        // No new clients; acknowledged writes are written back.
+        // The connections are shut before the volume is closed: a request that is not answered is
+        // sent again to the next daemon, and an error would reach the file system above.
         drop(serving);
         let clean = close(&volume, &complain).await;
         match served {
