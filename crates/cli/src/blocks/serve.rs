@@ -142,8 +142,8 @@ pub fn as_file(
 
 fn report_opened(volume: &BlockVolume, say: &dyn Fn(&str)) {
     let report = volume.report();
-    if report.superblock_restored {
-        say("the superblock was damaged, and is restored from its copy");
+    for disk in &report.superblocks_restored {
+        say(&format!("the superblock of {disk} was damaged, and is restored from its copy"));
     }
     report.warnings.iter().for_each(|warning| say(warning));
     recover::at_mount(&report.recovery).into_iter().for_each(|text| say(&text));
