@@ -158,6 +158,38 @@ fn only_what_was_flushed_or_forced_is_promised() {
     }
 }
 
+/// The last block is read before it changes, and others flush meanwhile.
+#[test]
+fn a_write_within_blocks_is_one_transaction() {
+    for cut in 0..24 {
+        let life = life();
+        life.disks[0].cut_at(cut);
+        let parts = life.parts(&quiet(DataMode::Journal), Persistence::WriteBack);
+        let (_, images) = life.run(CrashPolicy::LoseAll, async move {
+            let volume = open(parts).await;
+            let (flushing, length) = (volume.clone(), volume.atomic_bytes() as usize);
+            let world = volume.engine().world().clone();
+            let flushes: device::LocalFuture<()> = Box::pin(async move {
+                for _ in 0..100 {
+                    flushing.flush().await.unwrap();
+                    world.sleep_until(world.now().plus(Duration::from_micros(10))).await;
+                }
+            });
+            let one: device::LocalFuture<()> =
+                Box::pin(async move { write(&volume, 512, 7, length).await });
+            join_all(vec![one, flushes]).await;
+        });
+        let life = Life::new(1, &images);
+        let parts = life.parts(&quiet(DataMode::Journal), Persistence::WriteBack);
+        let (found, _) = life.play(async move {
+            let volume = open(parts).await;
+            let length = volume.atomic_bytes() as usize;
+            volume.read(512, length).await.unwrap()
+        });
+        assert!(found.iter().all(|byte| *byte == found[0]), "cut {cut}: a part is there");
+    }
+}
+
 /// A large write bypassed the log and is only in the disk's cache. Records over it must not rely on
 /// it.
 #[test]
