@@ -173,10 +173,7 @@ pub async fn format_volume_zoned(
     // A signature between the copy and the end: of md, of GPT.
     clear_tail(disk).await?;
     write_areas(disk, &superblock, zone).await?;
-    write_superblock(disk, &superblock, copy_at).await?;
-    // Last: a volume exists whole or not at all.
-    disk.flush().await?;
-    write_superblock(disk, &superblock, SUPERBLOCK_AT).await?;
+    write_superblocks(disk, &superblock, copy_at).await?;
     Ok(layout)
 }
 
@@ -231,9 +228,19 @@ pub async fn format_journal_zoned(
     clear(disk, copy_at).await?;
     clear_tail(disk).await?;
     write_areas(disk, &superblock, zone).await?;
-    write_superblock(disk, &superblock, copy_at).await?;
+    Ok(write_superblocks(disk, &superblock, copy_at).await?)
+}
+
+/// Writes copy and superblock last: a volume exists whole or not at all.
+async fn write_superblocks(
+    disk: &dyn Disk,
+    superblock: &BlocksSuperblock,
+    copy_at: u64,
+) -> Result<(), DeviceError> {
+    // From here on the copy alone makes a volume, whose journal must not be a former one's.
     disk.flush().await?;
-    Ok(write_superblock(disk, &superblock, SUPERBLOCK_AT).await?)
+    write_superblock(disk, superblock, copy_at).await?;
+    write_superblock(disk, superblock, SUPERBLOCK_AT).await
 }
 
 /// Writes what the areas begin with: an empty journal, and the flush zone's superblock.
