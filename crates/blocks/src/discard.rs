@@ -3,6 +3,7 @@
 //!
 //! What a discarded block holds is undefined until it is written again, as on any disk.
 
+use crate::freed::Unsettled;
 use crate::layout::BlockRun;
 use crate::shared::Shared;
 use engine::{Contents, EngineError};
@@ -20,16 +21,22 @@ impl Shared {
             return Ok(());
         }
         while let Some(unsettled) = self.freed.latest(blocks) {
-            self.engine.commit(unsettled.by).await?;
-            let blocks = self.freed.settled_by(unsettled).into_iter();
-            let layout = self.layout();
-            let runs = blocks.flat_map(|blocks| layout.runs(blocks));
-            let runs: Vec<_> = runs.map(|run| (run.home, run.count)).collect();
-            if !units::fault!("blocks-freed-not-settled") {
-                self.engine.settle_freed(&runs).await?;
-            }
-            self.freed.settle(unsettled);
+            self.settle(unsettled).await?;
         }
+        Ok(())
+    }
+
+    /// Waits until runs are committed, and what home holds of them is durable.
+    async fn settle(&self, unsettled: Unsettled) -> Result<(), EngineError> {
+        self.engine.commit(unsettled.by).await?;
+        let blocks = self.freed.settled_by(unsettled).into_iter();
+        let layout = self.layout();
+        let runs = blocks.flat_map(|blocks| layout.runs(blocks));
+        let runs: Vec<_> = runs.map(|run| (run.home, run.count)).collect();
+        if !units::fault!("blocks-freed-not-settled") {
+            self.engine.settle_freed(&runs).await?;
+        }
+        self.freed.settle(unsettled);
         Ok(())
     }
 
@@ -77,9 +84,16 @@ impl Shared {
             }
             handle.stop();
         }
-        match self.freed.is_full() {
-            true => self.until_reusable(&(0..u64::MAX)).await,
-            false => Ok(()),
+        if !self.freed.is_full() {
+            return Ok(());
+        }
+        if units::fault!("blocks-discard-waits-for-all") {
+            return self.until_reusable(&(0..u64::MAX)).await;
+        }
+        // Those that others add meanwhile are theirs to wait for.
+        match self.freed.latest(&(0..u64::MAX)) {
+            Some(unsettled) => self.settle(unsettled).await,
+            None => Ok(()),
         }
     }
 }

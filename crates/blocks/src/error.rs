@@ -13,6 +13,10 @@ pub enum BlocksError {
     NoVolume { disk: String, why: BlocksFormatError },
     #[error("{disk}: {why}")]
     Unusable { disk: String, why: BlocksFormatError },
+    #[error(
+        "{disk}: byte {at} holds something else than a block volume, of which the copy of the superblock is left at the disk's end"
+    )]
+    Overwritten { disk: String, at: u64 },
     #[error("{disk} is the journal of the block volume {}, not a volume", uuid_text(.volume))]
     IsJournal { disk: String, volume: [u8; 16] },
     #[error("{disk} is a block volume, not the journal of one")]

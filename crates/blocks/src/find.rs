@@ -3,8 +3,8 @@
 use crate::error::BlocksError;
 use device::{Buffer, DeviceError, Disk, Durability};
 use format::blocks::{
-    BLOCKS_SUPERBLOCK_SIZE, BlocksFormatError, BlocksRole, BlocksSuperblock, SUPERBLOCK_AT,
-    blocks_copy_at,
+    BLOCKS_SUPERBLOCK_SIZE, BlocksFormatError, BlocksRole, BlocksSuperblock, RESERVED_BYTES,
+    SUPERBLOCK_AT, blocks_copy_at,
 };
 use std::rc::Rc;
 
@@ -31,7 +31,8 @@ pub enum BlocksDisk {
 ///
 /// # Errors
 /// [`BlocksError::NoVolume`] where neither has the magic; [`BlocksError::Unusable`] where one has,
-/// and none counts; [`BlocksError::Shrunk`] where the disk is shorter than the volume;
+/// and none counts; [`BlocksError::Overwritten`] where the copy is left, and the start of the disk
+/// holds something else; [`BlocksError::Shrunk`] where the disk is shorter than the volume;
 /// [`BlocksError::Device`] where the superblock cannot be read, and there is no copy.
 pub async fn find_superblock(disk: &dyn Disk) -> Result<BlocksDisk, BlocksError> {
     let size = disk.geometry().size;
@@ -47,7 +48,14 @@ pub async fn find_superblock(disk: &dyn Disk) -> Result<BlocksDisk, BlocksError>
         Err(error) => error.into(),
     };
     match copy_of(disk, size).await {
-        Ok(Some(copy)) if !units::fault!("blocks-copy-unused") => found(disk, copy, true),
+        Ok(Some(copy)) if !units::fault!("blocks-copy-unused") => {
+            match copy.overwritten_at(&read_start(disk).await) {
+                Some(at) if !units::fault!("blocks-overwritten-revived") => {
+                    Err(BlocksError::Overwritten { disk: name(), at })
+                }
+                _ => found(disk, copy, true),
+            }
+        }
         // Of two disk errors the first is reported, and any rather than that there is no volume.
         Err(error) if !matches!(why, BlocksError::Device(_)) => Err(error),
         _ => Err(why),
@@ -76,6 +84,23 @@ async fn copy_of(disk: &dyn Disk, size: u64) -> Result<Option<BlocksSuperblock>,
     let Some(at) = blocks_copy_at(size) else { return Ok(None) };
     let found = parse_at(disk, at).await?;
     Ok(found.ok().filter(|copy| blocks_copy_at(copy.disk_bytes) == Some(at)))
+}
+
+/// Returns whether the copy of this superblock can be read, and is the same.
+pub async fn has_copy(disk: &dyn Disk, superblock: &BlocksSuperblock) -> bool {
+    let Some(at) = blocks_copy_at(superblock.disk_bytes) else { return false };
+    matches!(parse_at(disk, at).await, Ok(Ok(copy)) if copy == *superblock)
+}
+
+/// Reads the first reserved area. Pages that cannot be read are zeros.
+async fn read_start(disk: &dyn Disk) -> Vec<u8> {
+    let mut start = vec![0; RESERVED_BYTES as usize];
+    for (page, at) in start.chunks_mut(PAGE).zip((0..).step_by(PAGE)) {
+        if let Ok(bytes) = disk.read(at, PAGE).await {
+            page.copy_from_slice(&bytes);
+        }
+    }
+    start
 }
 
 async fn parse_at(

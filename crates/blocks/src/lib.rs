@@ -27,7 +27,7 @@ mod writing;
 mod zone;
 
 pub use error::BlocksError;
-pub use find::{BlocksDisk, FoundSuperblock, find_superblock};
+pub use find::{BlocksDisk, FoundSuperblock, find_superblock, has_copy};
 pub use grow::grow;
 pub use layout::BlocksLayout;
 pub use make::{

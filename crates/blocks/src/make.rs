@@ -10,6 +10,7 @@ use format::blocks::{
     RESERVED_BYTES, SUPERBLOCK_AT, blocks_copy_at,
 };
 use format::jbd2::JournalSuperblock;
+use std::ops::Range;
 use std::rc::Rc;
 use units::BlockSize;
 
@@ -172,10 +173,7 @@ pub async fn format_volume_zoned(
     // A signature between the copy and the end: of md, of GPT.
     clear_tail(disk).await?;
     write_areas(disk, &superblock, zone).await?;
-    write_superblock(disk, &superblock, copy_at).await?;
-    // Last: a volume exists whole or not at all.
-    disk.flush().await?;
-    write_superblock(disk, &superblock, SUPERBLOCK_AT).await?;
+    write_superblocks(disk, &superblock, copy_at).await?;
     Ok(layout)
 }
 
@@ -230,9 +228,19 @@ pub async fn format_journal_zoned(
     clear(disk, copy_at).await?;
     clear_tail(disk).await?;
     write_areas(disk, &superblock, zone).await?;
-    write_superblock(disk, &superblock, copy_at).await?;
+    Ok(write_superblocks(disk, &superblock, copy_at).await?)
+}
+
+/// Writes copy and superblock last: a volume exists whole or not at all.
+async fn write_superblocks(
+    disk: &dyn Disk,
+    superblock: &BlocksSuperblock,
+    copy_at: u64,
+) -> Result<(), DeviceError> {
+    // From here on the copy alone makes a volume, whose journal must not be a former one's.
     disk.flush().await?;
-    Ok(write_superblock(disk, &superblock, SUPERBLOCK_AT).await?)
+    write_superblock(disk, superblock, copy_at).await?;
+    write_superblock(disk, superblock, SUPERBLOCK_AT).await
 }
 
 /// Writes what the areas begin with: an empty journal, and the flush zone's superblock.
@@ -248,18 +256,38 @@ async fn write_areas(
     }
 }
 
-/// Writes an empty journal. Remains of an older one in its blocks have another UUID.
+/// Writes an empty journal.
 async fn write_journal(disk: &dyn Disk, superblock: &BlocksSuperblock) -> Result<(), BlocksError> {
     if superblock.journal_blocks == 0 {
         return Ok(());
     }
     let size = superblock.block_size;
+    // Without checksums (`nojournal_checksum`) nothing but their numbers distinguishes transactions
+    // of a former volume, or of a journal within its data, and all logs begin with the same number.
+    if !units::fault!("blocks-journal-not-erased") {
+        let end = superblock.journal_at + u64::from(superblock.journal_blocks);
+        erase(disk, superblock.journal_at << size.shift()..end << size.shift()).await?;
+    }
     let journal = JournalSuperblock::new(size, superblock.journal_blocks, superblock.uuid);
     // A block of 1 KiB may be less than the disk can write.
     let mut page = Buffer::zeroed(4096);
     page[..size.bytes()].copy_from_slice(&journal.serialize());
     let at = superblock.journal_at << size.shift();
     Ok(disk.write(at, vec![Rc::new(page)], Durability::Durable).await?)
+}
+
+/// Zeros an area, and what follows it up to the next place of an area. What holds zeros is not
+/// written: an image file keeps its holes.
+async fn erase(disk: &dyn Disk, area: Range<u64>) -> Result<(), DeviceError> {
+    let zeros = Rc::new(Buffer::zeroed(RESERVED_BYTES as usize));
+    for at in area.step_by(RESERVED_BYTES as usize) {
+        // What cannot be read may be mended by the write.
+        let found = disk.read(at, zeros.len()).await;
+        if !found.is_ok_and(|found| found[..] == zeros[..]) {
+            disk.write(at, vec![zeros.clone()], Durability::Cached).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Zeros the reserved area at `at`.

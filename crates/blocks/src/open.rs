@@ -1,7 +1,7 @@
 //! Opening a block volume: superblock, journal, recovery, engine.
 
 use crate::error::BlocksError;
-use crate::find::{BlocksDisk, FoundSuperblock, find_superblock, write_superblock};
+use crate::find::{BlocksDisk, FoundSuperblock, find_superblock, has_copy, write_superblock};
 use crate::grow::grown;
 use crate::home::VolumeHome;
 use crate::layout::{BlocksLayout, CurrentLayout};
@@ -20,6 +20,8 @@ use units::LogBlock;
 struct FoundVolume {
     layout: CurrentLayout,
     is_copy: bool,
+    /// The superblock of the journal's device.
+    journal: Option<FoundSuperblock>,
     parts: EngineParts,
 }
 
@@ -27,7 +29,7 @@ impl BlockParts {
     async fn find(&self) -> Result<FoundVolume, BlocksError> {
         let FoundSuperblock { superblock, is_copy } = self.superblock().await?;
         let layout = BlocksLayout::new(superblock).expect("a superblock that parses is checked");
-        let log = self.log_area(&layout).await?;
+        let (log, journal) = self.log_area(&layout).await?;
         let (block_size, layout) = (layout.block_size(), CurrentLayout::new(layout));
         let parts = EngineParts {
             world: self.world.clone(),
@@ -37,26 +39,30 @@ impl BlockParts {
             options: self.options.clone(),
             pacing: Rc::new(NoPacing),
         };
-        Ok(FoundVolume { layout, is_copy, parts })
+        Ok(FoundVolume { layout, is_copy, journal, parts })
     }
 
-    async fn log_area(&self, layout: &BlocksLayout) -> Result<LogArea, BlocksError> {
+    async fn log_area(
+        &self,
+        layout: &BlocksLayout,
+    ) -> Result<(LogArea, Option<FoundSuperblock>), BlocksError> {
         let superblock = layout.superblock();
         let Some(disk) = &self.journal else {
             if superblock.journal_blocks == 0 {
                 return Err(BlocksError::JournalMissing(superblock.journal_uuid));
             }
             let (extents, logs) = layout.extents();
-            return Ok(LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs });
+            let (place, superblock) = (LogPlace::Inside, LogBlock(0));
+            return Ok((LogArea { place, extents, superblock, logs }, None));
         };
         if superblock.journal_blocks > 0 {
             return Err(BlocksError::JournalInside { disk: disk.name().to_owned() });
         }
-        let journal = check_journal(&**disk, superblock).await?;
-        let count = journal.journal_blocks;
-        let extent = LogExtent { first: LogBlock(0), count, disk_block: journal.journal_at };
-        let place = LogPlace::Own(disk.clone());
-        Ok(LogArea { place, extents: vec![extent], superblock: LogBlock(0), logs: None })
+        let found = check_journal(&**disk, superblock).await?;
+        let (count, disk_block) = (found.superblock.journal_blocks, found.superblock.journal_at);
+        let extent = LogExtent { first: LogBlock(0), count, disk_block };
+        let (place, superblock) = (LogPlace::Own(disk.clone()), LogBlock(0));
+        Ok((LogArea { place, extents: vec![extent], superblock, logs: None }, Some(found)))
     }
 }
 
@@ -67,18 +73,19 @@ impl BlockParts {
 pub async fn check_journal(
     disk: &dyn Disk,
     volume: &BlocksSuperblock,
-) -> Result<BlocksSuperblock, BlocksError> {
+) -> Result<FoundSuperblock, BlocksError> {
     let name = || disk.name().to_owned();
-    let journal = match find_superblock(disk).await? {
-        BlocksDisk::Journal(found) => found.superblock,
+    let found = match find_superblock(disk).await? {
+        BlocksDisk::Journal(found) => found,
         BlocksDisk::Volume(_) => return Err(BlocksError::IsVolume { disk: name() }),
     };
+    let journal = &found.superblock;
     let is_meant = (journal.uuid, journal.journal_uuid) == (volume.uuid, volume.journal_uuid);
     if !is_meant || journal.block_size != volume.block_size {
         let (found, wanted) = (journal.journal_uuid, volume.journal_uuid);
         return Err(BlocksError::WrongJournal { disk: name(), found, wanted });
     }
-    Ok(journal)
+    Ok(found)
 }
 
 impl BlockVolume {
@@ -98,27 +105,35 @@ impl BlockVolume {
                 .warnings
                 .push("the disk has grown: okeanos blocks grow exports all of it".into());
         }
-        if found.is_copy && !parts.options.read_only {
-            write_superblock(&*parts.disk, layout.superblock(), SUPERBLOCK_AT).await?;
-            report.superblock_restored = true;
+        let volume =
+            FoundSuperblock { superblock: layout.superblock().clone(), is_copy: found.is_copy };
+        let journal = parts.journal.iter().zip(&found.journal);
+        let journal = journal.filter(|_| !units::fault!("blocks-journal-not-restored"));
+        let disks: Vec<_> = std::iter::once((&parts.disk, &volume)).chain(journal).collect();
+        if !parts.options.read_only {
+            for (disk, found) in disks.iter().filter(|(_, found)| found.is_copy) {
+                write_superblock(&***disk, &found.superblock, SUPERBLOCK_AT).await?;
+                report.superblocks_restored.push(disk.name().to_owned());
+            }
         }
         let engine = Engine::open_with(found.parts, kept).await?;
         if !parts.options.read_only {
-            restore_copy(&*parts.disk, &layout).await?;
+            for (disk, found) in &disks {
+                restore_copy(&***disk, &found.superblock).await?;
+            }
         }
         Ok(BlockVolume::new(engine, found.layout, parts.disk, parts.persistence, report))
     }
 }
 
 /// Writes the copy of the superblock again where it is damaged.
-async fn restore_copy(disk: &dyn Disk, layout: &BlocksLayout) -> Result<(), BlocksError> {
-    let superblock = layout.superblock();
-    let Some(at) = blocks_copy_at(superblock.disk_bytes) else { return Ok(()) };
-    let there = disk.read(at, 4096).await.map(|bytes| BlocksSuperblock::parse(&bytes));
-    if !there.is_ok_and(|copy| copy.is_ok_and(|copy| copy == *superblock)) {
-        write_superblock(disk, superblock, at).await?;
+async fn restore_copy(disk: &dyn Disk, superblock: &BlocksSuperblock) -> Result<(), BlocksError> {
+    match blocks_copy_at(superblock.disk_bytes) {
+        Some(at) if !has_copy(disk, superblock).await => {
+            Ok(write_superblock(disk, superblock, at).await?)
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 /// Replays the log of a closed volume; everything is written back then. With `dry_run` nothing is

@@ -6,7 +6,7 @@ use engine::RecoveryReport;
 #[derive(Clone, Debug, Default)]
 pub struct BlocksReport {
     pub recovery: RecoveryReport,
-    /// Whether the superblock was restored from its copy.
-    pub superblock_restored: bool,
+    /// Names of the disks of which the superblock was restored from its copy.
+    pub superblocks_restored: Vec<String>,
     pub warnings: Vec<String>,
 }

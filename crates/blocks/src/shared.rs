@@ -38,8 +38,8 @@ pub(crate) struct Shared {
     pub persistence: Persistence,
     pub freed: FreedRuns,
     pub writing: BlocksWritten,
-    /// Blocks that one handle may write.
-    pub handle_blocks: u64,
+    /// Blocks of the longest write that is one handle wherever it begins: one more than these.
+    pub atomic_blocks: u64,
     /// Held shared by changes, and exclusively while the log is emptied or the volume grows.
     pub changes: Rc<RwLock>,
     pub name: String,
@@ -62,8 +62,9 @@ impl Shared {
     ) -> Shared {
         let most = (ATOMIC_MAX >> layout.get().block_size().shift()) as u32;
         let halves = std::iter::successors(Some(most), |blocks| Some(blocks / 2));
-        let fits = |blocks: &u32| *blocks <= 1 || engine.fits_handle(Credits(0), *blocks);
-        let handle_blocks = halves.into_iter().find(fits).unwrap_or(1).max(1);
+        // A write that begins within a block ends within another.
+        let fits = |blocks: &u32| *blocks <= 1 || engine.fits_handle(Credits(0), *blocks + 1);
+        let atomic_blocks = halves.into_iter().find(fits).unwrap_or(1).max(1);
         Shared {
             engine,
             name: disk.name().to_owned(),
@@ -72,7 +73,7 @@ impl Shared {
             persistence,
             freed: FreedRuns::default(),
             writing: BlocksWritten::default(),
-            handle_blocks: handle_blocks.into(),
+            atomic_blocks: atomic_blocks.into(),
             changes: Rc::default(),
             report,
             requests: Cell::default(),

@@ -56,10 +56,10 @@ impl BlockVolume {
     pub fn engine(&self) -> &Rc<Engine> {
         &self.0.engine
     }
-    /// Returns the longest aligned write, in bytes, that a crash leaves whole or not at all, in
+    /// Returns the longest write, in bytes, that a crash leaves whole or not at all, in
     /// modes that log data.
     pub fn atomic_bytes(&self) -> u64 {
-        self.0.handle_blocks << self.layout().block_size().shift()
+        self.0.atomic_blocks << self.layout().block_size().shift()
     }
 
     /// Writes everything back and empties the log. Changes wait until that is done, and are then

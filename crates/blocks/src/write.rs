@@ -43,10 +43,14 @@ impl Shared {
         let shift = self.layout().block_size().shift();
         let (mut last, mut done) = (None, 0);
         while done < memory.len() {
-            let from = at + done as u64;
-            // Pieces end between blocks.
-            let end = ((from >> shift) + self.handle_blocks) << shift;
-            let length = (end - from).min(request - done as u64) as usize;
+            let (from, left) = (at + done as u64, request - done as u64);
+            let is_atomic = left <= self.atomic_blocks << shift;
+            let length = match is_atomic && !units::fault!("blocks-write-split") {
+                true => left,
+                // Pieces end between blocks.
+                false => left.min((((from >> shift) + self.atomic_blocks) << shift) - from),
+            };
+            let length = length as usize;
             let whole = (length == memory.len()).then_some(&memory);
             let bytes = &memory[done..done + length];
             let piece = Piece { at: from, bytes, memory: whole, request };

@@ -64,6 +64,18 @@ pub struct RecoverArguments {
     pub source: PathBuf,
 }
 
+impl RecoverArguments {
+    /// The options of a recovery, whatever the log is of.
+    pub fn engine(&self) -> EngineOptions {
+        EngineOptions {
+            until_damage: self.until_damage,
+            find_log: self.find_log,
+            skip_unreadable: self.skip_unreadable,
+            ..EngineOptions::default()
+        }
+    }
+}
+
 #[derive(serde::Serialize)]
 struct Recovered {
     #[serde(flatten)]
@@ -100,15 +112,7 @@ pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
 }
 
 async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Recovered, CliError> {
-    let RecoverArguments {
-        ref source,
-        ref journal_device,
-        dry_run,
-        until_damage,
-        find_log,
-        skip_unreadable,
-        ..
-    } = *arguments;
+    let RecoverArguments { ref source, ref journal_device, dry_run, .. } = *arguments;
     let access = if dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
     let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
         Ok(Rc::new(open_disk(world, path, access)?))
@@ -118,12 +122,7 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
         home: open(source)?,
         journal: journal_device.as_deref().map(open).transpose()?,
         options: VolumeOptions {
-            engine: EngineOptions {
-                until_damage,
-                find_log,
-                skip_unreadable,
-                ..EngineOptions::default()
-            },
+            engine: arguments.engine(),
             node: crate::disk::open_disk::node_name(),
             ..VolumeOptions::default()
         },

@@ -219,6 +219,25 @@ impl BlocksSuperblock {
         bytes
     }
 
+    /// Returns the first byte of `start`, the disk's first reserved area, that a volume with this
+    /// superblock has not written; `None` if this copy may stand in for the superblock there. Bytes
+    /// that cannot be read are zeros in `start`.
+    ///
+    /// A superblock may rot in part, or be erased with what is around it. Anything else is of
+    /// another format that the disk was given since, which knows nothing of the copy.
+    pub fn overwritten_at(&self, start: &[u8]) -> Option<u64> {
+        let (from, own) = (SUPERBLOCK_AT as usize, self.serialize());
+        let found = start.get(from..from + own.len())?;
+        let written = own.iter().zip(found).filter(|(own, _)| **own != 0);
+        let kept = written.clone().filter(|(own, found)| own == found).count();
+        let is_own = kept * 2 >= written.count();
+        let is_foreign = |(at, byte): (usize, &u8)| {
+            let within = at >= from && at < from + own.len();
+            (*byte != 0 && !(within && is_own)).then_some(at as u64)
+        };
+        start.iter().enumerate().find_map(is_foreign)
+    }
+
     /// Checks that areas lie apart, in the order of the format, within the disk.
     ///
     /// # Errors
@@ -385,6 +404,26 @@ mod tests {
             assert!(BlocksSuperblock::parse(&changed).is_err(), "byte {at}");
         }
         assert_eq!(BlocksSuperblock::parse(&bytes[..511]), Err(BlocksFormatError::NoVolume));
+    }
+
+    #[test]
+    fn a_copy_stands_in_for_damage_alone() {
+        let (superblock, own) = (volume(), SUPERBLOCK_AT as usize);
+        let erased = vec![0; RESERVED_BYTES as usize];
+        assert_eq!(superblock.overwritten_at(&erased), None);
+        let mut rotten = erased.clone();
+        rotten[own..own + BLOCKS_SUPERBLOCK_SIZE].copy_from_slice(&superblock.serialize());
+        rotten[own..own + 20].fill(0xa5);
+        assert_eq!(superblock.overwritten_at(&rotten), None);
+        for at in [0, own - 1, own + BLOCKS_SUPERBLOCK_SIZE, erased.len() - 1] {
+            let mut foreign = rotten.clone();
+            foreign[at] = 1;
+            assert_eq!(superblock.overwritten_at(&foreign), Some(at as u64));
+        }
+        // The superblock of md, version 1.2, begins where ours does.
+        let mut foreign = erased;
+        foreign[own..own + 4].copy_from_slice(&0xa92b_4efc_u32.to_le_bytes());
+        assert_eq!(superblock.overwritten_at(&foreign), Some(SUPERBLOCK_AT));
     }
 
     #[test]

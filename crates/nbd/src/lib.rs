@@ -4,6 +4,7 @@
 //! the protocol document of the NBD project. Client input is bounded, checked and never trusted.
 #![forbid(unsafe_code)]
 
+mod clients;
 mod connection;
 mod export;
 mod listener;

@@ -94,9 +94,14 @@ impl NbdRequest {
         Ok(request)
     }
 
+    /// Whether it changes what the disk holds.
+    pub fn is_change(&self) -> bool {
+        matches!(self.command, Command::Write | Command::Trim | Command::WriteZeroes)
+    }
+
     /// The error to return before the disk is used.
     pub fn refuse(&self, size: u64, sector: u32, read_only: bool) -> Option<u32> {
-        let changes = matches!(self.command, Command::Write | Command::Trim | Command::WriteZeroes);
+        let changes = self.is_change();
         let has_range = changes || matches!(self.command, Command::Read | Command::Cache);
         let beyond = self.at.checked_add(self.length.into()).is_none_or(|end| end > size);
         if matches!(self.command, Command::Unknown(_)) || self.strange_flags {

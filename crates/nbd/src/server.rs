@@ -1,5 +1,6 @@
 //! Concurrent clients: each has a task that reads its requests, and one for each request in flight.
 
+use crate::clients::Clients;
 use crate::connection::{Connection, Socket};
 use crate::export::Export;
 use crate::listener::Listener;
@@ -23,21 +24,25 @@ const HANDSHAKE: Duration = Duration::from_secs(30);
 /// Bytes that write-zeroes writes at once.
 const ZEROES: usize = 1 << 20;
 
-/// Serves until it is dropped, or the listener fails.
+/// Serves until it is dropped, or the listener fails. All connections are shut then: what was not
+/// answered is the client's to send again.
 pub async fn serve(world: RealWorld, listener: Listener, export: Rc<Export>) -> io::Result<()> {
     let watched = File::new(listener.copy()?);
     let mut ready = world.ring().poll(&watched, libc::POLLIN);
-    let (clients, pool) = (Rc::new(Cell::new(0)), Rc::new(Pool::default()));
+    let (count, pool) = (Rc::new(Cell::new(0)), Rc::new(Pool::default()));
+    let clients = Rc::new(Clients::default());
+    let _shut = ShutAtEnd(clients.clone());
     loop {
         loop {
             match listener.accept() {
                 // Above the limit the socket is closed at once.
-                Ok(socket) if clients.get() < CLIENTS_MAX => {
-                    let client = Count::new(&clients);
+                Ok(socket) if count.get() < CLIENTS_MAX => {
+                    let client = Count::new(&count);
                     let (own, export, pool) = (world.clone(), export.clone(), pool.clone());
+                    let clients = clients.clone();
                     world.spawn(Box::pin(async move {
                         // An error of a client ends only that client.
-                        let _ = converse(own, socket, export, &pool).await;
+                        let _ = converse(own, socket, export, &pool, clients).await;
                         drop(client);
                     }));
                 }
@@ -64,13 +69,24 @@ impl Drop for Count {
     }
 }
 
+struct ShutAtEnd(Rc<Clients>);
+impl Drop for ShutAtEnd {
+    fn drop(&mut self) {
+        if !units::fault!("nbd-left-open") {
+            self.0.shut();
+        }
+    }
+}
+
 async fn converse(
     world: RealWorld,
     socket: Socket,
     export: Rc<Export>,
     pool: &Rc<Pool>,
+    clients: Rc<Clients>,
 ) -> io::Result<()> {
     let connection = Rc::new(Connection::new(&world, socket)?);
+    let _member = clients.admit(&connection);
     let late = world.sleep_until(world.now().plus(HANDSHAKE));
     let agreed = match race(negotiate(&connection, &export), late).await {
         Either::Left(agreed) => agreed?,
@@ -79,9 +95,10 @@ async fn converse(
     let Some(agreed) = agreed else { return Ok(()) };
     let window = Rc::new(Window::new(pool));
     let patience = Rc::new(Patience { world: world.clone(), pool: pool.clone() });
-    let client = Client { world, connection, export, agreed, window: window.clone(), patience };
+    let client =
+        Client { world, connection, export, agreed, window: window.clone(), patience, clients };
     let result = client.read_requests().await;
-    // Requests received are carried out, also for a client that has gone.
+    // Changes that were begun are carried out, also for a client that has gone.
     window.empty().await;
     result
 }
@@ -94,6 +111,7 @@ struct Client {
     agreed: Agreed,
     window: Rc<Window>,
     patience: Rc<Patience>,
+    clients: Rc<Clients>,
 }
 
 impl Client {
@@ -106,6 +124,7 @@ impl Client {
             let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
             let request = NbdRequest::parse(&header).map_err(wrong)?;
             if request.command == Command::Disconnect {
+                self.connection.goodbye();
                 return Ok(());
             }
             let refused =
@@ -139,6 +158,7 @@ impl Client {
         }
     }
 
+    /// Carries out a request and answers it. Changes of a client that has gone are not begun.
     async fn carry_out(
         &self,
         request: NbdRequest,
@@ -146,6 +166,10 @@ impl Client {
         _reservation: Reservation,
     ) -> io::Result<()> {
         let disk = &self.export.disk;
+        let change = match request.is_change() {
+            true => Some(self.clients.begin_change(&self.connection).await?),
+            false => None,
+        };
         let durability = if request.fua { Durability::Durable } else { Durability::Cached };
         let result = match request.command {
             Command::Read => match disk.read(request.at, request.length as usize).await {
@@ -163,6 +187,7 @@ impl Client {
                 return self.answer_error(&request, ENOTSUP).await;
             }
         };
+        drop(change);
         match result {
             Ok(()) => self.send(&[&simple_reply(request.cookie, 0)]).await,
             Err(error) => self.answer_error(&request, number_of(&error, request.command)).await,

@@ -158,6 +158,38 @@ fn only_what_was_flushed_or_forced_is_promised() {
     }
 }
 
+/// The last block is read before it changes, and others flush meanwhile.
+#[test]
+fn a_write_within_blocks_is_one_transaction() {
+    for cut in 0..24 {
+        let life = life();
+        life.disks[0].cut_at(cut);
+        let parts = life.parts(&quiet(DataMode::Journal), Persistence::WriteBack);
+        let (_, images) = life.run(CrashPolicy::LoseAll, async move {
+            let volume = open(parts).await;
+            let (flushing, length) = (volume.clone(), volume.atomic_bytes() as usize);
+            let world = volume.engine().world().clone();
+            let flushes: device::LocalFuture<()> = Box::pin(async move {
+                for _ in 0..100 {
+                    flushing.flush().await.unwrap();
+                    world.sleep_until(world.now().plus(Duration::from_micros(10))).await;
+                }
+            });
+            let one: device::LocalFuture<()> =
+                Box::pin(async move { write(&volume, 512, 7, length).await });
+            join_all(vec![one, flushes]).await;
+        });
+        let life = Life::new(1, &images);
+        let parts = life.parts(&quiet(DataMode::Journal), Persistence::WriteBack);
+        let (found, _) = life.play(async move {
+            let volume = open(parts).await;
+            let length = volume.atomic_bytes() as usize;
+            volume.read(512, length).await.unwrap()
+        });
+        assert!(found.iter().all(|byte| *byte == found[0]), "cut {cut}: a part is there");
+    }
+}
+
 /// A large write bypassed the log and is only in the disk's cache. Records over it must not rely on
 /// it.
 #[test]
@@ -333,7 +365,7 @@ fn opened(images: &[Image]) -> Result<(bool, Vec<Image>), BlocksError> {
     let (restored, images) = life.play(async move {
         let volume = BlockVolume::open(parts).await?;
         volume.close().await?;
-        Ok(volume.report().superblock_restored)
+        Ok(!volume.report().superblocks_restored.is_empty())
     });
     restored.map(|restored| (restored, images))
 }
@@ -345,7 +377,7 @@ fn either_superblock_is_restored_from_the_other() {
     let copy_at = blocks_copy_at(size).unwrap();
     let damage = |at: u64| {
         let mut images = fresh.clone();
-        images[0].fill(at, 4096, 0xa5);
+        images[0].fill(at, 20, 0xa5);
         images
     };
     let (restored, images) = opened(&damage(SUPERBLOCK_AT)).unwrap();
@@ -353,11 +385,42 @@ fn either_superblock_is_restored_from_the_other() {
     let (restored, images) = opened(&damage(copy_at)).unwrap();
     assert!(!restored);
     let mut again = images;
-    again[0].fill(SUPERBLOCK_AT, 4096, 0xa5);
+    again[0].fill(SUPERBLOCK_AT, 4096, 0);
     assert!(opened(&again).unwrap().0, "the copy was written anew");
     let mut both = damage(SUPERBLOCK_AT);
     both[0].fill(copy_at, 4096, 0xa5);
     assert!(matches!(opened(&both), Err(BlocksError::NoVolume { .. })));
+}
+
+/// A file system made over the volume leaves the copy at the end of the disk.
+#[test]
+fn a_copy_revives_no_overwritten_volume() {
+    let fresh = make(&Making::default()).expect("a volume");
+    for at in [0, 1080, SUPERBLOCK_AT, 64 << 10, (1 << 20) - 512] {
+        let mut images = fresh.clone();
+        images[0].fill(0, 1 << 20, 0);
+        images[0].fill(at, 512, 0x53);
+        for unreadable in [None, Some(SUPERBLOCK_AT + 512)] {
+            // Nothing is known of a page that cannot be read.
+            if unreadable.is_some() && at == SUPERBLOCK_AT {
+                continue;
+            }
+            let life = Life::new(1, &images);
+            if let Some(at) = unreadable {
+                let range = at..at + 512;
+                life.disks[0].inject(Fault { range, ..Fault::forever(Operation::Read) });
+            }
+            let parts = life.parts(&options(), Persistence::WriteBack);
+            let (opened, left) =
+                life.play(async move { BlockVolume::open(parts).await.map(|_| ()) });
+            assert!(left[0].is_equal_in(&images[0], 0..images[0].size()), "byte {at}");
+            let found = match opened {
+                Err(BlocksError::Overwritten { at, .. }) => at,
+                other => panic!("byte {at}: {other:?}"),
+            };
+            assert_eq!(found, at);
+        }
+    }
 }
 
 /// A disk may answer a sector with an error, and a bad sector beside the superblock counts as one
@@ -378,14 +441,21 @@ fn a_superblock_that_cannot_be_read_is_restored_from_its_copy() {
             find_flush_zones(&parts).await?;
             let volume = BlockVolume::open(parts).await?;
             volume.close().await?;
-            Ok(volume.report().superblock_restored)
+            Ok(!volume.report().superblocks_restored.is_empty())
         };
         life.play(open)
     };
     for at in [SUPERBLOCK_AT, SUPERBLOCK_AT + 7 * 512] {
         let (restored, images) = opened_with(0, &[at]);
         assert!(restored.unwrap() && !opened(&images).unwrap().0);
-        assert!(!opened_with(1, &[at]).0.unwrap(), "the journal's device has a copy, too");
+        let (restored, images) = opened_with(1, &[at]);
+        assert!(restored.unwrap() && !opened(&images).unwrap().0, "the journal's device has one");
+    }
+    for damaged in [SUPERBLOCK_AT, blocks_copy_at(fresh[1].size()).unwrap()] {
+        let mut images = fresh.clone();
+        images[1].fill(damaged, 20, 0xa5);
+        let (_, images) = opened(&images).unwrap();
+        assert!(images[1].is_equal_in(&fresh[1], damaged..damaged + 4096), "byte {damaged}");
     }
     let (neither, _) = opened_with(0, &[SUPERBLOCK_AT, copy_at]);
     assert!(matches!(neither, Err(BlocksError::Device(_))));

@@ -1,6 +1,7 @@
 mod behaviour;
 mod common;
 mod explorer;
+mod format;
 mod golden;
 mod grow;
 mod hostile;

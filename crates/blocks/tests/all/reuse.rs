@@ -6,6 +6,7 @@ use device::{Buffer, Disk, Durability, LocalFuture};
 use disks::{CrashPolicy, Latency};
 use engine::{Credits, DataMode, EngineOptions, RecordFormat};
 use runtime::{Either, join_all, race};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -172,4 +173,50 @@ fn no_difference_is_logged_over_what_is_on_its_way_home() {
         }
     });
     assert!(found(&images, 0) == block(1, &[9])[..], "the block is mixed");
+}
+
+/// With many runs uncommitted a discard waits for those that there are, not for those to come. Of
+/// the others one comes during the commit, and many come during the next.
+#[test]
+fn a_discard_ends_while_others_discard() {
+    for begin in 0..8 {
+        let life = Life::new(1, &make(&Making::default()).expect("a volume"));
+        let parts = life.parts(&quiet(), Persistence::WriteBack);
+        let disk = life.disks[0].clone();
+        life.play(async move {
+            let volume = open(parts).await;
+            write(&volume, 0, 1, BLOCK).await;
+            volume.flush().await.unwrap();
+            disk.set_latency(Latency { least: Duration::from_millis(1), spread: Duration::ZERO });
+            // One run less than a discard waits for.
+            for _ in 0..1023 {
+                volume.discard(0, BLOCK as u64).await.unwrap();
+            }
+            let waiting: Rc<Cell<u32>> = Rc::default();
+            let discard = |block: usize, begin: u64, times: u32| -> LocalFuture<()> {
+                let (volume, waiting) = (volume.clone(), waiting.clone());
+                Box::pin(async move {
+                    let world = volume.engine().world().clone();
+                    let pause = async |microseconds| {
+                        let pause = Duration::from_micros(microseconds);
+                        world.sleep_until(world.now().plus(pause)).await;
+                    };
+                    pause(begin).await;
+                    waiting.set(waiting.get() + u32::from(times == 1));
+                    for number in 0..times {
+                        // A transaction of nothing but discards has nothing to log.
+                        write(&volume, (64 + block as u64) * 4096, (number % 250) as u8 + 1, BLOCK)
+                            .await;
+                        volume.discard((block * BLOCK) as u64, BLOCK as u64).await.unwrap();
+                        pause(20).await;
+                    }
+                    waiting.set(waiting.get() - u32::from(times == 1));
+                    let is_over = times == 1 || waiting.get() == 0;
+                    assert!(is_over, "a discard waits for those that came behind it");
+                })
+            };
+            let many = discard(3, 1_250 + 500 * begin, 800);
+            join_all(vec![discard(1, 0, 1), discard(2, 500, 1), many]).await;
+        });
+    }
 }

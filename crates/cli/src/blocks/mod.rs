@@ -219,6 +219,9 @@ pub fn run(arguments: BlocksArguments) -> Result<(), CliError> {
 
 /// Converts an error of the volume; it names the disk itself where that matters.
 fn failed(source: &std::path::Path, error: &blocks::BlocksError) -> CliError {
+    if let blocks::BlocksError::Overwritten { disk, at } = error {
+        return place::overwritten(std::path::Path::new(disk), *at);
+    }
     let text = error.to_string();
     let name = source.display().to_string();
     CliError::new(if text.contains(&name) { text } else { format!("{name}: {text}") })
@@ -226,5 +229,5 @@ fn failed(source: &std::path::Path, error: &blocks::BlocksError) -> CliError {
 
 /// Whether a disk is a block volume, according to its superblock.
 pub fn holds_volume(source: &std::path::Path) -> bool {
-    place::uuid_of(source).is_ok_and(|uuid| uuid.is_some())
+    matches!(place::volume_on(source), Ok(place::VolumeOnDisk::Found(_)))
 }

@@ -69,8 +69,9 @@ pub(super) fn drain(arguments: &OfflineArguments) -> Result<(), CliError> {
 pub fn replay(arguments: &RecoverArguments) -> Result<(), CliError> {
     let RecoverArguments { source, journal_device, dry_run, json, .. } = arguments;
     let (dry_run, log) = (*dry_run, journal_device.as_deref());
+    let options = arguments.engine();
     let replayed = with_parts(source, log, dry_run, async move |parts| {
-        Ok(blocks::recover(&parts, dry_run).await)
+        Ok(blocks::recover(&BlockParts { options, ..parts }, dry_run).await)
     })?;
     print_replay(&replayed.map_err(|error| failed_otherwise(source, &error))?, *json)
 }
@@ -83,16 +84,11 @@ fn failed_otherwise(source: &Path, error: &BlocksError) -> CliError {
         .with_remedy("Name it: --journal-device DEVICE.")
 }
 
-/// Checks a block volume for `okeanos check`: both superblocks, and every checksum in the log.
+/// Checks a block volume for `okeanos check`: all superblocks, and every checksum in the log.
 /// Returns what was checked, and what is wrong.
 pub fn check(source: &Path, log: Option<&Path>) -> Result<(String, Vec<String>), CliError> {
     let looked_at = with_parts(source, log, true, async |parts| Ok(look_at(&parts).await))?;
-    let (is_copy, log) = looked_at.map_err(|error| failed_otherwise(source, &error))?;
-    let mut problems = Vec::new();
-    if is_copy {
-        let text = "the superblock is damaged; attaching the volume restores it from its copy";
-        problems.push(text.to_owned());
-    }
+    let (mut problems, log) = looked_at.map_err(|error| failed_otherwise(source, &error))?;
     let looked_at = match log {
         Ok(count) => format!("the superblock and {count} transactions in the log"),
         Err(damage) => {
@@ -103,15 +99,24 @@ pub fn check(source: &Path, log: Option<&Path>) -> Result<(String, Vec<String>),
     Ok((looked_at, problems))
 }
 
-/// Returns whether the superblock is that of the copy; and the number of transactions in the log,
-/// or its damage.
-async fn look_at(parts: &BlockParts) -> Result<(bool, Result<u64, String>), BlocksError> {
-    let is_copy = match find_superblock(&*parts.disk).await? {
-        BlocksDisk::Volume(found) | BlocksDisk::Journal(found) => found.is_copy,
-    };
+/// Returns damage of superblocks and copies; and the number of transactions in the log, or its
+/// damage.
+async fn look_at(parts: &BlockParts) -> Result<(Vec<String>, Result<u64, String>), BlocksError> {
+    let mut problems = Vec::new();
+    for (disk, whose) in [(Some(&parts.disk), ""), (parts.journal.as_ref(), "journal device's ")] {
+        let Some(disk) = disk else { continue };
+        let (BlocksDisk::Volume(found) | BlocksDisk::Journal(found)) =
+            find_superblock(&**disk).await?;
+        let damaged = match found.is_copy {
+            true => "superblock",
+            false if !blocks::has_copy(&**disk, &found.superblock).await => "superblock's copy",
+            false => continue,
+        };
+        problems.push(format!("the {whose}{damaged} is damaged; attaching the volume restores it"));
+    }
     match blocks::recover(parts, true).await {
-        Err(BlocksError::Engine(error)) => Ok((is_copy, Err(error.to_string()))),
-        report => Ok((is_copy, Ok(report?.transactions))),
+        Err(BlocksError::Engine(error)) => Ok((problems, Err(error.to_string()))),
+        report => Ok((problems, Ok(report?.transactions))),
     }
 }
 

@@ -2,19 +2,34 @@
 
 use crate::daemon::control::{Place, blocks_directory, make_directory, socket_directory};
 use crate::daemon::mount_table;
+use crate::disk::content::content_of;
 use crate::disk::front_end::NAME;
 use crate::error::CliError;
 use crate::mount::loop_device;
-use format::blocks::{BLOCKS_SUPERBLOCK_SIZE, BlocksSuperblock, SUPERBLOCK_AT, blocks_copy_at};
+use format::blocks::{
+    BLOCKS_SUPERBLOCK_SIZE, BlocksSuperblock, RESERVED_BYTES, SUPERBLOCK_AT, blocks_copy_at,
+};
 use format::uuid_text;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Returns the UUID of the block volume on a disk, before anything is claimed. `None`: there is
-/// none.
-pub fn uuid_of(source: &Path) -> io::Result<Option<[u8; 16]>> {
+/// A block volume on a disk, found before anything is claimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VolumeOnDisk {
+    None,
+    /// UUID of the volume, or of that to which a journal device belongs.
+    Found([u8; 16]),
+    /// Only the copy of the superblock is left: this byte holds something else.
+    Overwritten(u64),
+}
+
+/// Bytes read as one where a disk may have sectors that cannot be read.
+const PAGE: usize = 4096;
+
+/// Looks for a block volume as [`blocks::find_superblock`] does.
+pub fn volume_on(source: &Path) -> io::Result<VolumeOnDisk> {
     let mut file = File::open(source)?;
     let size = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
     let parse = |at: u64| {
@@ -22,20 +37,48 @@ pub fn uuid_of(source: &Path) -> io::Result<Option<[u8; 16]>> {
         file.read_exact_at(&mut bytes, at).ok()?;
         BlocksSuperblock::parse(&bytes).ok()
     };
-    let found = parse(SUPERBLOCK_AT).or_else(|| blocks_copy_at(size).and_then(parse));
-    Ok(found.map(|superblock| superblock.uuid))
+    if let Some(superblock) = parse(SUPERBLOCK_AT) {
+        return Ok(VolumeOnDisk::Found(superblock.uuid));
+    }
+    let copy = blocks_copy_at(size).and_then(|at| parse(at).map(|copy| (at, copy)));
+    let copy = copy.filter(|(at, copy)| blocks_copy_at(copy.disk_bytes) == Some(*at));
+    let Some((_, copy)) = copy else { return Ok(VolumeOnDisk::None) };
+    let mut start = vec![0; RESERVED_BYTES as usize];
+    for (page, at) in start.chunks_mut(PAGE).zip((0..).step_by(PAGE)) {
+        if file.read_exact_at(page, at).is_err() {
+            page.fill(0);
+        }
+    }
+    let overwritten = copy.overwritten_at(&start);
+    Ok(overwritten.map_or(VolumeOnDisk::Found(copy.uuid), VolumeOnDisk::Overwritten))
+}
+
+/// Returns the error for a disk that holds something else in place of a block volume.
+pub fn overwritten(source: &Path, at: u64) -> CliError {
+    let name = source.display();
+    let content = content_of(source).ok().flatten();
+    let content = content.unwrap_or_else(|| format!("something else at byte {at}"));
+    CliError::new(format!(
+        "{name} holds {content}: of a block volume only the copy of its superblock is left"
+    ))
+    .with_remedy(format!(
+        "It was made over the volume: use it as what it is. To have back what is left of the \
+         volume instead, erase the start of the disk, and look: dd if=/dev/zero of={name} bs=1M \
+         count=1 conv=notrunc, okeanos check {name}."
+    ))
 }
 
 impl Place {
     /// Returns the directory of a volume, attached or not.
     pub fn of(source: &Path) -> Result<Place, CliError> {
-        let found = uuid_of(source).map_err(|error| CliError::system(source.display(), error))?;
+        let found = volume_on(source).map_err(|error| CliError::system(source.display(), error))?;
         let name = source.display();
-        let uuid = found.ok_or_else(|| {
-            CliError::new(format!("{name}: there is no block volume"))
-                .with_remedy("Make one: okeanos blocks format. It destroys what the disk holds.")
-        })?;
-        Ok(Place(blocks_directory().join(uuid_text(&uuid))))
+        match found {
+            VolumeOnDisk::Found(uuid) => Ok(Place(blocks_directory().join(uuid_text(&uuid)))),
+            VolumeOnDisk::Overwritten(at) => Err(overwritten(source, at)),
+            VolumeOnDisk::None => Err(CliError::new(format!("{name}: there is no block volume"))
+                .with_remedy("Make one: okeanos blocks format. It destroys what the disk holds.")),
+        }
     }
 
     pub fn make(&self) -> Result<(), CliError> {

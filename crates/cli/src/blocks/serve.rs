@@ -142,8 +142,8 @@ pub fn as_file(
 
 fn report_opened(volume: &BlockVolume, say: &dyn Fn(&str)) {
     let report = volume.report();
-    if report.superblock_restored {
-        say("the superblock was damaged, and is restored from its copy");
+    for disk in &report.superblocks_restored {
+        say(&format!("the superblock of {disk} was damaged, and is restored from its copy"));
     }
     report.warnings.iter().for_each(|warning| say(warning));
     recover::at_mount(&report.recovery).into_iter().for_each(|text| say(&text));
@@ -213,7 +213,8 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
         let mut serving = Box::pin(nbd::serve(own.clone(), listener, export));
         print(&format_args!("{uri}\n"))?;
         let served = race(&mut serving, signals.next()).await;
-        // No new clients; acknowledged writes are written back.
+        // The connections are shut before the volume is closed: a request that is not answered is
+        // sent again to the next daemon, and an error would reach the file system above.
         drop(serving);
         let clean = close(&volume, &complain).await;
         match served {

@@ -140,6 +140,26 @@ fn no_probe_and_no_mount_takes_the_disk_for_what_is_in_it() {
     ));
 }
 
+/// mke2fs leaves the end of the disk, where the copy of the superblock lies.
+#[test]
+fn a_file_system_made_over_a_volume_stays() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{BLOCKS}
+        truncate -s 64M image; $O blocks format image >/dev/null; mkfs.ext4 -q -E nodiscard -F image
+        SUM=$(md5sum <image)
+        for command in 'blocks attach' 'blocks drain' 'blocks inspect' 'blocks grow' 'blocks detach'; do
+            refuses $O $command image 2>said; tr '
+' ' ' <said | grep -q 'ext4.*only the copy.*dd if='
+        done
+        refuses $O blocks attach --via nbd --socket s image 2>said; grep -q 'only the copy' said
+        $O recover image | grep -q 'journal is empty'; $O check image >printed
+        [ "$SUM" = "$(md5sum <image)" ]
+        dd if=/dev/zero of=image bs=1M count=1 conv=notrunc status=none
+        $O blocks inspect image | grep -q 'from the copy'; trap - EXIT"#
+    ));
+}
+
 /// In the foreground, as a unit of systemd starts it: the device exists when the
 /// manager hears of it.
 #[test]
@@ -199,6 +219,7 @@ fn commands_say_what_a_crash_has_left_and_recover_it() {
         truncate -s 64M image; $O blocks format image >/dev/null
         attach -o expire=1h,writeback=1h,data=wasteless image; D=$(daemon)
         seq 30000 >written; truncate -s 131072 written; dd if=written of=$L bs=4096 conv=fsync oflag=direct status=none
+        for i in 1 2 3; do dd if=written of=$L bs=4096 seek=$((100 + i)) count=1 conv=fsync oflag=direct status=none; done
         kill -9 $D; gone $D
         refuses $O blocks inspect image 2>said; grep -q 'has died.*blocks attach' <(tr '\n' ' ' <said)
         timeout 60 $O blocks detach image 2>said; grep -q 'had died' said
@@ -210,8 +231,15 @@ fn commands_say_what_a_crash_has_left_and_recover_it() {
         $O check --json --journal-device log apart >printed; grep -q '"exit_status": 0' printed
         cp image torn; dd if=/dev/zero of=torn bs=4096 seek=1 count=1 conv=notrunc status=none
         $O check torn >printed || [ $? = 4 ]; grep -q 'superblock is damaged' printed
+        cp log rotten; dd if=/dev/zero of=rotten bs=4096 seek=1 count=1 conv=notrunc status=none
+        $O check --journal-device rotten apart >printed || [ $? = 4 ]; grep -q "journal device's superblock is damaged" printed
+        cp log rotten; dd if=/dev/zero of=rotten bs=1M seek=39 count=1 conv=notrunc status=none
+        $O check --journal-device rotten apart >printed || [ $? = 4 ]; grep -q "journal device's superblock's copy is damaged" printed
+        cp image damaged; printf damaged | dd of=damaged bs=1 seek=$(((1 << 20) + 4096 + 100)) conv=notrunc status=none
+        refuses $O recover damaged 2>said; grep -q -- '--until-damage' said
+        $O recover --until-damage --find-log --skip-unreadable damaged >said; $O blocks inspect damaged | grep -q 'all is home'
         cp image copy; $O recover --dry-run copy | grep -q 'would be replayed'; cmp image copy
-        $O recover copy | grep -q 'replayed: 32 blocks written home'
+        $O recover copy | grep -q 'replayed: 35 blocks written home'
         $O blocks drain image | grep -q replayed; $O blocks inspect image | grep -q 'all is home'
         AT=$($O blocks inspect --json image | sed -n 's/^ *"data_offset": \([0-9]*\),*$/\1/p')
         cmp -n 131072 written <(tail -c +$((AT + 1)) image); cmp -n 131072 written <(tail -c +$((AT + 1)) copy); trap - EXIT"#
@@ -238,7 +266,7 @@ fn an_nbd_client_waits_for_the_next_daemon() {
         exec 7>commands
         for round in 1 2 3; do
             echo "write -P $round ${{round}}M 256k" >&7; said wrote $((2 * round - 1))
-            kill -9 $DAEMON; wait $DAEMON || true
+            [ $round = 2 ] && stop || {{ kill -9 $DAEMON; wait $DAEMON || true; }}
             echo "write -P 7$round ${{round}}M 4k" >&7; sleep 0.5; [ $(grep -c wrote q) = $((2 * round - 1)) ]
             start --write-through; said wrote $((2 * round))
         done

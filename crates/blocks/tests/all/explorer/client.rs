@@ -40,6 +40,7 @@ impl Client {
             (2..=6, true) => block * (1 + self.below(2)),
             (2..=5, false) => block * (1 + self.below(4)),
             (6, false) => 1 + self.below(160),
+            (_, false) if self.below(6) == 0 => self.volume.atomic_bytes() / SECTOR,
             _ => block * (1 + self.below(64)),
         };
         from..(from + length).min(sectors)

@@ -1,11 +1,14 @@
 //! The server over real sockets, driven byte by byte: behaviour that clients rely on, and hostile
 //! clients.
 
-use device::{Disk, World};
+mod reconnect;
+
+use device::World;
 use disks::MemoryDisk;
 use nbd::{Export, Listener, serve};
 use runtime::RealWorld;
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -18,30 +21,69 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// A server on a thread of its own, until the process ends.
 struct Server {
     _directory: tempfile::TempDir,
-    path: PathBuf,
+    address: Address,
+}
+
+/// The kinds of sockets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum SocketKind {
+    Unix,
+    Tcp,
+}
+
+enum Address {
+    Unix(PathBuf),
+    Tcp(String),
 }
 
 impl Server {
     fn start() -> Server {
+        Server::with(SocketKind::Unix, async |world, disk, listener| {
+            let export = Export { disk: Rc::new(disk), read_only: false, rotational: false };
+            serve(world, listener, Rc::new(export)).await.unwrap();
+        })
+    }
+    /// Runs `script` over a disk in memory.
+    fn with(
+        kind: SocketKind,
+        script: impl AsyncFnOnce(RealWorld, MemoryDisk, Listener) + Send + 'static,
+    ) -> Server {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let (own, (ready, started)) = (path.clone(), std::sync::mpsc::channel());
         std::thread::spawn(move || {
             let world = RealWorld::new().unwrap();
             let in_world: Rc<dyn World> = Rc::new(world.clone());
-            let disk: Rc<dyn Disk> = Rc::new(MemoryDisk::new(in_world, SIZE));
-            let listener = Listener::unix(&own).unwrap();
-            ready.send(()).unwrap();
-            let export = Export { disk, read_only: false, rotational: false };
-            world.run(serve(world.clone(), listener, Rc::new(export))).unwrap();
+            let disk = MemoryDisk::new(in_world, SIZE);
+            let listener = match kind {
+                SocketKind::Unix => Listener::unix(&own),
+                SocketKind::Tcp => Listener::tcp("127.0.0.1:0"),
+            };
+            let listener = listener.unwrap();
+            ready.send(listener.uri()).unwrap();
+            world.run(script(world.clone(), disk, listener));
         });
-        started.recv().unwrap();
-        Server { _directory: directory, path }
+        let uri = started.recv().unwrap();
+        let address = match uri.strip_prefix("nbd://") {
+            Some(address) => Address::Tcp(address.to_owned()),
+            None => Address::Unix(path),
+        };
+        Server { _directory: directory, address }
     }
     fn connect(&self) -> Client {
-        let stream = UnixStream::connect(&self.path).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let mut client = Client(stream);
+        let timeout = Some(Duration::from_secs(60));
+        let mut client = match &self.address {
+            Address::Unix(path) => {
+                let stream = UnixStream::connect(path).unwrap();
+                stream.set_read_timeout(timeout).unwrap();
+                Client(Box::new(stream))
+            }
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect(address).unwrap();
+                stream.set_read_timeout(timeout).unwrap();
+                Client(Box::new(stream))
+            }
+        };
         let hello = client.take(18);
         assert_eq!(&hello[..16], b"NBDMAGICIHAVEOPT");
         client.say(&[&3u32.to_be_bytes()]);
@@ -64,7 +106,10 @@ impl Server {
     }
 }
 
-struct Client(UnixStream);
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
+struct Client(Box<dyn Stream>);
 
 impl Client {
     fn say(&mut self, parts: &[&[u8]]) {
@@ -85,15 +130,23 @@ impl Client {
         (u32::from_be_bytes(header[12..16].try_into().unwrap()), self.take(length as usize))
     }
     fn ask(&mut self, flags: u16, kind: u16, cookie: u64, at: u64, length: u32, payload: &[u8]) {
+        self.try_ask(flags, kind, cookie, at, length, payload).unwrap();
+    }
+    /// Fails if the server has closed the connection.
+    fn try_ask(
+        &mut self,
+        flags: u16,
+        kind: u16,
+        cookie: u64,
+        at: u64,
+        length: u32,
+        payload: &[u8],
+    ) -> std::io::Result<()> {
         let fields =
             [&flags.to_be_bytes()[..], &kind.to_be_bytes(), &cookie.to_be_bytes()].concat();
-        self.say(&[
-            &0x2560_9513u32.to_be_bytes(),
-            &fields,
-            &at.to_be_bytes(),
-            &length.to_be_bytes(),
-            payload,
-        ]);
+        let magic = 0x2560_9513u32.to_be_bytes();
+        let header = [&magic[..], &fields, &at.to_be_bytes(), &length.to_be_bytes()].concat();
+        self.0.write_all(&[&header, payload].concat())
     }
     /// Reads a simple reply: error and cookie.
     fn simple(&mut self) -> (u32, u64) {
