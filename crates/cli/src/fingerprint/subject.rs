@@ -2,18 +2,16 @@
 
 use super::FingerprintArguments;
 use crate::disk::coerce::{Drive, refuse_page_cache};
+use crate::disk::content::content_of;
 use crate::disk::open_disk::{claim, open_disk};
 use crate::error::CliError;
 use crate::text::progress::Progress;
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::{DiskAccess, next_data};
-use format::ext4::superblock::{
-    SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, SuperblockError, VolumeSuperblock,
-};
 use runtime::RealWorld;
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -56,9 +54,9 @@ pub fn open(world: &RealWorld, arguments: &FingerprintArguments) -> Result<Subje
     if !arguments.examination.flush_test {
         refuse_page_cache(path)?;
     }
-    if !is_device && !arguments.destroy && holds_volume(path) {
+    if let (false, Some(found)) = (arguments.destroy, content_of(path)?) {
         return Err(CliError::new(format!(
-            "{} holds a volume, and a fingerprint overwrites it",
+            "{} holds {found}, and a fingerprint overwrites it",
             path.display()
         ))
         .with_remedy("Say --destroy if nothing on it is needed."));
@@ -90,14 +88,6 @@ pub fn open(world: &RealWorld, arguments: &FingerprintArguments) -> Result<Subje
     let behaviour = Behaviour::default();
     let (disk, world) = (Rc::new(disk), Rc::new(world.clone()));
     Ok(Subject { name, size, disk, world, range, has_holes, behaviour })
-}
-
-/// Whether there is a superblock, damaged or not, of an ext volume.
-fn holds_volume(path: &Path) -> bool {
-    let mut bytes = [0; SUPERBLOCK_SIZE];
-    let read = File::open(path).and_then(|file| file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET));
-    read.is_ok()
-        && !matches!(VolumeSuperblock::parse(&bytes), Err(SuperblockError::BadMagic { .. }))
 }
 
 /// Returns the first byte from `from` on for which the file system keeps no block, or only a
