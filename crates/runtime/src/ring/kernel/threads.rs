@@ -19,7 +19,8 @@ use std::time::Instant;
 
 /// Most calls that wait for disks at the same time; an elevator or an SSD has no use for many more.
 const THREADS_MAX: usize = 16;
-/// Most of them that are no commits: a disk that answers no read does not stop syncs of others.
+/// Most of them that neither write nor flush: a disk that answers no read does not stop syncs of
+/// others.
 const OTHERS_MAX: usize = THREADS_MAX - 2;
 /// Stack of a thread in bytes: threads make system calls, and little else.
 const STACK: usize = 128 << 10;
@@ -36,49 +37,73 @@ struct Job {
 // changes what the kernel reads. The queue's lock orders what either side does.
 unsafe impl Send for Job {}
 
+#[derive(PartialEq, Eq)]
+enum Kind {
+    /// A flush or a durable write.
+    Commit,
+    Write,
+    Other,
+}
+
 impl Job {
-    /// Whether a sync waits for it.
-    fn is_commit(&self) -> bool {
+    fn kind(&self) -> Kind {
         match self.call {
-            Call::Write { durability, .. } => durability == Durability::Durable,
-            Call::SyncData { .. } => true,
-            _ => false,
+            Call::Write { durability: Durability::Durable, .. } | Call::SyncData { .. } => {
+                Kind::Commit
+            }
+            Call::Write { .. } => Kind::Write,
+            _ => Kind::Other,
         }
     }
 }
 
-/// Jobs that no thread has taken. Commits go first: with many readers they would otherwise reach
-/// the disk behind all reads, as they do not over a ring.
+/// Jobs that no thread has taken. Durable writes and flushes go first: with many readers they would
+/// otherwise reach the disk behind all reads, as they do not over a ring. Of the others, the first
+/// goes first, and writes, which a flush may wait for, have threads that no read takes.
 #[derive(Default)]
 struct Jobs {
     commits: VecDeque<Job>,
-    others: VecDeque<Job>,
+    /// With the number of jobs that came before.
+    writes: VecDeque<(u64, Job)>,
+    others: VecDeque<(u64, Job)>,
+    pushed: u64,
     /// Jobs of `others` that threads have taken and not finished.
     others_under_way: usize,
 }
 
 impl Jobs {
     fn push(&mut self, job: Job) {
-        let queue = if job.is_commit() { &mut self.commits } else { &mut self.others };
-        queue.push_back(job);
+        self.pushed += 1;
+        match job.kind() {
+            Kind::Commit => self.commits.push_back(job),
+            Kind::Write => self.writes.push_back((self.pushed, job)),
+            Kind::Other => self.others.push_back((self.pushed, job)),
+        }
     }
     fn pop(&mut self) -> Option<Job> {
         if let Some(commit) = self.commits.pop_front() {
             return Some(commit);
         }
-        if self.others_under_way == OTHERS_MAX {
-            return None;
-        }
-        let other = self.others.pop_front()?;
-        self.others_under_way += 1;
-        Some(other)
+        let number = |queue: &VecDeque<(u64, Job)>| queue.front().map(|(number, _)| *number);
+        let other = number(&self.others).filter(|_| self.others_under_way < OTHERS_MAX);
+        let next = match (number(&self.writes), other) {
+            (Some(write), other) if other.is_none_or(|other| write < other) => &mut self.writes,
+            (_, Some(_)) => {
+                self.others_under_way += 1;
+                &mut self.others
+            }
+            (_, None) => return None,
+        };
+        next.pop_front().map(|(_, job)| job)
     }
     fn has_for_now(&self) -> bool {
         let takes_others = self.others_under_way < OTHERS_MAX;
-        !self.commits.is_empty() || takes_others && !self.others.is_empty()
+        !self.commits.is_empty()
+            || !self.writes.is_empty()
+            || takes_others && !self.others.is_empty()
     }
     fn len(&self) -> usize {
-        self.commits.len() + self.others.len()
+        self.commits.len() + self.writes.len() + self.others.len()
     }
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -269,7 +294,7 @@ impl Shared {
             return false;
         }
         let Some(job) = state.jobs.pop() else { return false };
-        let is_other = !job.is_commit();
+        let is_other = job.kind() == Kind::Other;
         state.under_way += 1;
         drop(state);
         let completion = Completion::last(job.user_data, carry_out(&job.call));
@@ -389,15 +414,16 @@ pub(super) fn result_of(call: impl FnOnce() -> isize) -> i32 {
 mod tests {
     use super::*;
 
+    fn write(durability: Durability) -> Call {
+        let source = Source::One { start: std::ptr::null(), length: 0 };
+        Call::Write { file: 0, source, at: 0, durability }
+    }
+    fn read() -> Call {
+        Call::Read { file: 0, start: std::ptr::null_mut(), length: 0, at: 0 }
+    }
+
     #[test]
     fn commits_overtake_other_calls_in_their_own_order() {
-        let write = |durability| Call::Write {
-            file: 0,
-            source: Source::One { start: std::ptr::null(), length: 0 },
-            at: 0,
-            durability,
-        };
-        let read = || Call::Read { file: 0, start: std::ptr::null_mut(), length: 0, at: 0 };
         let calls = [
             read(),
             write(Durability::Cached),
@@ -415,15 +441,16 @@ mod tests {
 
     #[test]
     fn calls_that_never_end_leave_threads_to_commits() {
-        let read = || Call::Read { file: 0, start: std::ptr::null_mut(), length: 0, at: 0 };
         let mut jobs = Jobs::default();
         (0..2 * THREADS_MAX as u64)
             .for_each(|user_data| jobs.push(Job { call: read(), user_data }));
         assert_eq!(std::iter::from_fn(|| jobs.pop()).count(), OTHERS_MAX);
         assert!(!jobs.has_for_now());
+        jobs.push(Job { call: write(Durability::Cached), user_data: 98 });
         jobs.push(Job { call: Call::SyncData { file: 0 }, user_data: 99 });
         assert!(jobs.has_for_now());
-        assert_eq!(jobs.pop().map(|job| job.user_data), Some(99));
+        let order: Vec<_> = std::iter::from_fn(|| jobs.pop()).map(|job| job.user_data).collect();
+        assert_eq!(order, [99, 98]);
         jobs.others_under_way -= 1;
         assert!(jobs.pop().is_some() && jobs.pop().is_none());
     }
