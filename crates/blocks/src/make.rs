@@ -10,7 +10,9 @@ use format::blocks::{
     RESERVED_BYTES, SUPERBLOCK_AT, blocks_copy_at,
 };
 use format::jbd2::JournalSuperblock;
+use runtime::join_window;
 use std::ops::Range;
+use std::pin::Pin;
 use std::rc::Rc;
 use units::BlockSize;
 
@@ -279,15 +281,20 @@ async fn write_journal(disk: &dyn Disk, superblock: &BlocksSuperblock) -> Result
 /// Zeros an area, and what follows it up to the next place of an area. What holds zeros is not
 /// written: an image file keeps its holes.
 async fn erase(disk: &dyn Disk, area: Range<u64>) -> Result<(), DeviceError> {
+    /// Requests at once: a journal may have a whole device.
+    const WINDOW: usize = 16;
     let zeros = Rc::new(Buffer::zeroed(RESERVED_BYTES as usize));
-    for at in area.step_by(RESERVED_BYTES as usize) {
-        // What cannot be read may be mended by the write.
-        let found = disk.read(at, zeros.len()).await;
-        if !found.is_ok_and(|found| found[..] == zeros[..]) {
-            disk.write(at, vec![zeros.clone()], Durability::Cached).await?;
-        }
-    }
-    Ok(())
+    let erase_one = |at| -> Pin<Box<dyn Future<Output = Result<(), DeviceError>> + '_>> {
+        let zeros = zeros.clone();
+        Box::pin(async move {
+            // What cannot be read may be mended by the write.
+            match disk.read(at, zeros.len()).await {
+                Ok(found) if found[..] == zeros[..] => Ok(()),
+                _ => disk.write(at, vec![zeros], Durability::Cached).await,
+            }
+        })
+    };
+    join_window(area.step_by(RESERVED_BYTES as usize).map(erase_one), WINDOW).await.map(drop)
 }
 
 /// Zeros the reserved area at `at`.

@@ -2,12 +2,16 @@
 //!
 //! A client whose connection broke sends what was not answered again over another one, and newer
 //! changes behind it. Invariant: a change begins only while no connection that its client has given
-//! up carries one out. So nothing old overwrites what was acknowledged since.
+//! up carries out one of the same bytes. So nothing old overwrites what was acknowledged since.
+//!
+//! That a connection was given up is seen at once on a Unix socket. Over TCP, or through a tunnel,
+//! its end may stand behind requests that are still on their way.
 
 use crate::connection::Connection;
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 
 #[derive(Default)]
@@ -20,8 +24,8 @@ pub struct Clients {
 /// Membership of a connection, until it is dropped.
 pub struct Member(Rc<Clients>, Rc<Connection>);
 
-/// A change that is carried out, until it is dropped.
-pub struct Change<'a>(&'a Clients, &'a Connection);
+/// A change of a range of bytes that is carried out, until it is dropped.
+pub struct Change<'a>(&'a Clients, &'a Connection, Range<u64>);
 
 impl Clients {
     /// Adds a connection. It is shut at once if the server has ended.
@@ -38,27 +42,33 @@ impl Clients {
     pub fn shut(&self) {
         self.closed.set(true);
         self.connections.borrow().iter().for_each(|connection| connection.abandon());
+        self.change_ended.notify();
     }
 
-    /// Waits for the changes of connections that were given up.
+    /// Waits for the changes of `bytes` of connections that were given up.
     ///
     /// # Errors
     /// `BrokenPipe` if `own` was given up: the change must not begin.
-    pub async fn begin_change<'a>(&'a self, own: &'a Connection) -> io::Result<Change<'a>> {
-        self.change_ended.until(|| (!self.is_changed_from_behind(own)).then_some(())).await;
+    pub async fn begin_change<'a>(
+        &'a self,
+        own: &'a Connection,
+        bytes: Range<u64>,
+    ) -> io::Result<Change<'a>> {
+        let may_begin = || own.is_given_up() || !self.is_changed_from_behind(own, &bytes);
+        self.change_ended.until(|| may_begin().then_some(())).await;
         if own.is_given_up() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
-        own.changes.set(own.changes.get() + 1);
-        Ok(Change(self, own))
+        own.changes.borrow_mut().push(bytes.clone());
+        Ok(Change(self, own, bytes))
     }
 
-    /// Whether another connection carries out changes of which its client does not wait for the
-    /// answers.
-    fn is_changed_from_behind(&self, own: &Connection) -> bool {
+    /// Whether another connection carries out changes of these bytes of which its client does not
+    /// wait for the answers.
+    fn is_changed_from_behind(&self, own: &Connection, bytes: &Range<u64>) -> bool {
         let connections = self.connections.borrow();
         let mut others = connections.iter().filter(|other| !std::ptr::eq(&***other, own));
-        others.any(|other| other.changes.get() > 0 && other.is_given_up())
+        others.any(|other| other.changes_any_of(bytes) && other.is_given_up())
             && !units::fault!("nbd-former-change-overtaken")
     }
 }
@@ -71,7 +81,10 @@ impl Drop for Member {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        self.1.changes.set(self.1.changes.get() - 1);
+        let mut changes = self.1.changes.borrow_mut();
+        let own = changes.iter().position(|change| *change == self.2);
+        changes.swap_remove(own.expect("it is among them until now"));
+        drop(changes);
         self.0.change_ended.notify();
     }
 }

@@ -9,6 +9,7 @@ use rustix::net::{RecvFlags, recv};
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -65,7 +66,7 @@ impl Socket {
         let mut polled = [PollFd::new(self, PollFlags::RDHUP)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         // Hanging up and errors are reported in any case.
-        !matches!(poll(&mut polled, Some(&at_once)), Ok(0))
+        matches!(poll(&mut polled, Some(&at_once)), Ok(1..))
     }
     /// Whether the unread bytes of a socket that is half closed end with a request to disconnect.
     fn ends_with_disconnect(&self) -> bool {
@@ -87,8 +88,8 @@ pub struct Connection {
     broken: Cell<bool>,
     /// Whether the client may send its requests again over another connection, once that is known.
     given_up: Cell<Option<bool>>,
-    /// Changes that are carried out ([`crate::clients::Clients::begin_change`]).
-    pub changes: Cell<u64>,
+    /// Byte ranges of changes that are carried out ([`crate::clients::Clients::begin_change`]).
+    pub changes: RefCell<Vec<Range<u64>>>,
     /// Bytes that the client sent and received, since it connected.
     received: Cell<u64>,
     sent: Cell<u64>,
@@ -105,7 +106,7 @@ impl Connection {
             replying: Rc::default(),
             broken: Cell::new(false),
             given_up: Cell::new(None),
-            changes: Cell::new(0),
+            changes: RefCell::default(),
             received: Cell::new(0),
             sent: Cell::new(0),
         })
@@ -129,6 +130,12 @@ impl Connection {
         self.given_up.set(Some(true));
         self.shut();
     }
+    /// Whether a change of any of these bytes is carried out.
+    pub fn changes_any_of(&self, bytes: &Range<u64>) -> bool {
+        let overlaps = |one: &Range<u64>| one.start < bytes.end && bytes.start < one.end;
+        self.changes.borrow().iter().any(overlaps)
+    }
+
     /// Notes that a request to disconnect was read.
     pub fn goodbye(&self) {
         self.given_up.set(self.given_up.get().or(Some(false)));

@@ -1,5 +1,7 @@
 //! One request of the transmission phase, and the replies to it.
 
+use std::ops::Range;
+
 /// Bytes of a request's header.
 pub const HEADER: usize = 28;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
@@ -92,6 +94,11 @@ impl NbdRequest {
             return Err(RequestError::TooLong(request.length));
         }
         Ok(request)
+    }
+
+    /// The bytes of the export that it concerns.
+    pub fn bytes(&self) -> Range<u64> {
+        self.at..self.at.saturating_add(self.length.into())
     }
 
     /// Whether it changes what the disk holds.

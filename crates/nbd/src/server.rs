@@ -167,7 +167,7 @@ impl Client {
     ) -> io::Result<()> {
         let disk = &self.export.disk;
         let change = match request.is_change() {
-            true => Some(self.clients.begin_change(&self.connection).await?),
+            true => Some(self.clients.begin_change(&self.connection, request.bytes()).await?),
             false => None,
         };
         let durability = if request.fua { Durability::Durable } else { Durability::Cached };
@@ -210,7 +210,8 @@ impl Client {
         let end = request.at + u64::from(request.length);
         let zeroes = Rc::new(Buffer::zeroed(ZEROES.min(request.length as usize)));
         let mut at = request.at;
-        while at < end {
+        // A client that has gone sends the whole again.
+        while at < end && !self.connection.is_given_up() {
             let length = (end - at).min(ZEROES as u64) as usize;
             let part = if length == zeroes.len() {
                 zeroes.clone()
