@@ -29,6 +29,7 @@ pub use interface::stats::{
 pub use interface::update::{Base, Contents, Credits, FileRun, FileUpdate};
 pub use journal::records::RecordFormat;
 pub use journal::{DataMode, LogGap, LogKind, LogPlaces, WriteThreshold};
+pub use log::superblock::ERRNO_DAMAGE;
 pub use recovery::passes::recover;
 pub use recovery::replay_preview::{PreviewedBlock, PreviewedTransaction, replay_preview};
 pub use recovery::report::{PassReport, RecoveryReport, RestartForecast};

@@ -17,6 +17,8 @@ use units::{LogBlock, TransactionId};
 
 /// `EIO`, as the journal superblock records it after an abort.
 const ERRNO_IO: i32 = -5;
+/// `EUCLEAN`, as the journal superblock records it where a volume has stopped for damage.
+pub const ERRNO_DAMAGE: i32 = -117;
 
 pub(crate) struct LogSuperblock {
     on_disk: JournalSuperblock,
@@ -89,10 +91,14 @@ impl LogSuperblock {
         records::clear(&mut superblock, checksums);
         self.has_begun.then(|| self.image(&superblock))
     }
-    /// With a note that the journal has failed, so that e2fsck looks closely.
-    pub fn with_failure(&self, checksums: bool) -> SuperblockImage {
+    /// With a note that the journal has failed, so that e2fsck looks closely, and whether that is
+    /// for damage.
+    pub fn with_failure(&self, cause: &EngineError, checksums: bool) -> SuperblockImage {
         let mut superblock = self.on_disk.clone();
-        superblock.errno = ERRNO_IO;
+        superblock.errno = match cause {
+            EngineError::Stopped { .. } if !units::fault!("damage-recorded-as-io") => ERRNO_DAMAGE,
+            _ => ERRNO_IO,
+        };
         if !self.has_begun {
             // The log is empty, and not yet of any format.
             records::clear(&mut superblock, checksums);

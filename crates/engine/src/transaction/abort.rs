@@ -29,7 +29,7 @@ impl Aborter<'_> {
     pub fn abort(&self, cause: &EngineError) {
         if !self.pipeline.has_failed() {
             self.stop_writing(cause);
-            self.record_failure();
+            self.record_failure(cause);
         }
     }
 
@@ -55,9 +55,10 @@ impl Aborter<'_> {
 
     /// Leaves a note in the journal superblock, if that can still be written, so that e2fsck looks
     /// closely.
-    fn record_failure(&self) {
+    fn record_failure(&self, cause: &EngineError) {
         let Some(log) = self.log else { return };
-        let note = log.borrow().superblock().with_failure(self.options.journal_checksum);
+        let checksums = self.options.journal_checksum;
+        let note = log.borrow().superblock().with_failure(cause, checksums);
         let Ok(write) = self.runner.write_after_failure(note) else { return };
         // Whether it succeeds changes nothing: the engine has stopped.
         self.world.spawn(Box::pin(async move { drop(write.await) }));

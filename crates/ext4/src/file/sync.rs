@@ -43,6 +43,7 @@ impl Volume {
 
     /// Makes the file's data durable, and what reading it back needs.
     async fn sync_data(&self, inode: &Inode) -> Result<()> {
+        self.record_damage().await?;
         let (mut needed, home) = (inode.durable_with(), inode.last_home_data.get());
         if units::fault!("logged-data-not-synced") {
             needed = inode.last_data_change.get();
@@ -63,6 +64,7 @@ impl Volume {
 
     /// Syncs `transaction` and all before it.
     async fn sync_with(&self, inode: &Inode, transaction: TransactionId) -> Result<()> {
+        self.record_damage().await?;
         Ok(self.engine().sync_owner(inode.number.into(), transaction).await?)
     }
 
@@ -75,6 +77,7 @@ impl Volume {
         asked: bool,
     ) -> Result<()> {
         if asked || directory.has_flag(flags::SYNC | flags::DIRECTORY_SYNC) {
+            self.record_damage().await?;
             self.engine().commit(change).await?;
         }
         Ok(())

@@ -15,6 +15,7 @@ impl Volume {
             return Ok(());
         }
         let _guard = self.access_changes.write().await;
+        self.is_marked_in_use.set(false);
         self.access_times.end();
         let closed = match self.is_read_only() {
             true => self.engine.shutdown().await.map_err(Error::from),

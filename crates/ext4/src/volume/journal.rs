@@ -160,11 +160,11 @@ pub(super) async fn find(parts: &OpenParts, superblock: &VolumeSuperblock) -> Re
     Ok(FoundJournal { parts: engine_parts, runs })
 }
 
-/// Whether the journal records that it was aborted: then the volume needs e2fsck (kernel:
-/// `ext4_clear_journal_err`).
-pub(super) async fn was_aborted(parts: &EngineParts) -> Result<bool> {
+/// The error, a negative errno, with which the journal records that it was aborted, or 0. After any
+/// the volume needs e2fsck (kernel: `ext4_clear_journal_err`).
+pub(super) async fn recorded_error(parts: &EngineParts) -> Result<i32> {
     let superblock = journal_superblock(parts).await?;
-    Ok(superblock.is_some_and(|parsed| parsed.is_ok_and(|superblock| superblock.errno != 0)))
+    Ok(superblock.and_then(|parsed| parsed.ok()).map_or(0, |superblock| superblock.errno))
 }
 
 /// Verifies that the journal is as empty as the volume's superblock says. Returns the error that it

@@ -1,6 +1,7 @@
 //! An open volume.
 
 mod close;
+mod damage;
 mod flush_zone;
 mod journal;
 mod journal_copy;
@@ -26,23 +27,25 @@ pub use owners::BlockOwner;
 pub use space::Statfs;
 pub use superblock::{read as read_superblock, was_closed};
 
+use self::damage::DamageMark;
 use self::protected_disk::ProtectedDisk;
 use crate::allocate::{Trims, Withheld};
 use crate::groups::{Groups, SystemZone};
 use crate::inode_table::{AccessTimes, InodeCache};
 use crate::orphan::Orphans;
-use crate::{Atime, Caller, Error, OrphanReport, Result};
+use crate::{Atime, Caller, OrphanReport, Result};
 use device::Disk;
-use engine::{BarrierKind, Block, Engine, EngineError, RecoveryReport};
-use format::ext4::superblock::state;
+use engine::{BarrierKind, Block, Engine, RecoveryReport};
 use format::ext4::{Feature, InodeLayout, VolumeSuperblock, feature};
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 use units::{BlockSize, GroupNumber, HomeBlock, InodeNumber, Timestamp};
 
 /// An open ext4 volume.
 pub struct Volume {
+    /// For tasks of its own.
+    this: Weak<Volume>,
     pub(crate) engine: Rc<Engine>,
     home: Rc<dyn Disk>,
     pub(crate) options: VolumeOptions,
@@ -73,6 +76,9 @@ pub struct Volume {
     was_writable: Cell<bool>,
     /// The superblock said when the volume was opened that e2fsck need not run.
     was_valid: bool,
+    /// The disk's superblock shows that the volume is in use, so changes may be logged.
+    is_marked_in_use: Cell<bool>,
+    damage_mark: Cell<DamageMark>,
     pub(crate) live: Cell<LiveOptions>,
     opened: RefCell<OpenReport>,
     /// The claim of multiple mount protection, with mmp.
@@ -200,44 +206,16 @@ impl Volume {
             || superblock.reserved_gid != 0 && caller.gid == u32::from(superblock.reserved_gid)
     }
 
-    /// Whether damage was found on the volume, or left out by a recovery, and e2fsck has not looked
-    /// since.
-    pub fn needs_check(&self) -> bool {
-        self.superblock.borrow().state & state::ERROR != 0
-    }
-
-    /// Marks the volume as damaged (e2fsck will look) if the error says so, and returns the error.
-    pub fn note_damage(&self, error: Error) -> Error {
-        if matches!(error, Error::Corrupt { .. }) {
-            let mut superblock = self.superblock.borrow_mut();
-            superblock.state |= state::ERROR;
-            superblock.error_count = superblock.error_count.saturating_add(1);
-            drop(superblock);
-            if self.live.get().on_error == OnError::Stop && !self.is_read_only() {
-                self.engine.abort(&EngineError::Stopped { cause: error.to_string() });
-                // No later commit can contain the mark. If the log has parts of the superblock,
-                // they are replayed over it, and its checksum would be wrong. The journal says that
-                // it was aborted, so the next mount marks it.
-                if !self.engine.would_replay(self.superblock_block.number())
-                    || units::fault!("mark-past-log")
-                {
-                    self.engine
-                        .world()
-                        .spawn(Box::pin(superblock::mark_damaged(self.home.clone())));
-                }
-            }
-        }
-        error
-    }
-
     /// Makes everything done before the call durable: `sync`, `syncfs`.
     pub async fn sync(self: &Rc<Self>) -> Result<()> {
         let stored = match self.store_access_times().await {
             Ok(()) => self.free_values().await,
             error => error,
         };
+        let recorded = self.record_damage().await;
         // After a failure every sync gets this error.
         self.engine.sync().await?;
+        recorded?;
         stored
     }
 }

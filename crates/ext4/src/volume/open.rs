@@ -70,8 +70,14 @@ impl Volume {
         // The journal may have held a newer one.
         let mut fresh = superblock::read(&*parts.home).await?;
         check_features(&fresh, parts.options.access)?;
-        if journal::was_aborted(&found.parts).await? {
-            fresh.state |= state::ERROR;
+        match journal::recorded_error(&found.parts).await? {
+            0 => {}
+            error => {
+                fresh.state |= state::ERROR;
+                // The abort was for damage, which could be recorded nowhere else.
+                let damage = u32::from(error == engine::ERRNO_DAMAGE);
+                fresh.error_count = fresh.error_count.saturating_add(damage);
+            }
         }
         let mut report = OpenReport { recovery, ..OpenReport::default() };
         warn_of_state(&fresh, &mut report);
@@ -141,6 +147,9 @@ impl Volume {
         mark_in_use(&mut self.superblock.borrow_mut(), now, &self.options.mount_point);
         self.write_mark().await?;
         self.engine.keep_others_out().await?;
+        self.is_marked_in_use.set(true);
+        // A reader may have found damage since the mark was serialized.
+        self.record_damage_soon();
         if !self.was_writable.get() {
             report.orphans = self.clean_up_orphans(&mut report.warnings).await?;
             self.engine.world().spawn(Box::pin(self.clone().store_old_access_times()));
@@ -204,7 +213,8 @@ impl Volume {
             large_dir: superblock.features.has(feature::LARGEDIR),
             checksum_seed: checksums.then_some(superblock.checksum_seed),
         };
-        Ok(Rc::new(Volume {
+        Ok(Rc::new_cyclic(|this| Volume {
+            this: this.clone(),
             engine,
             home: parts.home.clone(),
             options: parts.options.clone(),
@@ -228,6 +238,8 @@ impl Volume {
             access_changes: Rc::default(),
             was_writable: Cell::default(),
             was_valid,
+            is_marked_in_use: Cell::default(),
+            damage_mark: Cell::default(),
             live: Cell::new(LiveOptions {
                 atime: parts.options.atime,
                 on_error: parts.options.on_error,

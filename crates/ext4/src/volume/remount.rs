@@ -73,6 +73,7 @@ impl Volume {
         self.engine.begin_writing().await?;
         let begun = self.begin_changes(report).await;
         if begun.is_err() {
+            self.is_marked_in_use.set(false);
             // The next opening replays what was committed.
             let _ = self.engine.quiesce().await;
         }
@@ -91,6 +92,7 @@ impl Volume {
         }
         self.store_access_times().await?;
         self.access.set(Access::ReadOnly);
+        self.is_marked_in_use.set(false);
         let rested = self.rest_clean().await;
         if let Err(error) = &rested {
             self.stop_for(error);

@@ -1,12 +1,16 @@
 //! What the superblock records of a volume's state outlives crashes and unmounts.
 
-use crate::volume::image::{EXT4, Kind, TestImage, open};
+use crate::image::{in_mode, open as open_volume};
+use crate::volume::allocation::create;
+use crate::volume::image::{EXT3, EXT4, EXT4_1K, Kind, TestImage, open};
 use device::World;
 use disks::{CrashPolicy, MemoryDisk};
-use ext4::{Access, Caller, Volume, WriteFlags};
+use engine::DataMode;
+use ext4::{Access, Caller, Error, OnError, SyncWhat, Volume, VolumeOptions, WriteFlags};
 use format::ext4::superblock::state;
 use runtime::VirtualWorld;
 use std::rc::Rc;
+use std::time::Duration;
 use units::InodeNumber;
 
 const ROOT: InodeNumber = InodeNumber(2);
@@ -75,4 +79,126 @@ fn a_volume_found_checked_is_closed_as_checked() {
             assert!(is_valid(&disk).await, "{kind:?}: closed");
         });
     }
+}
+
+async fn mark_of(disk: &MemoryDisk) -> (bool, u32) {
+    let superblock = ext4::read_superblock(disk).await.unwrap();
+    (superblock.state & state::ERROR != 0, superblock.error_count)
+}
+
+fn found_damage() -> Error {
+    Error::corrupt_inode(InodeNumber(12), "of the test")
+}
+
+fn options(data: DataMode, on_error: OnError) -> VolumeOptions {
+    VolumeOptions { on_error, ..in_mode(data) }
+}
+
+/// The mark is made durable with a sync, or soon without one.
+#[test]
+fn a_mark_of_damage_survives_a_crash() {
+    for (kind, data) in [
+        (EXT4_1K, DataMode::Ordered),
+        (EXT4, DataMode::Wasteless),
+        (EXT3, DataMode::Journal),
+        (PLAIN, DataMode::Ordered),
+    ] {
+        for synced in [true, false] {
+            let image = TestImage::of(kind);
+            let virtual_world = VirtualWorld::new(1);
+            let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+            let disk = image.disk(&world);
+            virtual_world.run(async move {
+                let options = options(data, OnError::Continue);
+                let volume = open_volume(&world, &disk, None, options.clone()).await.unwrap();
+                write_file(&volume, b"first").await;
+                let _ = volume.note_damage(found_damage());
+                match synced {
+                    true => volume.sync().await.unwrap(),
+                    false => world.sleep_until(world.now().plus(Duration::from_secs(1))).await,
+                }
+                let disk = MemoryDisk::from_image(world.clone(), disk.crash(CrashPolicy::LoseAll));
+                let volume = open_volume(&world, &disk, None, options).await.unwrap();
+                assert!(volume.needs_check(), "{kind:?} {data} synced: {synced}");
+                assert_eq!(volume.superblock().error_count, 1);
+                volume.close().await.unwrap();
+                assert_eq!(mark_of(&disk).await, (true, 1));
+            });
+        }
+    }
+}
+
+/// A file's own sync promises what a sync of everything does.
+#[test]
+fn a_synced_file_is_not_without_the_mark_of_damage() {
+    let image = TestImage::of(EXT4_1K);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+        let root = volume.inode(ROOT).await.unwrap();
+        let made = volume.mknod(&root, b"file", &Caller::ROOT, 0o100_644, 0).await.unwrap();
+        volume
+            .write(&made.value, &Caller::ROOT, 0, &[7; 9000], WriteFlags::default())
+            .await
+            .unwrap();
+        let _ = volume.note_damage(found_damage());
+        volume.sync_file(&made.value, SyncWhat::All).await.unwrap();
+        let disk = MemoryDisk::from_image(world.clone(), disk.crash(CrashPolicy::LoseAll));
+        let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+        assert!(volume.needs_check());
+        volume.close().await.unwrap();
+    });
+}
+
+/// Found while changes were forbidden, it is noted when they are allowed.
+#[test]
+fn damage_found_by_a_reader_is_marked_once_it_may_be() {
+    let image = TestImage::of(EXT4);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let volume = open(&world, &disk, Access::ReadOnly).await.unwrap();
+        let _ = volume.note_damage(found_damage());
+        world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
+        assert_eq!(mark_of(&disk).await, (false, 0), "nothing may be written");
+        volume.allow_changes().await.unwrap();
+        let left = MemoryDisk::from_image(world.clone(), disk.crash(CrashPolicy::LoseAll));
+        assert_eq!(mark_of(&left).await, (true, 1));
+        volume.close().await.unwrap();
+    });
+}
+
+/// The list may name what is in use, also where no more than the journal's superblock could record
+/// that damage was found.
+#[test]
+fn orphans_are_not_freed_after_damage_that_stopped_the_volume() {
+    let image = TestImage::of(EXT4);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let options = options(DataMode::Wasteless, OnError::Stop);
+        let volume = open_volume(&world, &disk, None, options.clone()).await.unwrap();
+        let root = volume.inode(ROOT).await.unwrap();
+        let orphan = create(&volume, &root, 0o100_600).await.unwrap();
+        volume.set_label(b"one").await.unwrap();
+        volume.engine().checkpoint().await.unwrap();
+        volume.set_label(b"two").await.unwrap();
+        let _ = volume.note_damage(found_damage());
+        world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
+        drop(orphan);
+        let mut left = disk.crash(CrashPolicy::LoseAll);
+        for round in 0..2 {
+            let disk = MemoryDisk::from_image(world.clone(), left);
+            let volume = open_volume(&world, &disk, None, options.clone()).await.unwrap();
+            let found = (volume.needs_check(), volume.open_report().orphans.freed);
+            assert_eq!(found, (true, 0), "round {round}");
+            assert!(volume.superblock().error_count > 0);
+            volume.sync().await.unwrap();
+            left = disk.crash(CrashPolicy::LoseAll);
+        }
+    });
 }

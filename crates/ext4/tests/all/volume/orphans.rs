@@ -2,7 +2,7 @@
 
 use crate::image::with_engine;
 use crate::volume::allocation::create;
-use crate::volume::image::{ALL, EXT3, Kind, TestImage, open, with_volume};
+use crate::volume::image::{ALL, EXT3, EXT4_1K, Kind, TestImage, open, with_volume};
 use device::{Operation, World};
 use disks::{CrashPolicy, Fault, MemoryDisk};
 use engine::EngineOptions;
@@ -96,8 +96,7 @@ fn orphans_are_freed_after_a_failed_write_although_the_volume_needs_e2fsck() {
 
 #[test]
 fn no_orphan_is_freed_where_damage_was_found_before() {
-    // With an orphan file the superblock would not be written before the crash.
-    for kind in [EXT3, ALL[2]] {
+    for kind in [EXT3, EXT4_1K, ALL[2]] {
         let (_, freed, _) = opened_after(kind, async |volume: &Rc<Volume>, _: &MemoryDisk| {
             volume.note_damage(ext4::Error::corrupt_inode(InodeNumber(13), "for a test"));
             let root = volume.inode(InodeNumber(2)).await.unwrap();
