@@ -1,7 +1,7 @@
 //! A volume as it may be read before recovery, and files whose blocks are written past the file
 //! system.
 
-use super::{OpenParts, Volume};
+use super::{Access, OnError, OpenParts, Volume};
 use crate::groups::Trust;
 use crate::{Error, Inode, MappingState, Result};
 use engine::{DiskHome, Engine, EngineOptions, EngineParts, Home, NoPacing};
@@ -15,13 +15,19 @@ pub(super) fn home_of(parts: &OpenParts, superblock: &VolumeSuperblock) -> Rc<dy
 }
 
 /// The volume as it may be read before recovery, straight from the disk. Descriptors are trusted
-/// only as far as the place of the inode table goes.
+/// only as far as the place of the inode table goes. Damage is not noted: the log may have parts of
+/// the superblock, which would be replayed over a mark, or be hidden by it.
 pub(super) async fn readable(
     parts: &OpenParts,
     superblock: &VolumeSuperblock,
 ) -> Result<Rc<Volume>> {
     let engine = without_log(parts, superblock).await?;
-    Volume::assemble(parts, engine, superblock.clone(), &[], Trust::Places).await
+    let mut parts = parts.clone();
+    if !units::fault!("damage-marked-before-replay") {
+        parts.options.access = Access::ReadOnly;
+        parts.options.on_error = OnError::Continue;
+    }
+    Volume::assemble(&parts, engine, superblock.clone(), &[], Trust::Places).await
 }
 
 /// An engine that reads home only.

@@ -7,6 +7,7 @@ use device::World;
 use disks::{CrashPolicy, MemoryDisk};
 use engine::DataMode;
 use ext4::{Access, Caller, Error, OnError, SyncWhat, Volume, VolumeOptions, WriteFlags};
+use format::ext4::GroupDescriptor;
 use format::ext4::superblock::state;
 use runtime::VirtualWorld;
 use std::rc::Rc;
@@ -197,6 +198,37 @@ fn orphans_are_not_freed_after_damage_that_stopped_the_volume() {
             let found = (volume.needs_check(), volume.open_report().orphans.freed);
             assert_eq!(found, (true, 0), "round {round}");
             assert!(volume.superblock().error_count > 0);
+            volume.sync().await.unwrap();
+            left = disk.crash(CrashPolicy::LoseAll);
+        }
+    });
+}
+
+/// The journal's inode is damaged, and the log has parts of the superblock.
+#[test]
+fn damage_found_before_the_replay_is_not_written_past_it() {
+    let image = TestImage::of(EXT4);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let options = options(DataMode::Wasteless, OnError::Stop);
+        let volume = open_volume(&world, &disk, None, options.clone()).await.unwrap();
+        volume.set_label(b"one").await.unwrap();
+        volume.engine().checkpoint().await.unwrap();
+        volume.set_label(b"two").await.unwrap();
+        let superblock = volume.superblock();
+        let mut left = disk.crash(CrashPolicy::LoseAll);
+        let block = superblock.block_size.bytes() as u64;
+        let mut bytes = [0; 64];
+        left.read(superblock.descriptor_block(0).get() * block, &mut bytes);
+        // The journal's inode is the eighth.
+        let table = GroupDescriptor::parse(&bytes).inode_table.get() * block;
+        left.fill(table + 7 * u64::from(superblock.inode_size), 60, 0xff);
+        for _ in 0..2 {
+            let disk = MemoryDisk::from_image(world.clone(), left);
+            let volume = open_volume(&world, &disk, None, options.clone()).await.unwrap();
+            assert_eq!(volume.label(), b"two");
             volume.sync().await.unwrap();
             left = disk.crash(CrashPolicy::LoseAll);
         }
