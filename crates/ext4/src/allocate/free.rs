@@ -1,6 +1,6 @@
 //! Freeing blocks.
 
-use super::bitmap_bytes;
+use super::{Purpose, bitmap_bytes};
 use crate::{Caller, Error, Inode, Result, Stamped, Volume};
 use engine::{Contents, Credits, Handle};
 use format::ext4::bitmap;
@@ -86,12 +86,11 @@ impl Volume {
     /// available. Another task may still take them first.
     pub(crate) async fn await_space(&self, caller: &Caller, blocks: u32) -> Result<()> {
         let use_reserve = self.may_use_reserve(caller);
+        let is_short = || self.available_blocks(Purpose::Data, use_reserve) < u64::from(blocks);
         let mut attempt = 0;
-        while self.available_blocks(use_reserve) < u64::from(blocks) {
+        while is_short() {
             self.release_committed();
-            if self.available_blocks(use_reserve) >= u64::from(blocks)
-                || !self.retry_allocation(attempt).await?
-            {
+            if !is_short() || !self.retry_allocation(attempt).await? {
                 break;
             }
             self.release_committed();

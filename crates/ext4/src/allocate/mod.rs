@@ -12,6 +12,7 @@ pub(crate) use trim::Trims;
 pub(crate) use withheld::Withheld;
 
 use crate::groups::Bits;
+use crate::volume::kept_for_trees;
 use crate::{Error, Inode, Result, Volume};
 use engine::Handle;
 use format::ext4::bitmap;
@@ -34,8 +35,10 @@ const GROUPS_COMPARED: u32 = 16;
 pub enum Purpose {
     /// File content: gets a preallocation window that grows with the file.
     Data,
-    /// Extent-tree, indirect and extended-attribute blocks: near the inode, one at a time.
+    /// Extended-attribute blocks: near the inode, one at a time.
     Metadata,
+    /// Extent-tree and indirect blocks, which alone may take what is kept for them.
+    Tree,
     /// Directory blocks.
     Directory,
 }
@@ -80,7 +83,7 @@ impl Volume {
     ) -> Result<Run> {
         assert!(request.count > 0);
         self.release_committed();
-        let available = self.available_blocks(request.use_reserve);
+        let available = self.available_blocks(request.purpose, request.use_reserve);
         if available == 0 {
             return Err(Refusal::NoSpace.into());
         }
@@ -123,15 +126,21 @@ impl Volume {
     }
 
     /// Blocks that a request may still take: free ones less those freed by uncommitted
-    /// transactions, and less the reserve. Windows count as free, since they are given up when
-    /// space is short.
-    fn available_blocks(&self, use_reserve: bool) -> u64 {
+    /// transactions, less the reserve, and less what is kept for trees. Windows count as free,
+    /// since they are given up when space is short.
+    fn available_blocks(&self, purpose: Purpose, use_reserve: bool) -> u64 {
         let superblock = self.superblock.borrow();
         let reserve = if use_reserve { 0 } else { superblock.reserved_blocks };
+        let kept = match purpose {
+            Purpose::Tree => 0,
+            _ if units::fault!("nothing-kept-for-trees") => 0,
+            _ => kept_for_trees(&superblock),
+        };
         superblock
             .free_blocks
             .saturating_sub(self.withheld.borrow().freed_blocks())
             .saturating_sub(reserve)
+            .saturating_sub(kept)
     }
 
     /// The window's size in blocks for a file whose block `at` is allocated: a multiple of the

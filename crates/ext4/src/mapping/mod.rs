@@ -269,7 +269,7 @@ impl Volume {
         let mut blocks = Vec::with_capacity(count);
         while blocks.len() < count {
             let wanted = (count - blocks.len()) as u32;
-            let (at, purpose) = (FileBlock(0), Purpose::Metadata);
+            let (at, purpose) = (FileBlock(0), Purpose::Tree);
             let request = AllocationRequest {
                 inode,
                 goal: None,

@@ -25,6 +25,7 @@ pub use mmp::check_unused;
 pub use options::{Access, OnError, OpenParts, VolumeOptions};
 pub use owners::BlockOwner;
 pub use space::Statfs;
+pub(crate) use space::kept_for_trees;
 pub use superblock::{read as read_superblock, was_closed};
 
 use self::damage::DamageMark;

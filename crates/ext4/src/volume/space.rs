@@ -28,7 +28,8 @@ impl Volume {
             blocks_free: superblock.free_blocks,
             blocks_available: superblock
                 .free_blocks
-                .saturating_sub(superblock.reserved_blocks + kept_by_ext4(&superblock)),
+                .saturating_sub(superblock.reserved_blocks)
+                .saturating_sub(kept_for_trees(&superblock)),
             inodes: superblock.inodes.into(),
             inodes_free: superblock.free_inodes.into(),
             name_length: 255,
@@ -36,10 +37,10 @@ impl Volume {
     }
 }
 
-/// Blocks that the kernel's ext4 reserves for splits of extents (its `s_resv_clusters`), and does
-/// not count as available. Here such a split holds its blocks before it begins; but `df` is to
-/// report the same numbers for a volume under either.
-fn kept_by_ext4(superblock: &VolumeSuperblock) -> u64 {
+/// Blocks that are kept for extent trees, as many as the kernel's ext4 keeps (`s_resv_clusters`),
+/// also from root, and not counted as available: a write to allocated space, or a hole, may split
+/// an extent, and must not fail where the volume is full.
+pub(crate) fn kept_for_trees(superblock: &VolumeSuperblock) -> u64 {
     match superblock.features.has(feature::EXTENTS) {
         true => (superblock.blocks / 50).min(4096),
         false => 0,

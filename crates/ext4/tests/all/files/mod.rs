@@ -4,6 +4,7 @@ mod attributes;
 mod clock;
 mod crash;
 mod damage;
+mod full;
 mod image;
 mod in_place;
 mod kernel_pages;

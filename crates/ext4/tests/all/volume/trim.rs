@@ -1,6 +1,6 @@
 //! Discards of free space, beside writers that want it.
 
-use crate::volume::image::{EXT4_1K, TestImage, open};
+use crate::volume::image::{EXT3, TestImage, open};
 use device::{Operation, World};
 use disks::{Latency, MemoryDisk};
 use ext4::{Access, Caller, Volume, WriteFlags};
@@ -36,7 +36,8 @@ async fn fill(volume: &Rc<Volume>) {
 /// Plays one writer that begins with the first discard, in a volume that is nearly full. The
 /// lengths of all discards.
 fn write_beside_trim(length: usize, shortest: u64) -> Vec<u64> {
-    let (image, virtual_world) = (TestImage::of(EXT4_1K), VirtualWorld::new(1));
+    // Without extents nothing is kept for their trees.
+    let (image, virtual_world) = (TestImage::of(EXT3), VirtualWorld::new(1));
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = image.disk(&world);
     disk.set_latency(Latency { least: Duration::from_micros(100), spread: Duration::ZERO });
