@@ -2,6 +2,7 @@
 
 use super::list::OrphanList;
 use crate::{Error, Result, Volume};
+use engine::EngineError;
 use format::ext4::superblock::state;
 use std::rc::Rc;
 use units::InodeNumber;
@@ -17,7 +18,8 @@ pub struct OrphanReport {
 
 impl Volume {
     /// Frees or finishes all orphans. Damaged entries are dropped and noted: e2fsck finds their
-    /// space.
+    /// space. One that cannot be read, or cannot be freed here, is left as it is: it must not keep
+    /// the volume from being opened.
     pub(crate) async fn clean_up_orphans(
         self: &Rc<Self>,
         warnings: &mut Vec<String>,
@@ -31,8 +33,13 @@ impl Volume {
         } else {
             match self.read_orphan_list().await {
                 Ok(list) => numbers = list,
-                Err(Error::Corrupt { .. }) => {
+                Err(error) if self.may_stay_orphan(&error) => {
                     report.damaged += 1;
+                    warnings.push(format!("the list of orphans cannot be read: {error}"));
+                    // Damage has been noted. Without the list e2fsck alone finds its inodes.
+                    if !matches!(error, Error::Corrupt { .. }) {
+                        self.mark_damage();
+                    }
                     self.forget_orphan_list().await?;
                 }
                 Err(error) => return Err(error),
@@ -49,18 +56,36 @@ impl Volume {
                 }
             }
             Ok(None) => {}
-            Err(Error::Corrupt { .. }) => report.damaged += 1,
+            Err(error) if self.may_stay_orphan(&error) => {
+                report.damaged += 1;
+                warnings.push(format!("the orphan file cannot be read: {error}"));
+                if !matches!(error, Error::Corrupt { .. }) {
+                    self.mark_damage();
+                }
+            }
             Err(error) => return Err(error),
         }
         for number in numbers {
             self.clean_up_orphan(number, &mut report, warnings).await?;
             match self.free_values().await {
                 // Noted; the inode stays an orphan.
-                Err(Error::Corrupt { .. } | Error::Refused(_)) => report.damaged += 1,
+                Err(error) if self.may_stay_orphan(&error) => report.damaged += 1,
                 freed => freed?,
             }
         }
         Ok(report)
+    }
+
+    /// Whether an inode that met this error may be left as the orphan that it is: the error is that
+    /// inode's alone, and nothing was changed in part, which would have ended the journal.
+    pub(crate) fn may_stay_orphan(&self, error: &Error) -> bool {
+        match error {
+            Error::Corrupt { .. } | Error::Refused(_) => true,
+            Error::Engine(EngineError::Device(_)) => {
+                self.engine.check().is_ok() && !units::fault!("unreadable-orphan-hinders")
+            }
+            _ => false,
+        }
     }
 
     /// Whether a structure of the volume contradicted itself since e2fsck last looked. The kernel
@@ -87,6 +112,10 @@ impl Volume {
                 handle.stop();
                 return Ok(());
             }
+            Err(error) if self.may_stay_orphan(&error) => {
+                leave(number, &error, report, warnings);
+                return Ok(());
+            }
             Err(error) => return Err(error),
         };
         let _guard = inode.lock.write().await;
@@ -98,21 +127,25 @@ impl Volume {
         match done {
             Ok(()) if has_links => report.truncated += 1,
             Ok(()) => report.freed += 1,
-            // The inode is unchanged, and stays an orphan: one that cannot be freed must not keep
-            // the volume from being opened.
-            Err(Error::Refused(code)) => {
+            // The inode is unchanged, and stays an orphan.
+            Err(error @ Error::Refused(_)) => {
+                self.mark_damage();
+                let why = format!("it is an orphan that cannot be freed here: {error}");
                 report.damaged += 1;
-                let why =
-                    format!("it is an orphan that cannot be freed here: {}", Error::Refused(code));
-                let found = self.note_damage(Error::corrupt_inode(number, why));
-                warnings.push(found.to_string());
+                warnings.push(Error::corrupt_inode(number, why).to_string());
             }
             Err(Error::Corrupt { .. }) => {
                 report.damaged += 1;
                 let mut handle = self.engine.start(self.credits_orphan()).await?;
                 let removed = self.orphan_remove(&mut handle, &inode).await;
                 handle.stop();
-                removed?;
+                removed.or_else(|error| match self.may_stay_orphan(&error) {
+                    true => Ok(()),
+                    false => Err(error),
+                })?;
+            }
+            Err(error) if self.may_stay_orphan(&error) => {
+                leave(number, &error, report, warnings);
             }
             Err(error) => return Err(error),
         }
@@ -127,4 +160,15 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+/// Leaves an orphan that cannot be read: the next opening tries again.
+fn leave(
+    number: InodeNumber,
+    error: &Error,
+    report: &mut OrphanReport,
+    warnings: &mut Vec<String>,
+) {
+    report.damaged += 1;
+    warnings.push(format!("{number} is an orphan that cannot be freed now: {error}"));
 }

@@ -81,8 +81,8 @@ impl Volume {
     pub(super) async fn free_unused(self: &Rc<Self>) -> Result<()> {
         for inode in self.unlinked() {
             match self.free_if_unused(&inode).await {
-                // Damage is noted; the inode stays an orphan for e2fsck.
-                Err(Error::Corrupt { .. } | Error::Refused(_)) => {}
+                // Damage is noted; the inode stays an orphan, for e2fsck or the next mount.
+                Err(error) if self.may_stay_orphan(&error) => {}
                 freed => freed?,
             }
         }

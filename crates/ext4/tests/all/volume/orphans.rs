@@ -2,11 +2,11 @@
 
 use crate::image::with_engine;
 use crate::volume::allocation::create;
-use crate::volume::image::{ALL, EXT3, EXT4_1K, Kind, TestImage, open, with_volume};
+use crate::volume::image::{ALL, EXT3, EXT4, EXT4_1K, Kind, TestImage, open, with_volume};
 use device::{Operation, World};
 use disks::{CrashPolicy, Fault, MemoryDisk};
 use engine::EngineOptions;
-use ext4::{Access, Caller, Existence, SetXattr, Volume};
+use ext4::{Access, Caller, Existence, Inode, OpenReport, SetXattr, Volume, WriteFlags};
 use runtime::{SplitMix, VirtualWorld};
 use std::rc::Rc;
 use std::time::Duration;
@@ -237,5 +237,82 @@ fn an_orphan_whose_neighbour_cannot_be_read_is_freed_whole_or_not() {
             assert_eq!((volume.open_report().orphans.freed, volume.needs_check()), (2, false));
         });
         image.check_as("after its journal was replayed");
+    }
+}
+
+/// An open file without a name, whose extents fill a block; behind enough others that it lies in
+/// a table block of its own, and without orphans in front of it. The number of that block.
+async fn make_fragmented(volume: &Rc<Volume>) -> (Rc<Inode>, u64) {
+    let root = volume.inode(InodeNumber(2)).await.unwrap();
+    for index in 0..40 {
+        let name = format!("other-{index}");
+        volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_600, 0).await.unwrap();
+    }
+    let file = volume.mknod(&root, b"file", &Caller::ROOT, 0o100_600, 0).await.unwrap().value;
+    let size = volume.block_size().bytes() as u64;
+    for index in 0..12 {
+        let flags = WriteFlags::default();
+        volume.write(&file, &Caller::ROOT, 2 * index * size, &[1; 100], flags).await.unwrap();
+    }
+    volume.opened(&file);
+    volume.unlink(&root, b"file").await.unwrap();
+    volume.engine().checkpoint().await.unwrap();
+    // The child of the first index, behind the header.
+    let child: [u8; 4] = file.fields.borrow().block[12 + 4..][..4].try_into().unwrap();
+    (file, u32::from_le_bytes(child).into())
+}
+
+/// Opens what a crash left while `block` cannot be read, and then again when it can.
+fn open_without_block(kind: Kind, of_table: bool) -> [(OpenReport, bool); 2] {
+    let image = TestImage::of(kind);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    let table = |number: InodeNumber| {
+        let found = image.debugfs(&format!("imap <{}>", number.get()));
+        let (_, block) = found.split_once("located at block ").unwrap();
+        block.split(',').next().unwrap().trim().parse::<u64>().unwrap()
+    };
+    let tables: Vec<u64> = (1..90).map(|number| table(InodeNumber(number))).collect();
+    virtual_world.run(async move {
+        let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+        let (file, tree) = make_fragmented(&volume).await;
+        let size = volume.block_size().bytes() as u64;
+        let block = if of_table { tables[file.number.get() as usize - 1] } else { tree };
+        let mut left = disk.crash(CrashPolicy::LoseAll);
+        let mut opened = async |fault: Option<Fault>| {
+            let disk = MemoryDisk::from_image(world.clone(), left.clone());
+            fault.into_iter().for_each(|fault| disk.inject(fault));
+            let volume = open(&world, &disk, Access::ReadWrite).await;
+            let volume = volume.unwrap_or_else(|error| panic!("{kind:?} {of_table}: {error}"));
+            volume.sync().await.unwrap();
+            left = disk.crash(CrashPolicy::LoseAll);
+            (volume.open_report(), volume.needs_check())
+        };
+        let range = block * size..(block + 1) * size;
+        let first = opened(Some(Fault { range, ..Fault::forever(Operation::Read) })).await;
+        [first, opened(None).await]
+    })
+}
+
+#[test]
+fn an_orphan_that_cannot_be_read_hinders_no_mount() {
+    for kind in [EXT4, EXT4_1K] {
+        let [(first, marked), (second, _)] = open_without_block(kind, false);
+        assert_eq!((first.orphans.freed, first.orphans.damaged), (0, 1), "{kind:?}: {first:?}");
+        assert!(first.warnings.iter().any(|it| it.contains("orphan")), "{kind:?}: {first:?}");
+        // A read that fails is no damage: the orphan is freed once it can be read.
+        assert!(!marked, "{kind:?}");
+        let freed = (second.orphans.freed, second.orphans.damaged);
+        assert_eq!(freed, (1, 0), "{kind:?}: {second:?}");
+    }
+}
+
+#[test]
+fn orphans_whose_list_cannot_be_read_hinder_no_mount() {
+    for kind in [EXT4, EXT4_1K] {
+        let [(first, _), _] = open_without_block(kind, true);
+        assert_eq!((first.orphans.freed, first.orphans.damaged), (0, 1), "{kind:?}: {first:?}");
+        assert!(first.warnings.iter().any(|it| it.contains("orphan")), "{kind:?}: {first:?}");
     }
 }
