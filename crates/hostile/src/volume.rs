@@ -267,6 +267,7 @@ async fn change(volume: &Rc<Volume>, inode: &Rc<Inode>, index: usize) -> Result<
     let mode = SetAttributes { mode: Some(0o640), ..SetAttributes::default() };
     let _ = volume.setattr(inode, &caller, mode).await;
     let _ = volume.fallocate(inode, &caller, RangeMode::PunchHole, true, 1000, 9000).await;
+    let _ = volume.fallocate(inode, &caller, RangeMode::Zero, true, 500, 7000).await;
     let _ = volume.fallocate(inode, &caller, RangeMode::Allocate, false, 0, 20_000).await;
     let _ = volume.truncate(inode, size / 2).await;
     for parent in [inode, &root] {

@@ -232,7 +232,11 @@ impl Volume {
             let mut run = found.mapping.count;
             if zero && matches!(found.mapping.state, MappingState::Written(_)) {
                 run = self.mark_unwritten(handle, inode, block, run).await?;
-                assert!(run > 0, "the extent that was just found");
+                if run == 0 {
+                    // As in a write: only a block that two trees share can have changed.
+                    let why = "a block of its mapping belongs to another file as well";
+                    return Err(self.note_damage(Error::corrupt_inode(inode.number, why)));
+                }
             }
             *at += u64::from(run);
             first = false;

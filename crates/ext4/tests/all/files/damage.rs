@@ -3,7 +3,7 @@
 use crate::files::image::{EXT3_1K, Kind, TestImage, UNCHECKED, open, with_volume};
 use device::World;
 use disks::MemoryDisk;
-use ext4::{Caller, RangeMode, SeekWhat, WriteFlags};
+use ext4::{Caller, Error, RangeMode, SeekWhat, WriteFlags};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use units::{FileBlock, InodeNumber};
@@ -91,4 +91,30 @@ fn damaged_extent_trees_end_every_operation() {
 #[test]
 fn damaged_pointer_blocks_end_every_operation() {
     damage(EXT3_1K, 300);
+}
+
+/// Two files share the nodes of a tree: what is changed through one of them, the other has in
+/// memory as it was.
+#[test]
+fn zeroing_through_a_tree_that_two_files_share_is_an_error() {
+    let image = TestImage::of_files(UNCHECKED, "16M", 2);
+    let numbers = [image.inode(0), image.inode(1)];
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let volume = open(&world, &disk).await.unwrap();
+        let (file, other) =
+            (volume.inode(numbers[0]).await.unwrap(), volume.inode(numbers[1]).await.unwrap());
+        let caller = &Caller::ROOT;
+        for place in 0..40 {
+            let flags = WriteFlags::default();
+            volume.write(&file, caller, place * 2048, &[1; 700], flags).await.unwrap();
+        }
+        *other.fields.borrow_mut() = file.fields.borrow().clone();
+        volume.read(&file, 0, 700).await.unwrap();
+        volume.fallocate(&other, caller, RangeMode::Zero, true, 0, 1024).await.unwrap();
+        let zeroed = volume.fallocate(&file, caller, RangeMode::Zero, true, 0, 1024).await;
+        assert!(matches!(zeroed, Err(Error::Corrupt { .. })), "{zeroed:?}");
+    });
 }
