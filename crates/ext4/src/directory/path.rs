@@ -28,6 +28,8 @@ pub(super) struct IndexPath {
     pub hash: u32,
     /// Root first.
     pub levels: Vec<IndexLevel>,
+    /// Leaves that the path has led to.
+    pub leaves: u32,
 }
 
 impl Directory<'_> {
@@ -58,7 +60,7 @@ impl Directory<'_> {
                 self.node(levels[level].child(), |table, bytes| table.find(bytes, hash)).await?;
             levels.push(next);
         }
-        Ok(IndexPath { hasher, hash, levels })
+        Ok(IndexPath { hasher, hash, levels, leaves: 1 })
     }
 
     async fn node(
@@ -81,10 +83,16 @@ impl Directory<'_> {
     }
 
     /// Advances to the next leaf. Returns its lowest hash (bit 0: names of that hash are also in
-    /// the leaf before), `None` behind the last one. Each entry of each table is passed once.
+    /// the leaf before), `None` behind the last one. Each entry of each table is passed once, and
+    /// there are no more leaves than the directory has blocks behind the root: entries that lead to
+    /// one block again would make a small directory a walk of millions of steps.
     pub(super) async fn advance(&self, path: &mut IndexPath) -> Result<Option<u32>> {
         let more = |level: &IndexLevel| level.index + 1 < level.table.count();
         let Some(turn) = path.levels.iter().rposition(more) else { return Ok(None) };
+        path.leaves += 1;
+        if path.leaves >= self.blocks()? && !units::fault!("leaves-uncounted") {
+            return Err(self.corrupt("its index leads to one block more than once"));
+        }
         path.levels[turn].index += 1;
         let lowest =
             path.levels[turn].table.hash(&path.levels[turn].block.bytes(), path.levels[turn].index);

@@ -27,11 +27,13 @@ const TWINS_MAX: usize = 8;
 /// Names in the second chunk after a change; each further one may hold twice as many.
 const CHUNK_AFTER_CHANGE: usize = 64;
 
+/// Blocks in memory that are walked before other tasks run.
+const STEPS_AT_ONCE: u32 = 256;
+
 /// Listing state of a directory in memory.
 ///
 /// A lister delays each change of the directory by one chunk. So while names are added and removed
 /// a chunk is one leaf; and leaves that are known to be empty are not walked again.
-/// that are known to be empty.
 #[derive(Default)]
 pub(crate) struct Listing {
     /// Chunks read since a name was last added or removed.
@@ -160,6 +162,9 @@ impl Directory<'_> {
             let (leaf, _) = self.leaf(&path).await?;
             self.collect(leaf, &path.hasher, from, &mut found).await?;
             let next = self.advance(&mut path).await?;
+            if path.leaves % STEPS_AT_ONCE == 0 {
+                runtime::yield_now().await;
+            }
             if next.is_some_and(|lowest| lowest & 1 != 0) {
                 // Names of the last hash go on in the next leaf, and their order is not known
                 // before. What exceeds the chunk is read again for the next one.

@@ -6,6 +6,9 @@ use std::rc::Rc;
 use units::FileBlock;
 use units::Refusal;
 
+/// Runs in memory that are passed before other tasks run.
+const RUNS_AT_ONCE: u32 = 256;
+
 impl Volume {
     /// The next byte of data, or of a hole (the end of the file is one), from `offset` on. `ENXIO`
     /// when there is none. Unwritten blocks count as holes, but for those that may have been
@@ -18,7 +21,7 @@ impl Volume {
     ) -> Result<u64> {
         let _guard = inode.lock.read().await;
         let size = inode.fields.borrow().size.min(self.file_size_max(inode));
-        let mut at = offset;
+        let (mut at, mut runs) = (offset, 0u32);
         if self.is_inline(inode) && at < size && what == SeekWhat::Data {
             return Ok(at);
         }
@@ -45,6 +48,10 @@ impl Volume {
                 return Ok(at);
             }
             at = end;
+            runs = runs.wrapping_add(1);
+            if runs % RUNS_AT_ONCE == 0 {
+                runtime::yield_now().await;
+            }
         }
         match what {
             SeekWhat::Hole if offset < size => Ok(size),
@@ -63,7 +70,7 @@ impl Volume {
     ) -> Result<Vec<Mapping>> {
         let _guard = inode.lock.read().await;
         let mut extents: Vec<Mapping> = Vec::new();
-        let mut at = u64::from(from.get());
+        let (mut at, mut runs) = (u64::from(from.get()), 0u32);
         if self.is_inline(inode) {
             return Ok(extents);
         }
@@ -72,6 +79,10 @@ impl Volume {
             at += u64::from(mapping.count);
             if mapping.state != MappingState::Hole {
                 extents.push(mapping);
+            }
+            runs = runs.wrapping_add(1);
+            if runs % RUNS_AT_ONCE == 0 {
+                runtime::yield_now().await;
             }
         }
         Ok(extents)

@@ -322,3 +322,24 @@ fn two_hundred_gibibytes_come_and_go_in_short_steps() {
         assert!(longest < std::time::Duration::from_millis(200), "{long:?}");
     });
 }
+
+/// Nothing is read from the disk on the way, so nothing else would let another task run.
+#[test]
+fn a_seek_over_many_runs_lets_others_run() {
+    const RUNS: u64 = 600;
+    let image = TestImage::of_files(EXT4_1K, "16M", 1);
+    with_volume(&image, 1, |volume, files| async move {
+        let (file, block) = (&files[0], 1024);
+        for run in 0..RUNS {
+            let (mode, at) = (RangeMode::Allocate, 2 * run * block);
+            volume.fallocate(file, &Caller::ROOT, mode, false, at, block).await.unwrap();
+        }
+        let first = volume.seek(file, 0, SeekWhat::Data).await;
+        assert_eq!(first.unwrap_err().refusal(), Some(Refusal::BeyondEnd));
+        let other = Rc::new(Cell::new(false));
+        let ran = other.clone();
+        volume.engine().world().spawn(Box::pin(async move { ran.set(true) }));
+        volume.seek(file, 0, SeekWhat::Data).await.unwrap_err();
+        assert!(other.get(), "no other task ran");
+    });
+}

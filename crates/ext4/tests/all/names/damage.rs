@@ -186,3 +186,57 @@ fn a_directory_that_lies_within_itself_is_corrupt() {
         volume.inode(numbers.0).await.unwrap();
     });
 }
+
+/// The root of the index of `/large`, which has no checksum, as `change` leaves it; then `test`
+/// with the volume and the directory.
+fn with_index<F: Future<Output = ()> + 'static>(
+    change: impl FnOnce(&mut [u8]) + 'static,
+    test: impl FnOnce(Rc<Volume>, Rc<Inode>) -> F + 'static,
+) {
+    let (image, _) = image_and_blocks(UNCHECKED);
+    let blocks = image.debugfs("blocks /large");
+    let root: u64 = blocks.split_whitespace().next().unwrap().parse().unwrap();
+    let world = VirtualWorld::new(1);
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let disk = MemoryDisk::read_image(shared.clone(), &image.path()).unwrap();
+    world.run(async move {
+        let mut bytes = disk.read(root * 1024, 1024).await.unwrap();
+        change(&mut bytes);
+        disk.write(root * 1024, vec![Rc::new(bytes)], Durability::Cached).await.unwrap();
+        let volume = open(&shared, &disk).await.unwrap();
+        let root = volume.inode(ROOT).await.unwrap();
+        let directory = volume.lookup(&root, b"large").await.unwrap();
+        test(volume, directory).await;
+    });
+}
+
+/// Offset of the table in the root: limit and count, then the first block; entries of hash and
+/// block.
+const TABLE: usize = 32;
+
+/// The table is full of entries that name one and the same leaf.
+#[test]
+fn an_index_that_names_a_leaf_again_and_again_is_corrupt() {
+    let repeat = |bytes: &mut [u8]| {
+        let limit = u16::from_le_bytes([bytes[TABLE], bytes[TABLE + 1]]);
+        bytes[TABLE + 2..TABLE + 4].copy_from_slice(&limit.to_le_bytes());
+        let leaf: [u8; 4] = bytes[TABLE + 4..TABLE + 8].try_into().unwrap();
+        for index in 1..usize::from(limit) {
+            let entry = &mut bytes[TABLE + 8 * index..][..8];
+            // Behind the hash of every name in the leaf.
+            entry[..4].copy_from_slice(&(0xf000_0000 + index as u32 * 2).to_le_bytes());
+            entry[4..].copy_from_slice(&leaf);
+        }
+    };
+    with_index(repeat, |volume, directory| async move {
+        let mut listed = Ok(Vec::new());
+        let mut cookie = 0;
+        // Chunks grow: the last ones walk through all that is left.
+        while let Ok(entries) = &listed {
+            cookie = entries.last().map_or(cookie, |entry: &ext4::DirectoryEntry| entry.cookie);
+            listed = volume.readdir(&directory, cookie, 100_000).await;
+            assert!(listed.as_ref().is_ok_and(|it| !it.is_empty()) || listed.is_err(), "listed");
+        }
+        assert!(matches!(listed, Err(Error::Corrupt { .. })), "{listed:?}");
+    });
+}
