@@ -315,14 +315,27 @@ impl<'a> Directory<'a> {
         Ok(blocks as u32)
     }
 
-    async fn block(&self, at: FileBlock, kind: Kind) -> Result<Block> {
+    /// Whether the block looks like a node of the index. To others it is unused; but a leaf without
+    /// names looks like that only where it has no checksum.
+    async fn is_node(&self, at: FileBlock) -> Result<bool> {
+        let block = self.block_as_it_is(at).await?;
+        Ok(IndexTable::of_node(&self.format, &block.bytes()).is_ok())
+    }
+
+    /// The block, not yet verified.
+    async fn block_as_it_is(&self, at: FileBlock) -> Result<Block> {
         if at.get() >= self.blocks()? {
             return Err(self.corrupt(format!("its index leads to {at}, behind its end")));
         }
         let MappingState::Written(home) = self.volume.map(self.inode, at, 1).await?.state else {
             return Err(self.corrupt(format!("{at} is a hole")));
         };
-        let block = self.volume.engine().metadata(home).await?;
+        Ok(self.volume.engine().metadata(home).await?)
+    }
+
+    async fn block(&self, at: FileBlock, kind: Kind) -> Result<Block> {
+        let block = self.block_as_it_is(at).await?;
+        let home = block.number();
         if !block.is_verified() {
             let bytes = block.bytes();
             let right = match kind {

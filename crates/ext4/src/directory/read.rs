@@ -6,7 +6,7 @@
 //! hash of the last name: 31 bits major, 32 bits minor. (The legacy hash has no minor part; a
 //! checksum of the name replaces it.)
 
-use super::Directory;
+use super::{Directory, Kind};
 use crate::{DirectoryEntry, FileType, Result};
 use format::ext4::checksum::crc32c;
 use format::ext4::directory::{RawEntry, entry_type};
@@ -72,17 +72,39 @@ impl Directory<'_> {
         }
     }
 
-    /// Whether there are no names but `.` and `..`.
+    /// Whether there are no names but `.` and `..` in any block. An index is not followed, as the
+    /// kernel does not follow it: a damaged one may not lead to all blocks.
     pub async fn is_empty(&self) -> Result<bool> {
-        let mut cookie = 0;
-        loop {
-            let entries = self.read(cookie, 16).await?;
-            let Some(last) = entries.last() else { return Ok(true) };
-            if entries.iter().any(|entry| !is_dots(&entry.name)) {
+        for at in 0..self.blocks()? {
+            if self.has_name(FileBlock(at)).await? {
                 return Ok(false);
             }
-            cookie = last.cookie;
+            if (at + 1) % STEPS_AT_ONCE == 0 {
+                runtime::yield_now().await;
+            }
         }
+        Ok(true)
+    }
+
+    async fn has_name(&self, at: FileBlock) -> Result<bool> {
+        if self.is_indexed() {
+            if at == FileBlock(0) {
+                // That nothing stands behind `.` and `..` is checked.
+                let root = self.block(at, Kind::Root).await?;
+                return self.table(&root, Kind::Root).map(|_| false);
+            }
+            if self.is_node(at).await? {
+                return self.block(at, Kind::Node).await.map(|_| false);
+            }
+        }
+        let leaf = self.leaf_bytes(at).await?;
+        for entry in self.format.entries(&leaf) {
+            let entry = entry.map_err(|error| self.damaged_leaf(at, error))?;
+            if entry.inode.is_some() && !is_dots(entry.name) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     async fn read_linear(&self, cookie: u64, count: usize) -> Result<Vec<DirectoryEntry>> {

@@ -240,3 +240,19 @@ fn an_index_that_names_a_leaf_again_and_again_is_corrupt() {
         assert!(matches!(listed, Err(Error::Corrupt { .. })), "{listed:?}");
     });
 }
+
+/// The index has lost all leaves but the first.
+#[test]
+fn a_directory_is_not_empty_while_a_block_beside_its_index_has_a_name() {
+    let shorten = |bytes: &mut [u8]| bytes[TABLE + 2..TABLE + 4].copy_from_slice(&[1, 0]);
+    with_index(shorten, |volume, directory| async move {
+        let listed = names(&volume, &directory).await;
+        assert!(!listed.is_empty() && listed.len() < NAMES, "{}", listed.len());
+        for name in listed {
+            volume.unlink(&directory, &name).await.unwrap();
+        }
+        assert!(names(&volume, &directory).await.is_empty());
+        let root = volume.inode(ROOT).await.unwrap();
+        assert_refused(volume.rmdir(&root, b"large").await, units::Refusal::NotEmpty);
+    });
+}
