@@ -140,6 +140,11 @@ impl Volume {
             if run.len() as u64 >= shortest || goes_on {
                 let run = run.start..run.end.min(run.start.saturating_add(self.piece_blocks()));
                 let found = start + u64::from(run.start)..start + u64::from(run.end);
+                // The bitmap may lie here as anywhere else. The damage is noted.
+                if self.check_free_blocks(group, HomeBlock(found.start), run.len() as u32).is_err()
+                {
+                    return Ok(None);
+                }
                 self.withheld.borrow_mut().hold(found.clone());
                 self.groups.withhold(group, run.len() as u32);
                 return Ok(Some(found));

@@ -2,6 +2,7 @@
 //! file may own them; an extent that points here is corruption (kernel: `block_validity.c`).
 
 use super::Groups;
+use crate::{Error, Result};
 use format::ext4::{VolumeSuperblock, feature};
 use std::ops::Range;
 use units::{GroupNumber, HomeBlock};
@@ -13,26 +14,36 @@ pub(crate) struct SystemZone {
 }
 
 impl SystemZone {
+    /// Checks that no two groups have a bitmap or a block of inodes in one place: what one of them
+    /// marks as used, the other would take for its own.
+    pub fn check_groups(superblock: &VolumeSuperblock, groups: &Groups) -> Result<()> {
+        let mut ranges: Vec<(Range<u64>, GroupNumber)> = (0..groups.count())
+            .map(GroupNumber)
+            .flat_map(|group| places(superblock, groups, group).map(|range| (range, group)))
+            .collect();
+        ranges.sort_by_key(|(range, _)| range.start);
+        match ranges.windows(2).find(|pair| pair[0].0.end > pair[1].0.start) {
+            None => Ok(()),
+            Some(pair) => Err(Error::Corrupt {
+                what: format!("the descriptor of {}", pair[1].1),
+                why: "a bitmap or the inode table overlaps that of another group".into(),
+            }),
+        }
+    }
+
     /// `journal`: start and length of each run of the hidden journal inode.
     pub fn new(
         superblock: &VolumeSuperblock,
         groups: &Groups,
         journal: &[(HomeBlock, u64)],
     ) -> SystemZone {
-        let table = u64::from(superblock.inode_table_blocks());
         let mut ranges: Vec<Range<u64>> = Vec::new();
         ranges.push(0..u64::from(superblock.first_data_block) + 1);
         for index in 0..groups.count() {
             let group = GroupNumber(index);
             let start = superblock.group_start(group).get();
             ranges.push(start..start + u64::from(superblock.superblock_and_descriptors(group)));
-            let descriptor = groups.descriptor(group);
-            let places = [
-                (descriptor.block_bitmap, 1),
-                (descriptor.inode_bitmap, 1),
-                (descriptor.inode_table, table),
-            ];
-            ranges.extend(places.iter().map(|(start, count)| start.get()..start.get() + count));
+            ranges.extend(places(superblock, groups, group));
         }
         if superblock.features.has(feature::MMP) {
             ranges.push(superblock.mmp_block..superblock.mmp_block.saturating_add(1));
@@ -52,6 +63,17 @@ impl SystemZone {
         let cut = move |zone: &Range<u64>| zone.start.max(range.start)..zone.end.min(range.end);
         self.ranges[first..].iter().map(cut).take_while(|zone| zone.start < zone.end)
     }
+}
+
+/// The group's bitmaps and inode table.
+fn places(superblock: &VolumeSuperblock, groups: &Groups, group: GroupNumber) -> [Range<u64>; 3] {
+    let (descriptor, table) = (groups.descriptor(group), superblock.inode_table_blocks());
+    [
+        (descriptor.block_bitmap, 1),
+        (descriptor.inode_bitmap, 1),
+        (descriptor.inode_table, u64::from(table)),
+    ]
+    .map(|(start, count)| start.get()..start.get() + count)
 }
 
 fn merge(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {

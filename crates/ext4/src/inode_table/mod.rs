@@ -70,6 +70,11 @@ impl Volume {
         }
         let fields = format::ext4::RawInode::parse(raw, number, &self.layout)
             .map_err(|why| self.note_damage(Error::corrupt_inode(number, why.to_string())))?;
+        // As for the kernel (`i_size_read` below zero), whose offsets have a sign.
+        if fields.size > i64::MAX as u64 {
+            let why = format!("it cannot have {} bytes", fields.size);
+            return Err(self.note_damage(Error::corrupt_inode(number, why)));
+        }
         Ok(Rc::new(Inode::new(number, fields, self.engine.committed())))
     }
 

@@ -122,7 +122,7 @@ async fn of_volume(
     let block = superblock.block_size.bytes() as u64;
     // Any user may make a file that looks like one, but for the flag.
     let mut not_it = None;
-    for number in superblock.first_inode..superblock.first_inode + CANDIDATES {
+    for number in superblock.first_inode..superblock.first_inode.saturating_add(CANDIDATES) {
         let number = InodeNumber(number);
         // Free and damaged inodes are no zone.
         let Ok(inode) = volume.load_inode(number).await else { continue };

@@ -184,7 +184,8 @@ pub(super) async fn find(
     let block = superblock.block_size.bytes() as u64;
     // Any user may make a file that looks like one, but for the flag.
     let mut not_it = None;
-    for number in (superblock.first_inode..superblock.first_inode + CANDIDATES).map(InodeNumber) {
+    let candidates = superblock.first_inode..superblock.first_inode.saturating_add(CANDIDATES);
+    for number in candidates.map(InodeNumber) {
         // Free and damaged inodes hold none.
         let Ok(inode) = volume.load_inode(number).await else { continue };
         let size = inode.fields.borrow().size;

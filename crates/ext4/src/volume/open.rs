@@ -195,6 +195,10 @@ impl Volume {
     ) -> Result<Rc<Volume>> {
         let superblock_block = engine.metadata(superblock::place(superblock.block_size).0).await?;
         let groups = Groups::load(&engine, &superblock, trust).await?;
+        // Before recovery descriptors may be torn.
+        if trust == Trust::All {
+            SystemZone::check_groups(&superblock, &groups)?;
+        }
         let zone = SystemZone::new(&superblock, &groups, journal);
         // The superblock's counts are as old as the last unmount; the descriptors are current.
         let totals = groups.states.borrow().iter().fold((0u64, 0u64), |(blocks, inodes), state| {

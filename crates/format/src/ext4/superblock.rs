@@ -326,6 +326,12 @@ impl VolumeSuperblock {
             self.blocks <= addressable,
             "beyond what block numbers can address",
         )?;
+        check(
+            "s_r_blocks_count",
+            self.reserved_blocks,
+            self.reserved_blocks <= self.blocks,
+            "more than all blocks",
+        )?;
         let groups = (self.blocks - u64::from(first)).div_ceil(u64::from(self.blocks_per_group));
         let inodes = groups.saturating_mul(self.inodes_per_group.into());
         check(

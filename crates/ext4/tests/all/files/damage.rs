@@ -118,3 +118,25 @@ fn zeroing_through_a_tree_that_two_files_share_is_an_error() {
         assert!(matches!(zeroed, Err(Error::Corrupt { .. })), "{zeroed:?}");
     });
 }
+
+/// Sums of offsets and lengths would not fit into 64 bits.
+#[test]
+fn a_file_that_is_longer_than_any_can_be_is_corrupt() {
+    let image = TestImage::of_files(UNCHECKED, "16M", 1);
+    let number = image.inode(0);
+    image.debugfs_write("set_inode_field f0 size 0xfffffffffffffff0");
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let volume = open(&world, &disk).await.unwrap();
+        let opened = match volume.inode(number).await {
+            Ok(inode) => {
+                let flags = WriteFlags::default();
+                volume.write(&inode, &Caller::ROOT, 0, &[1; 700], flags).await.map(drop)
+            }
+            Err(error) => Err(error),
+        };
+        assert!(matches!(opened, Err(Error::Corrupt { .. })), "{opened:?}");
+    });
+}

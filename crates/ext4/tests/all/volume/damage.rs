@@ -264,3 +264,33 @@ fn a_log_is_replayed_although_the_journals_descriptor_is_damaged() {
         assert!(image.debugfs("ls -l /").contains("kept"), "{kind:?}: {said}");
     }
 }
+
+#[test]
+fn a_reserve_of_more_than_all_blocks_is_refused() {
+    let mut bytes = TestImage::of(EXT3).bytes();
+    bytes[1024 + 0x8..][..4].fill(0xff);
+    let error = use_volume(&bytes, 1).unwrap_err().to_string();
+    assert!(error.contains("s_r_blocks_count"), "{error}");
+}
+
+/// What one group marks as used or free would change the bitmap of the other.
+#[test]
+fn groups_that_share_a_bitmap_or_a_table_are_refused() {
+    let kind = Kind { arguments: "-t ext4 -O ^metadata_csum,^uninit_bg -b 1024", size: "48M" };
+    for field in ["block_bitmap", "inode_bitmap", "inode_table"] {
+        let image = TestImage::of(kind);
+        let bytes = image.bytes();
+        let superblock = VolumeSuperblock::parse(&bytes[1024..]).unwrap();
+        let at = superblock.descriptor_block(0).get() as usize * 1024;
+        let first = GroupDescriptor::parse(&bytes[at..]);
+        let place = match field {
+            "block_bitmap" => first.inode_bitmap,
+            "inode_bitmap" => first.inode_bitmap,
+            _ => first.inode_table.plus(1),
+        };
+        image.debugfs_write(&format!("set_block_group 1 {field} {}", place.get()));
+        let error = use_volume(&image.bytes(), 1).unwrap_err().to_string();
+        assert!(error.contains("group"), "{field}: {error}");
+        assert!(error.contains("another group"), "{field}: {error}");
+    }
+}

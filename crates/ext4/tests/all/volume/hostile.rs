@@ -307,3 +307,22 @@ fn what_is_free_already_is_not_freed() {
         });
     }
 }
+
+/// A bitmap of which nothing in memory is known to contradict it, but for a block's content.
+#[test]
+fn blocks_in_memory_are_not_discarded() {
+    for kind in [SMALL, EXT3] {
+        let image = made(kind, DataMode::Ordered);
+        let (_, _, _, attributes) = places(&image);
+        lie(&image, &[], &[attributes]);
+        let marked = run(&image, DataMode::Ordered, async |volume: &Rc<Volume>| {
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            let file = volume.lookup(&root, b"file-0").await.unwrap();
+            volume.get_xattr(&file, b"user.long").await.unwrap();
+            volume.trim(0..u64::MAX, 1).await.unwrap();
+            volume.needs_check()
+        });
+        assert!(marked, "{kind:?}");
+        run(&image, DataMode::Ordered, async |volume: &Rc<Volume>| check_files(volume).await);
+    }
+}
