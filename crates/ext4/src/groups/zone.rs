@@ -2,6 +2,7 @@
 //! file may own them; an extent that points here is corruption (kernel: `block_validity.c`).
 
 use super::Groups;
+use crate::{Error, Result};
 use format::ext4::{VolumeSuperblock, feature};
 use std::ops::Range;
 use units::{GroupNumber, HomeBlock};
@@ -13,16 +14,21 @@ pub(crate) struct SystemZone {
 }
 
 impl SystemZone {
-    /// The second of two groups that have a bitmap or a block of inodes in the same place: what one
-    /// of them marks as used, the other takes for its own.
-    pub fn shared_by(superblock: &VolumeSuperblock, groups: &Groups) -> Option<GroupNumber> {
+    /// Checks that no two groups have a bitmap or a block of inodes in one place: what one of them
+    /// marks as used, the other would take for its own.
+    pub fn check_groups(superblock: &VolumeSuperblock, groups: &Groups) -> Result<()> {
         let mut ranges: Vec<(Range<u64>, GroupNumber)> = (0..groups.count())
             .map(GroupNumber)
             .flat_map(|group| places(superblock, groups, group).map(|range| (range, group)))
             .collect();
         ranges.sort_by_key(|(range, _)| range.start);
-        let overlap = ranges.windows(2).find(|pair| pair[0].0.end > pair[1].0.start);
-        overlap.map(|pair| pair[1].1)
+        match ranges.windows(2).find(|pair| pair[0].0.end > pair[1].0.start) {
+            None => Ok(()),
+            Some(pair) => Err(Error::Corrupt {
+                what: format!("the descriptor of {}", pair[1].1),
+                why: "a bitmap or the inode table overlaps that of another group".into(),
+            }),
+        }
     }
 
     /// `journal`: start and length of each run of the hidden journal inode.

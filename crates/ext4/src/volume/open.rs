@@ -138,10 +138,10 @@ impl Volume {
         let now = self.engine.world().wall_clock();
         mark_in_use(&mut self.superblock.borrow_mut(), now, &self.options.mount_point);
         self.write_mark().await?;
-        self.is_marked_in_use.set(true);
-        // A reader may have found damage during the write.
-        self.record_damage_soon();
         self.engine.keep_others_out().await?;
+        self.is_marked_in_use.set(true);
+        // A reader may have found damage since the mark was serialized.
+        self.record_damage_soon();
         if !self.was_writable.get() {
             report.orphans = self.clean_up_orphans(&mut report.warnings).await?;
             self.engine.world().spawn(Box::pin(self.clone().store_old_access_times()));
@@ -188,11 +188,8 @@ impl Volume {
         let superblock_block = engine.metadata(superblock::place(superblock.block_size).0).await?;
         let groups = Groups::load(&engine, &superblock, trust).await?;
         // Before recovery descriptors may be torn.
-        if let (Trust::All, Some(group)) = (trust, SystemZone::shared_by(&superblock, &groups)) {
-            return Err(Error::Corrupt {
-                what: format!("the descriptor of {group}"),
-                why: "a bitmap or the inode table overlaps that of another group".into(),
-            });
+        if trust == Trust::All && !parts.options.without_journal {
+            SystemZone::check_groups(&superblock, &groups)?;
         }
         let zone = SystemZone::new(&superblock, &groups, journal);
         // The superblock's counts are as old as the last unmount; the descriptors are current.
