@@ -8,6 +8,7 @@ use super::{OnError, Volume, superblock};
 use crate::{Error, Result};
 use engine::{Credits, EngineError};
 use format::ext4::superblock::state;
+use units::TransactionId;
 
 /// Where the mark of the damage that was found since the volume was opened stands. The first mark
 /// is made durable at once; what is found later only adds to the count, which is written when the
@@ -18,8 +19,10 @@ pub(super) enum DamageMark {
     #[default]
     None,
     InMemory,
-    /// In a transaction, or at home.
-    Written,
+    /// In this transaction, or a later one.
+    Logged(TransactionId),
+    /// At home, written past the log.
+    AtHome,
 }
 
 impl Volume {
@@ -70,10 +73,10 @@ impl Volume {
         }
     }
 
-    /// Notes that a superblock with what memory has of damage is being written.
-    pub(super) fn damage_mark_is_written(&self) {
+    /// Notes where the superblock, with what memory has of damage, is being written.
+    pub(super) fn damage_mark_is_written(&self, place: DamageMark) {
         if self.damage_mark.get() == DamageMark::InMemory {
-            self.damage_mark.set(DamageMark::Written);
+            self.damage_mark.set(place);
         }
     }
 
@@ -88,23 +91,52 @@ impl Volume {
         }
     }
 
-    /// Makes the mark of damage durable, unless it is on its way already. The caller has no handle
-    /// open.
+    /// Makes the mark of damage durable, or waits until it is. The caller has no handle open.
+    ///
+    /// # Errors
+    /// That of the volume's end, if it has ended.
     pub(crate) async fn record_damage(&self) -> Result<()> {
         if !self.has_damage_to_record() || units::fault!("damage-in-memory") {
             return Ok(());
         }
+        // A volume that has ended refuses handles as one that takes no changes does.
+        self.engine.check()?;
+        if let Err(error) = self.log_damage().await {
+            self.engine.check()?;
+            return Err(error);
+        }
+        match self.damage_mark.get() {
+            DamageMark::Logged(transaction) => Ok(self.engine.commit(transaction).await?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts the mark into a transaction, if it is in none.
+    async fn log_damage(&self) -> Result<()> {
         // While changes are forbidden, or the volume is closed, the superblock is written anyway.
         let _guard = self.access_changes.read().await;
-        if !self.has_damage_to_record() {
+        if self.damage_mark.get() != DamageMark::InMemory || !self.is_marked_in_use.get() {
             return Ok(());
         }
         let mut handle = self.engine.start(Credits(1)).await?;
         self.change_superblock(&mut handle);
-        Ok(self.engine.commit(handle.stop()).await?)
+        handle.stop();
+        Ok(())
+    }
+
+    /// Ends the recording of damage: the engine is about to end. Waits for a mark that is being
+    /// logged.
+    pub(super) async fn end_marking(&self) {
+        self.is_marked_in_use.set(false);
+        drop(self.access_changes.write().await);
     }
 
     fn has_damage_to_record(&self) -> bool {
-        self.damage_mark.get() == DamageMark::InMemory && self.is_marked_in_use.get()
+        let is_missing = match self.damage_mark.get() {
+            DamageMark::None | DamageMark::AtHome => false,
+            DamageMark::InMemory => true,
+            DamageMark::Logged(transaction) => !self.engine.committed().is_at_or_after(transaction),
+        };
+        is_missing && self.is_marked_in_use.get()
     }
 }

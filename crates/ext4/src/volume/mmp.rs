@@ -192,8 +192,8 @@ impl Protection {
             if self.over.get() || self.lost.borrow().is_some() {
                 break;
             }
-            // A block that cannot be read or written now is tried again; others see that it does
-            // not change.
+            // A block that cannot be read now is tried again; others see that it does not change.
+            // So is a write, but a disk whose durable write has failed takes no commit any more.
             if let Err(error @ Error::InUse(_)) =
                 self.count(Use::Counted(Use::next(self.sequence.get()))).await
             {

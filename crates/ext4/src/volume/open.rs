@@ -128,7 +128,11 @@ impl Volume {
             Volume::assemble(parts, engine.clone(), superblock, journal, Trust::All).await?;
         volume.check_root().await?;
         if parts.options.access == Access::ReadWrite {
-            volume.begin_changes(report).await?;
+            let begun = volume.begin_changes(report).await;
+            if begun.is_err() {
+                volume.end_marking().await;
+            }
+            begun?;
         }
         Ok(volume)
     }

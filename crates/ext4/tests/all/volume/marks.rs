@@ -4,7 +4,7 @@ use crate::image::{in_mode, open as open_volume};
 use crate::volume::allocation::create;
 use crate::volume::image::{EXT3, EXT4, EXT4_1K, Kind, TestImage, open};
 use device::World;
-use disks::{CrashPolicy, MemoryDisk};
+use disks::{CrashPolicy, Latency, MemoryDisk};
 use engine::DataMode;
 use ext4::{Access, Caller, Error, OnError, SyncWhat, Volume, VolumeOptions, WriteFlags};
 use format::ext4::GroupDescriptor;
@@ -150,6 +150,64 @@ fn a_synced_file_is_not_without_the_mark_of_damage() {
         let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
         assert!(volume.needs_check());
         volume.close().await.unwrap();
+    });
+}
+
+/// The file was durable before, and the mark is in a transaction that another task commits.
+#[test]
+fn a_sync_of_a_durable_file_waits_for_a_mark_on_its_way() {
+    for by_label in [false, true] {
+        let image = TestImage::of(EXT4_1K);
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = image.disk(&world);
+        virtual_world.run(async move {
+            let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+            write_file(&volume, b"file").await;
+            let root = volume.inode(ROOT).await.unwrap();
+            let file = volume.lookup(&root, b"file").await.unwrap();
+            disk.set_latency(Latency { least: Duration::from_millis(5), spread: Duration::ZERO });
+            let _ = volume.note_damage(found_damage());
+            if by_label {
+                // Another change writes the superblock first, and asks for no commit.
+                let change = volume.clone();
+                world.spawn(Box::pin(async move { drop(change.set_label(b"one").await) }));
+            }
+            world.sleep_until(world.now().plus(Duration::from_millis(1))).await;
+            volume.sync_file(&file, SyncWhat::All).await.unwrap();
+            let disk = MemoryDisk::from_image(world.clone(), disk.crash(CrashPolicy::LoseAll));
+            let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+            assert!(volume.needs_check(), "by label: {by_label}");
+            volume.close().await.unwrap();
+        });
+    }
+}
+
+/// EROFS would tell a program that its descriptor needs no sync.
+#[test]
+fn every_sync_of_a_volume_that_was_stopped_fails_as_one_whose_data_is_lost() {
+    let image = TestImage::of(EXT4_1K);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let options = options(DataMode::Ordered, OnError::Stop);
+        let volume = open_volume(&world, &disk, None, options).await.unwrap();
+        let root = volume.inode(ROOT).await.unwrap();
+        let made = volume.mknod(&root, b"file", &Caller::ROOT, 0o100_644, 0).await.unwrap();
+        let written =
+            volume.write(&made.value, &Caller::ROOT, 0, &[7; 9000], WriteFlags::default()).await;
+        let _ = volume.note_damage(found_damage());
+        for what in [SyncWhat::All, SyncWhat::Data] {
+            let error = volume.sync_file(&made.value, what).await.unwrap_err();
+            assert!(!error.is_read_only(), "{what:?}: {error:?}");
+            let settled = volume.settle_write(&made.value, written.as_ref().unwrap(), Some(what));
+            let error = settled.await.unwrap_err();
+            assert!(!error.is_read_only(), "{what:?}: {error:?}");
+        }
+        let error = volume.settle_directory(&root, made.transaction, true).await.unwrap_err();
+        assert!(!error.is_read_only(), "{error:?}");
+        let _ = volume.close().await;
     });
 }
 
