@@ -3,7 +3,8 @@
 //!
 //! 1. When the connection is lost no operation starts any more. Operations in flight end with
 //!    errors of the store; those that may be repeated start again on the new connection. A change
-//!    that the servers may have made is not ([`Host::once`]).
+//!    that the servers may have made is not ([`Host::once`]). A connection of which a call does not
+//!    return in time is given up, which ends its calls.
 //! 2. When none is in flight, the running transaction is committed and the store reconnects. Then
 //!    the journal is recovered, file by file: take the token, compare, and replay or set aside.
 //! 3. A new log begins, and all tokens and open files are taken anew. A file with a conflict file
@@ -25,6 +26,9 @@ use store::FileId;
 
 /// Pause between two attempts to connect.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long calls of a lost connection may take to return.
+const CALLS_MAX: Duration = Duration::from_secs(10);
 
 /// How long an unmount waits for a recovery in flight.
 const RECOVERY_MAX: Duration = Duration::from_secs(240);
@@ -133,8 +137,7 @@ impl Host {
     pub(crate) async fn keep_connected(self: Rc<Self>) {
         loop {
             self.ended.until(|| (self.closed.get() || self.check().is_err()).then_some(())).await;
-            let is_idle = || (self.busy.get() == 0 || self.closed.get()).then_some(());
-            self.idle.until(is_idle).await;
+            self.until_idle().await;
             let guard = self.restoring.write().await;
             if self.closed.get() {
                 return;
@@ -163,6 +166,18 @@ impl Host {
                 }
             }
         }
+    }
+
+    /// Waits until nothing is in flight on the lost connection. A call that does not return, as a
+    /// thread of the store hangs, would keep the host from every file.
+    async fn until_idle(&self) {
+        let is_idle = || (self.busy.get() == 0 || self.closed.get()).then_some(());
+        let until = self.world.now().plus(CALLS_MAX);
+        let waited = race(self.idle.until(is_idle), self.world.sleep_until(until)).await;
+        if matches!(waited, Either::Right(())) && !units::fault!("host-lost-connection-kept") {
+            self.store.give_up_connection();
+        }
+        self.idle.until(is_idle).await;
     }
 
     /// Keeps the connection from being restored, for the unmount. `None`: a recovery is in flight
