@@ -22,7 +22,7 @@ pub struct WatchedStore {
     pub others_keep_files: Cell<bool>,
     /// A file that another client keeps so.
     pub kept: Cell<Option<FileId>>,
-    /// A file of which a taken token is not reported before the calls are released.
+    /// A file of which an exclusive token is not reported before the calls are released.
     pub slow_token: Cell<Option<FileId>>,
     /// Whether syncs of files, and those of returned tokens, fail after they were carried out.
     pub failing_syncs: Cell<bool>,
@@ -212,7 +212,7 @@ impl Store for WatchedStore {
             return Box::pin(async { Err(StoreError::TokenHeld) });
         }
         let taken = self.inner.take_token(open, token);
-        if !self.is(self.slow_token.get(), open) {
+        if token != Token::ExclusiveWrite || !self.is(self.slow_token.get(), open) {
             return taken;
         }
         let (changed, is_released) = (self.changed.clone(), self.is_released.clone());
