@@ -9,7 +9,8 @@
 //!    the journal is recovered, file by file: take the token, compare, and replay or set aside.
 //! 3. A new log begins, and all tokens and open files are taken anew. A file with a conflict file
 //!    answers with an error until every descriptor of it is closed: its writer must learn that the
-//!    bytes are not in it.
+//!    bytes are not in it. So does one with bytes that went past the journal and were not synced:
+//!    no sync on the new connection can promise them.
 
 use crate::error::HostError;
 use crate::files::Failure;
@@ -22,7 +23,7 @@ use runtime::{Either, race};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::FileId;
+use store::{FileId, StoreError};
 
 /// Pause between two attempts to connect.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -215,6 +216,8 @@ impl Host {
         report.files.retain(|file| !fates.contains_key(&FileId(file.file)));
         report.files.extend(fates.values().cloned());
         report.files.sort_by_key(|outcome| outcome.file);
+        let why = self.lost.borrow().clone().unwrap_or_default();
+        let was_lost = StoreError::Disconnected { store: self.store.name().into(), why };
         for file in self.files.all() {
             self.end_token(&file);
             file.open.set(None);
@@ -223,6 +226,7 @@ impl Host {
             file.is_removed.set(false);
             self.drained.notify();
             let before = file.failure.take();
+            let is_unsynced = file.end_shared_writes() && !units::fault!("host-shared-write-lost");
             let is_open = file.opens.get() > 0 && !units::fault!("host-failure-forgotten");
             let lost = fates.remove(&file.id).and_then(|outcome| lost_with(outcome.outcome));
             // A program that has it open must not take a later sync for a promise of the bytes set
@@ -230,6 +234,7 @@ impl Host {
             *file.failure.borrow_mut() = match (lost, before) {
                 (Some(why), _) => Some(Failure::SetAside(why)),
                 (None, Some(lasting)) if is_open && lasting.lasts() => Some(lasting),
+                (None, _) if is_open && is_unsynced => Some(Failure::Unsynced(was_lost.clone())),
                 (None, _) => None,
             };
             self.lose_locks(&file);

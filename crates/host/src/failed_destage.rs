@@ -116,7 +116,17 @@ impl Host {
     }
     /// Returns the file's token to the store, which makes durable what it has of the file.
     pub(crate) async fn hand_back(&self, file: &File) -> Result<(), HostError> {
-        self.noted_sync(file, self.store.return_token(file.id).await)
+        let covered = file.shared_writes.get();
+        self.noted_sync(file, self.store.return_token(file.id).await)?;
+        file.synced_writes.set(covered);
+        Ok(())
+    }
+    /// Has the store make durable what went there past the journal.
+    pub(crate) async fn sync_shared(&self, file: &File, open: OpenFile) -> Result<(), HostError> {
+        let covered = file.shared_writes.get();
+        self.noted_sync(file, self.store.make_durable(open).await)?;
+        file.synced_writes.set(covered);
+        Ok(())
     }
     /// Records that the store has all of the file.
     pub(crate) async fn succeeded(&self, file: &File) -> Result<(), HostError> {
