@@ -14,7 +14,8 @@ pub trait FileSystem: 'static {
     ///
     /// The session handles INIT and INTERRUPT itself. Replies to requests that want none (FORGET,
     /// BATCH_FORGET) are dropped. `ENOSYS` for an operation makes the kernel do without it from
-    /// then on, where it can.
+    /// then on, where it can. A request that waits for another one asks
+    /// [`Request::begin_wait`] before.
     ///
     /// DESTROY comes last, when nothing else is in flight: reply when everything is written back,
     /// as umount(2) waits for it. A plain `fuse` mount ends without DESTROY; then only
@@ -25,9 +26,6 @@ pub trait FileSystem: 'static {
     /// it.
     fn serve(self: Rc<Self>, request: Request) -> impl Future<Output = Reply>;
 
-    /// Called when the kernel and the session have negotiated. With `over_ring`, a request that
-    /// waits for long occupies one of few ring entries.
-    fn started(&self, _over_ring: bool) {}
     /// Called when the caller of the request `unique` got a signal. The request is answered all the
     /// same, with EINTR if it waits for something that may never come. It may not have arrived yet.
     fn interrupt(&self, _unique: u64) {}

@@ -131,6 +131,7 @@ mod message;
 mod mount;
 mod reply;
 mod request;
+mod ring_queue;
 mod session;
 
 pub use device::{Buffer, World};
@@ -138,6 +139,7 @@ pub use file_system::FileSystem;
 pub use mount::{Connection, MountError, MountKind, MountOptions, mount, possible_processors};
 pub use reply::Reply;
 pub use request::{MalformedRequest, Operation, Request};
+pub use ring_queue::WaitPermit;
 pub use runtime::{RealWorld, Slice};
 pub use session::{
     InitError, MAX_WRITE, Negotiated, Session, SessionError, SessionStatistics, Transport,

@@ -3,6 +3,7 @@
 
 use crate::abi::*;
 use crate::message::Bytes;
+use crate::ring_queue::{RingQueue, WaitPermit};
 use device::Buffer;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
@@ -19,6 +20,8 @@ pub struct Request {
     body: Range<usize>,
     /// Names and data, if the transport keeps them apart from the fixed structure (io_uring).
     payload: Option<Payload>,
+    /// The ring entries of which the request occupies one (io_uring).
+    queue: Option<Rc<RingQueue>>,
 }
 
 #[derive(Debug)]
@@ -163,14 +166,15 @@ impl Request {
         let begin = size_of::<InHeader>();
         let whole = begin..begin + length;
         if header.opcode != opcode::WRITE || extensions > 0 {
-            return Ok(Request { header, bytes, body: whole, payload: None });
+            return Ok(Request { header, bytes, body: whole, payload: None, queue: None });
         }
         Ok(match bytes.into_data() {
             Ok((bytes, data)) => {
                 let body = begin..bytes.len();
-                Request { header, bytes: bytes.into(), body, payload: Some(Payload::Own(data)) }
+                let payload = Some(Payload::Own(data));
+                Request { header, bytes: bytes.into(), body, payload, queue: None }
             }
-            Err(bytes) => Request { header, bytes, body: whole, payload: None },
+            Err(bytes) => Request { header, bytes, body: whole, payload: None, queue: None },
         })
     }
 
@@ -193,6 +197,7 @@ impl Request {
             bytes: body.into(),
             body: all,
             payload: Some(Payload::At(fixed.len())),
+            queue: None,
         })
     }
 
@@ -204,7 +209,18 @@ impl Request {
     ) -> Result<Request, MalformedRequest> {
         let length = without_extensions(&header, payload.len())?;
         let (bytes, payload) = (fixed.to_vec().into(), Some(Payload::Lent(payload, length)));
-        Ok(Request { header, bytes, body: 0..fixed.len(), payload })
+        Ok(Request { header, bytes, body: 0..fixed.len(), payload, queue: None })
+    }
+
+    pub(crate) fn in_queue(self, queue: Rc<RingQueue>) -> Request {
+        Request { queue: Some(queue), ..self }
+    }
+
+    /// Begins a wait for another request, such as one that gives a lock up. `None`: too many
+    /// requests of the caller's processor wait already, and the other one could not be read. The
+    /// reply is an error then.
+    pub fn begin_wait(&self) -> Option<WaitPermit> {
+        self.queue.as_ref().map_or_else(|| Some(WaitPermit::unlimited()), RingQueue::begin_wait)
     }
 
     /// Returns the memory that the request owns, in bytes.

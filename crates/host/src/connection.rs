@@ -3,12 +3,14 @@
 //!
 //! 1. When the connection is lost no operation starts any more. Operations in flight end with
 //!    errors of the store; those that may be repeated start again on the new connection. A change
-//!    that the servers may have made is not ([`Host::once`]).
+//!    that the servers may have made is not ([`Host::once`]). A connection of which a call does not
+//!    return in time is given up, which ends its calls.
 //! 2. When none is in flight, the running transaction is committed and the store reconnects. Then
 //!    the journal is recovered, file by file: take the token, compare, and replay or set aside.
 //! 3. A new log begins, and all tokens and open files are taken anew. A file with a conflict file
 //!    answers with an error until every descriptor of it is closed: its writer must learn that the
-//!    bytes are not in it.
+//!    bytes are not in it. So does one with bytes that went past the journal and were not synced:
+//!    no sync on the new connection can promise them.
 
 use crate::error::HostError;
 use crate::files::Failure;
@@ -21,10 +23,13 @@ use runtime::{Either, race};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::FileId;
+use store::{FileId, StoreError};
 
 /// Pause between two attempts to connect.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// How long calls of a lost connection may take to return.
+const CALLS_MAX: Duration = Duration::from_secs(10);
 
 /// How long an unmount waits for a recovery in flight.
 const RECOVERY_MAX: Duration = Duration::from_secs(240);
@@ -133,8 +138,7 @@ impl Host {
     pub(crate) async fn keep_connected(self: Rc<Self>) {
         loop {
             self.ended.until(|| (self.closed.get() || self.check().is_err()).then_some(())).await;
-            let is_idle = || (self.busy.get() == 0 || self.closed.get()).then_some(());
-            self.idle.until(is_idle).await;
+            self.until_idle().await;
             let guard = self.restoring.write().await;
             if self.closed.get() {
                 return;
@@ -163,6 +167,18 @@ impl Host {
                 }
             }
         }
+    }
+
+    /// Waits until nothing is in flight on the lost connection. A call that does not return, as a
+    /// thread of the store hangs, would keep the host from every file.
+    async fn until_idle(&self) {
+        let is_idle = || (self.busy.get() == 0 || self.closed.get()).then_some(());
+        let until = self.world.now().plus(CALLS_MAX);
+        let waited = race(self.idle.until(is_idle), self.world.sleep_until(until)).await;
+        if matches!(waited, Either::Right(())) && !units::fault!("host-lost-connection-kept") {
+            self.store.give_up_connection();
+        }
+        self.idle.until(is_idle).await;
     }
 
     /// Keeps the connection from being restored, for the unmount. `None`: a recovery is in flight
@@ -200,6 +216,8 @@ impl Host {
         report.files.retain(|file| !fates.contains_key(&FileId(file.file)));
         report.files.extend(fates.values().cloned());
         report.files.sort_by_key(|outcome| outcome.file);
+        let why = self.lost.borrow().clone().unwrap_or_default();
+        let was_lost = StoreError::Disconnected { store: self.store.name().into(), why };
         for file in self.files.all() {
             self.end_token(&file);
             file.open.set(None);
@@ -208,6 +226,7 @@ impl Host {
             file.is_removed.set(false);
             self.drained.notify();
             let before = file.failure.take();
+            let is_unsynced = file.end_shared_writes() && !units::fault!("host-shared-write-lost");
             let is_open = file.opens.get() > 0 && !units::fault!("host-failure-forgotten");
             let lost = fates.remove(&file.id).and_then(|outcome| lost_with(outcome.outcome));
             // A program that has it open must not take a later sync for a promise of the bytes set
@@ -215,6 +234,7 @@ impl Host {
             *file.failure.borrow_mut() = match (lost, before) {
                 (Some(why), _) => Some(Failure::SetAside(why)),
                 (None, Some(lasting)) if is_open && lasting.lasts() => Some(lasting),
+                (None, _) if is_open && is_unsynced => Some(Failure::Unsynced(was_lost.clone())),
                 (None, _) => None,
             };
             self.lose_locks(&file);

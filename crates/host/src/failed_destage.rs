@@ -12,18 +12,20 @@
 //!    ends without it: the journal stays.
 //! 6. Another client gets the token of a refused file also from a store that forgets failed writes:
 //!    it would end the whole connection otherwise. Then the journal alone has what was synced, and
-//!    readers here get the error, until a new connection replays it. None is made as long as a
-//!    client keeps the file from being held.
+//!    readers here get the error, until a new connection replays it. None is made unless all such
+//!    files are held at that moment: a client that keeps one would keep the host from every file.
 
+use crate::destage::DESTAGE_MAX;
 use crate::destage_choice::DestageChoice;
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File};
 use crate::host::Host;
 use crate::lease::while_answered;
-use runtime::{Either, race};
+use runtime::sync::WriteGuard;
+use runtime::{Either, race, spawn_with_result};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{OpenMode, Refusal, StoreError, Token};
+use store::{OpenFile, OpenMode, Refusal, StoreError, Token};
 
 /// How long the store may take to report its space.
 const SPACE_MAX: Duration = Duration::from_secs(10);
@@ -33,8 +35,18 @@ const UNMOUNT_PIECE_MAX: Duration = Duration::from_secs(120);
 /// past the journal.
 const DISCONNECT_MAX: Duration = Duration::from_secs(240);
 const EIO: i32 = 5;
+/// Interval at which files that are held again are checked for recalls.
+const LOOK: Duration = Duration::from_millis(100);
 /// Memory beyond `dirty=` for writes that arrive while files are destaged: this part of it.
 const MEMORY_OVER: u64 = 4;
+
+/// A given-up file whose token this host has again.
+struct HeldAgain {
+    file: Rc<File>,
+    open: OpenFile,
+    /// Reads wait for it, and return the error.
+    _guard: WriteGuard,
+}
 
 impl Host {
     /// Sets the function that is called with errors for which no caller waits.
@@ -104,7 +116,17 @@ impl Host {
     }
     /// Returns the file's token to the store, which makes durable what it has of the file.
     pub(crate) async fn hand_back(&self, file: &File) -> Result<(), HostError> {
-        self.noted_sync(file, self.store.return_token(file.id).await)
+        let covered = file.shared_writes.get();
+        self.noted_sync(file, self.store.return_token(file.id).await)?;
+        file.synced_writes.set(covered);
+        Ok(())
+    }
+    /// Has the store make durable what went there past the journal.
+    pub(crate) async fn sync_shared(&self, file: &File, open: OpenFile) -> Result<(), HostError> {
+        let covered = file.shared_writes.get();
+        self.noted_sync(file, self.store.make_durable(open).await)?;
+        file.synced_writes.set(covered);
+        Ok(())
     }
     /// Records that the store has all of the file.
     pub(crate) async fn succeeded(&self, file: &File) -> Result<(), HostError> {
@@ -317,34 +339,73 @@ impl Host {
         if available <= wanted.saturating_mul(2) {
             return;
         }
-        // Whatever they were refused for: their records are in the log that is replayed.
-        let given_up = self.files.failed().into_iter().filter(|file| file.is_given_up.get());
-        for file in given_up {
-            let host = self.clone();
-            let is_kept = self.bounded(async move { host.is_kept_elsewhere(&file).await });
-            if is_kept.await != Some(false) {
-                return;
-            }
-        }
-        if self.check().is_ok() {
+        let held = self.hold_given_up().await;
+        if held.is_some() && self.check().is_ok() {
             self.lose("the store has space again: what it did not take is replayed");
         }
     }
 
-    /// Returns whether another client keeps a given-up file from being held: then a new connection
-    /// could not replay it, and the host would have no way to any other file.
-    async fn is_kept_elsewhere(&self, file: &File) -> bool {
+    /// Holds all given-up files at once, whatever they were refused for: their records are in the
+    /// log that is replayed. `None` if another client keeps or wants one of them: then a new
+    /// connection could not replay it, and the host would have no way to any other file.
+    async fn hold_given_up(self: &Rc<Self>) -> Option<Vec<HeldAgain>> {
+        let given_up = self.files.failed().into_iter().filter(|file| file.is_given_up.get());
+        let until = self.world.now().plus(DESTAGE_MAX);
+        let mut held: Vec<HeldAgain> = Vec::new();
+        for file in given_up {
+            let host = self.clone();
+            let mut holding =
+                spawn_with_result(&*self.world, async move { host.hold_again(file).await });
+            let result = loop {
+                let pause = self.world.sleep_until(self.world.now().plus(LOOK));
+                match race(&mut holding, pause).await {
+                    Either::Left(result) => break result.unwrap_or(Err(())),
+                    Either::Right(()) => {}
+                }
+                // A token that is not returned in time ends the connection for every file.
+                let is_wanted = held.iter().any(|held| held.file.recalled.get());
+                if is_wanted || self.world.now() >= until {
+                    break Err(());
+                }
+            };
+            match result {
+                Ok(one) => held.extend(one),
+                Err(()) => {
+                    let host = self.clone();
+                    self.world.spawn(Box::pin(async move {
+                        host.release(held).await;
+                        if let Some(Ok(one)) = holding.await {
+                            host.release(one).await;
+                        }
+                    }));
+                    return None;
+                }
+            }
+            if units::fault!("host-refused-file-let-go") {
+                self.release(std::mem::take(&mut held)).await;
+            }
+        }
+        let is_wanted = held.iter().any(|held| held.file.recalled.get());
+        if is_wanted {
+            self.release(held).await;
+            return None;
+        }
+        Some(held)
+    }
+
+    /// Holds a given-up file. `None` if nothing of it is to be held; an error if another client
+    /// keeps it.
+    async fn hold_again(self: Rc<Self>, file: Rc<File>) -> Result<Option<HeldAgain>, ()> {
         let _busy = self.busy();
-        let _guard = file.lock.write().await;
+        let guard = file.lock.write().await;
         let tried = async {
-            self.give_up_token(file).await?;
+            self.give_up_token(&file).await?;
             let open = self.noted(self.store.open(file.id, OpenMode::ReadWrite).await)?;
             let taken = self.noted(self.store.take_token(open, Token::ExclusiveWrite).await);
-            if taken.is_ok() {
-                self.noted(self.store.return_token(file.id).await)?;
+            if taken.is_err() {
+                self.noted(self.store.close(open).await)?;
             }
-            self.noted(self.store.close(open).await)?;
-            taken
+            taken.map(|_| open)
         };
         // A file that has been removed or made read-only keeps nothing from being replayed. Any
         // other answer may come again, on the new connection, too.
@@ -359,6 +420,18 @@ impl Host {
                     | Refusal::ReadOnly
             )
         };
-        tried.await.is_err_and(|error| !is_replayed(&error))
+        match tried.await {
+            Ok(open) => Ok(Some(HeldAgain { file: file.clone(), open, _guard: guard })),
+            Err(error) if is_replayed(&error) => Ok(None),
+            Err(_) => Err(()),
+        }
+    }
+    async fn release(&self, held: impl IntoIterator<Item = HeldAgain>) {
+        let _busy = self.busy();
+        for HeldAgain { file, open, _guard } in held {
+            // Errors are those of the connection.
+            let _ = self.noted(self.store.return_token(file.id).await);
+            let _ = self.noted(self.store.close(open).await);
+        }
     }
 }

@@ -43,6 +43,9 @@ pub(crate) struct File {
     pub was_taken_over: Cell<bool>,
     /// Whether its token stays behind the last close.
     pub is_kept: Cell<bool>,
+    /// Number of writes past the journal, and how many of them the store has made durable.
+    pub shared_writes: Cell<u64>,
+    pub synced_writes: Cell<u64>,
     pub dirty: Cell<Option<Dirty>>,
     /// Dirty ranges; empty while the file is clean.
     pub ranges: RefCell<DirtyRanges>,
@@ -169,6 +172,8 @@ impl Files {
                 reported: Cell::default(),
                 was_taken_over: Cell::new(false),
                 is_kept: Cell::new(false),
+                shared_writes: Cell::new(0),
+                synced_writes: Cell::new(0),
                 dirty: Cell::new(None),
                 ranges: RefCell::default(),
                 nameless: Cell::new(false),
@@ -248,6 +253,11 @@ impl File {
             *failure = None;
         }
         had_failed
+    }
+    /// Ends what is known of writes past the journal: their connection is lost. Returns whether
+    /// some were not made durable, and nothing on another connection can promise them.
+    pub fn end_shared_writes(&self) -> bool {
+        self.synced_writes.replace(self.shared_writes.get()) < self.shared_writes.get()
     }
     /// Returns whether only programs that have the file open can still reach it.
     pub fn is_gone(&self) -> bool {

@@ -440,11 +440,12 @@ impl Host {
         (at, bytes): (u64, &[u8]),
         durable: Durable,
     ) -> Result<FileAttributes, HostError> {
+        file.shared_writes.set(file.shared_writes.get() + 1);
         let written = self.store.write(open, at, bytes).await;
         self.count(|counters| counters.shared_bytes += bytes.len() as u64);
         let attributes = self.noted(written)?;
         if durable == Durable::Now {
-            self.noted_sync(file, self.store.make_durable(open).await)?;
+            self.sync_shared(file, open).await?;
         }
         Ok(attributes)
     }
@@ -575,7 +576,7 @@ impl Host {
         let is_shared = file.token.get() == Some(Token::SharedWrite);
         let unsynced = |open: &OpenFile| is_shared || self.store.is_unsynced(*open);
         match file.open.get().filter(unsynced) {
-            Some(open) => self.noted_sync(&file, self.store.make_durable(open).await),
+            Some(open) => self.sync_shared(&file, open).await,
             None => self.check(),
         }
     }

@@ -22,6 +22,7 @@ mod failed_destage;
 mod files;
 mod gathering;
 mod host;
+mod journal_disk;
 mod kept_tokens;
 mod kernel_cache;
 mod lease;

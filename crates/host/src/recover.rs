@@ -1,7 +1,8 @@
 //! Recovery after a crash of this host: journaled bytes are brought to the store, as far as no
 //! other client has changed the files since.
 //!
-//! 1. The former client is fenced first: nothing of it arrives any more, and its tokens are free.
+//! 1. What an earlier recovery, dropped with its connection, has in flight to the journal ends
+//!    first. The former client is fenced: nothing of it arrives any more, and its tokens are free.
 //! 2. Several files are recovered at once, begun in the order of their numbers (`recovery_window`).
 //!    Of each the token is taken; then, and only then, is the file's state compared.
 //! 3. A file is replayed only if the store's (version, change time, size) is one of three kinds of
@@ -165,9 +166,12 @@ pub(crate) async fn recover_noting(
     Ok(report)
 }
 
-/// Fences the former connection, and registers the host. It is registered since its first mount,
-/// unless that was by an older release.
+/// Waits for the end of an earlier recovery's writes, fences the former connection, and registers
+/// the host. It is registered since its first mount, unless that was by an older release.
 async fn begin_at_store(store: &dyn Store, journal: &HostJournal) -> Result<(), HostError> {
+    if !units::fault!("host-late-recovery-writes") {
+        journal.abandoned.until_ended().await;
+    }
     if !units::fault!("host-not-fenced") {
         store.fence(&journal.head.identity).await?;
     }

@@ -4,6 +4,7 @@
 //! [`LOG_START`] with a JBD2 journal superblock.
 
 use crate::error::HostError;
+use crate::journal_disk::{AbandonedChanges, JournalDisk};
 use crate::record::{BLOCK, Fields};
 use device::{Buffer, Disk, Durability, World};
 use format::jbd2::JournalSuperblock;
@@ -38,6 +39,8 @@ pub struct HostJournal {
     pub head: JournalHead,
     /// The store's identity in the head, once it is recorded.
     store_identity: Rc<RefCell<String>>,
+    /// Changes of a recovery that was dropped.
+    pub(crate) abandoned: Rc<AbandonedChanges>,
 }
 
 impl JournalHead {
@@ -100,7 +103,8 @@ impl HostJournal {
 
     fn of(disk: Rc<dyn Disk>, head: JournalHead) -> HostJournal {
         let store_identity = Rc::new(RefCell::new(head.store_identity.clone()));
-        HostJournal { disk, head, store_identity }
+        let (disk, abandoned) = JournalDisk::new(disk);
+        HostJournal { disk: Rc::new(disk), head, store_identity, abandoned }
     }
 
     /// Returns whether the device holds a journal, or anything that calls itself one.

@@ -106,8 +106,14 @@ pub trait Store {
     /// then it means the connection before a restart. Succeeds also when there was none.
     /// Called before the first token is taken.
     fn fence(&self, former: &Identity) -> Answer<()>;
+    /// Ends this connection at once, without its servers, which do nothing of it any more that was
+    /// not sent. Each call in flight, and every later one until [`Store::reconnect`], returns an
+    /// error that [`StoreError::is_lost`]. For a lost connection of which calls do not return. A
+    /// store that loses no connection does nothing.
+    fn give_up_connection(&self);
     /// Makes a new connection with the same identity, in place of the lost one. Open files and
-    /// tokens are void, and buffered writes are lost.
+    /// tokens are void, and buffered writes are lost. It answers within some minutes, whatever the
+    /// servers do.
     fn reconnect(&self) -> Answer<()>;
     /// Waits for the next event. One caller at a time. Events of a file come in the order in which
     /// they happened. After [`Store::disconnect`] it is pending forever.

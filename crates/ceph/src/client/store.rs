@@ -296,6 +296,11 @@ impl store::Store for CephStore {
         let request = Ok(HelperRequest::Fence { former: former.0.clone().into() });
         answer!(self, "fencing", Usual, request, HelperReply::Done => ())
     }
+    /// Kills the helper process: a call into the library may wait for ever.
+    fn give_up_connection(&self) {
+        let why = "its calls do not return".into();
+        self.0.link.borrow().clone().end(Lost { fenced: false, why });
+    }
     fn reconnect(&self) -> Answer<()> {
         let shared = self.0.clone();
         Box::pin(async move {

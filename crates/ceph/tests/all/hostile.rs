@@ -295,10 +295,9 @@ fn a_helper_to_which_nobody_listens_ends_like_any_other() {
     drop(reader);
 }
 
-/// Connects to a shell script as helper.
-fn against(script: &str) -> Result<(), StoreError> {
-    let world = RealWorld::new().unwrap();
-    let options = Options {
+/// Options with a shell script as helper.
+fn options_for(script: &str) -> Options {
+    Options {
         conf: "/nowhere".into(),
         user: "admin".into(),
         file_system: String::new(),
@@ -307,7 +306,13 @@ fn against(script: &str) -> Result<(), StoreError> {
         identity: Identity("me".into()),
         program: "/bin/bash".into(),
         arguments: vec!["-c".into(), script.into()],
-    };
+    }
+}
+
+/// Connects to a shell script as helper.
+fn against(script: &str) -> Result<(), StoreError> {
+    let world = RealWorld::new().unwrap();
+    let options = options_for(script);
     let (clock, patience) = (world.clone(), world.sleep_until(world.now().plus(PATIENCE)));
     let work = async move {
         let store = CephStore::connect(&clock, options).await?;
@@ -334,8 +339,8 @@ fn says(bytes: &[u8]) -> String {
     format!("head -c 8 <&0 >/dev/null; printf '{text}' >&0; ")
 }
 
-#[test]
-fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
+/// Returns the frame with which a helper reports that it is connected.
+fn hello_reply() -> Vec<u8> {
     let hello_reply = HelloReply {
         root: attributes(),
         recall_ms: 1000,
@@ -344,8 +349,37 @@ fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
         cluster_low: 2,
         file_system: 3,
     };
-    let hello_reply =
-        frame(&Report::Success { request: 1, reply: HelperReply::HelloReply { hello_reply } });
+    frame(&Report::Success { request: 1, reply: HelperReply::HelloReply { hello_reply } })
+}
+
+#[test]
+fn calls_that_do_not_return_end_with_a_given_up_connection() {
+    let world = RealWorld::new().unwrap();
+    let clock = world.clone();
+    let error = world.run(async move {
+        let options = options_for(&(says(&hello_reply()) + "sleep 600"));
+        let store = CephStore::connect(&clock, options).await.unwrap();
+        let process = store.helper().unwrap();
+        let call = runtime::spawn_with_result(&clock, store.attributes(FileId(1)));
+        runtime::yield_now().await;
+        store.give_up_connection();
+        let patience = clock.sleep_until(clock.now().plus(PATIENCE));
+        let Either::Left(ended) = race(call, patience).await else { panic!("it hangs") };
+        assert!(store.attributes(FileId(1)).await.is_err_and(|error| error.is_lost()));
+        // Killed, and perhaps not reaped yet.
+        let state = || std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        while !state().is_empty() && !state().contains(") Z ") {
+            clock.sleep_until(clock.now().plus(Duration::from_millis(5))).await;
+        }
+        ended.unwrap().unwrap_err()
+    });
+    world.end();
+    assert!(error.is_lost(), "{error:?}");
+}
+
+#[test]
+fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
+    let hello_reply = hello_reply();
     let with = |behind: Vec<u8>| says(&[hello_reply.clone(), behind].concat()) + "sleep 60";
     let unasked = frame(&Report::Success { request: 4711, reply: HelperReply::Done });
     let other = frame(&Report::Success { request: 2, reply: HelperReply::Done });

@@ -13,6 +13,7 @@ use crate::daemon::mount_helper::MountHelper;
 use crate::daemon::reporter::{Level, Reporter};
 use crate::daemon::{self, Side, StartNotifier, mount_table};
 use crate::error::CliError;
+use crate::mount::renew;
 use disks::DiskAccess;
 use fuse::HostFrontEnd;
 use fuse_session::{MountKind, MountOptions, Session};
@@ -41,6 +42,9 @@ pub fn run(mut arguments: HostMountArguments) -> Result<(), CliError> {
         store.refuse_incoherent()?;
     }
     arguments.place.journal = absolute(&arguments.place.journal)?;
+    let at = mount_table::resolve(&arguments.directory)
+        .map_err(|error| CliError::system(arguments.directory.display(), error))?;
+    renew::take_dead_host_away(&at, &store.full_name(), &arguments.place.journal)?;
     crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.directory)?;
     let directory = absolute(&arguments.directory)?;
     if store.lies_below(&directory) || arguments.place.journal.starts_with(&directory) {

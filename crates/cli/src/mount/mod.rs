@@ -6,7 +6,7 @@ pub mod loop_device;
 pub mod options;
 mod parse;
 mod remount;
-mod renew;
+pub mod renew;
 pub mod run_table;
 mod serve;
 pub mod table;

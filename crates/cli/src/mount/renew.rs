@@ -20,10 +20,25 @@ use std::path::Path;
 /// # Errors
 /// A dead mount of another source lies there, or its daemon may be alive.
 pub fn take_dead_away(at: &Path, source: &Path) -> Result<(), CliError> {
+    take_own_away(at, source, |mount| mount.image() == source || mount.source == source)
+}
+
+/// Takes dead mounts of a host on `at` away as [`take_dead_away`] does. `store` is the store's full
+/// name, `journal` an absolute path without links: a host has its journal locked to its end.
+pub fn take_dead_host_away(at: &Path, store: &str, journal: &Path) -> Result<(), CliError> {
+    take_own_away(at, journal, |mount| mount.source == Path::new(store))
+}
+
+/// `source` is what the mount's daemon has locked.
+fn take_own_away(
+    at: &Path,
+    source: &Path,
+    is_own: impl Fn(&Mount) -> bool,
+) -> Result<(), CliError> {
     let mut held = None;
     // Who takes a mount away may not meet the new one of another command.
     while let Some(mount) = dead_mount_on(at)? {
-        if mount.image() != source && mount.source != source || Place::of_mount(&mount).is_some() {
+        if !is_own(&mount) || Place::of_mount(&mount).is_some() {
             return Err(died(&mount));
         }
         match held {

@@ -18,6 +18,7 @@ mod exerciser;
 mod fingerprint;
 mod front_end_memory;
 mod handles;
+mod hosts;
 mod interchange;
 mod kernels;
 mod memory;

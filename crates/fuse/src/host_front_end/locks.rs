@@ -2,8 +2,8 @@
 
 use super::{HostFrontEnd, Result};
 use crate::error::RequestError;
-use fuse_session::Reply;
 use fuse_session::abi::{self, FileLock as Wire, *};
+use fuse_session::{Reply, Request};
 use host::Interrupt;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +12,6 @@ use store::{FileLock, LOCK_END, LockKind, LockMode, LockOwner};
 
 /// Waiting requests hold memory of the session.
 const WAITING_MAX: usize = 1024;
-/// Over the ring a waiting request occupies an entry of its processor's queue, which has four at
-/// least. The rest must stay free for the requests that end the wait.
-const WAITING_ON_RING_MAX: usize = 3;
 /// Interrupts may arrive before their requests.
 const EARLY_MAX: usize = 64;
 
@@ -23,14 +20,10 @@ const EARLY_MAX: usize = 64;
 pub(super) struct WaitingLocks {
     by_request: RefCell<BTreeMap<u64, Rc<Interrupt>>>,
     early: RefCell<BTreeSet<u64>>,
-    over_ring: Cell<bool>,
     stopped: Cell<bool>,
 }
 
 impl WaitingLocks {
-    pub fn limit(&self, over_ring: bool) {
-        self.over_ring.set(over_ring);
-    }
     pub fn interrupt(&self, unique: u64) {
         if let Some(waiting) = self.by_request.borrow().get(&unique) {
             return waiting.set();
@@ -48,9 +41,8 @@ impl WaitingLocks {
     }
     /// Begins to wait; `None` if too many requests wait.
     fn begin(&self, unique: u64) -> Option<Rc<Interrupt>> {
-        let most = if self.over_ring.get() { WAITING_ON_RING_MAX } else { WAITING_MAX };
         let mut waiting = self.by_request.borrow_mut();
-        if waiting.len() >= most {
+        if waiting.len() >= WAITING_MAX {
             return None;
         }
         let interrupt = waiting.entry(unique).or_default().clone();
@@ -79,15 +71,17 @@ impl HostFrontEnd {
         Ok(Reply::of(&LkOut { lk }))
     }
 
-    pub(super) async fn setlk(&self, header: &InHeader, arguments: LkIn, waits: bool) -> Result {
+    pub(super) async fn setlk(&self, request: &Request, arguments: LkIn, waits: bool) -> Result {
+        let header = &request.header;
         let (file, lock) = (self.file(header.nodeid)?, lock_of(&arguments)?);
         let first = self.host.lock(file, lock.clone(), arguments.fh, None).await;
         match first.map_err(RequestError::from) {
             Err(RequestError::Refused(libc::EAGAIN)) if waits => {}
             result => return result.map(|()| Reply::empty()),
         }
-        let interrupt =
-            self.waiting.begin(header.unique).ok_or(RequestError::Refused(libc::ENOLCK))?;
+        let too_many = || RequestError::Refused(libc::ENOLCK);
+        let _permit = request.begin_wait().ok_or_else(too_many)?;
+        let interrupt = self.waiting.begin(header.unique).ok_or_else(too_many)?;
         let locked = self.host.lock(file, lock, arguments.fh, Some(&interrupt)).await;
         self.waiting.end(header.unique);
         locked?;
@@ -158,8 +152,8 @@ mod tests {
         assert!(later.is_set());
         waiting.end(8);
         waiting.end(10);
-        waiting.limit(true);
-        let places = (0..5).filter(|unique| waiting.begin(*unique).is_some()).count();
-        assert_eq!(places, WAITING_ON_RING_MAX);
+        let requests = 0..2 * WAITING_MAX as u64;
+        let begun = requests.filter(|unique| waiting.begin(*unique).is_some()).count();
+        assert_eq!(begun, WAITING_MAX);
     }
 }

@@ -86,12 +86,13 @@ impl HostFrontEnd {
                 Err(RequestError::Refused(libc::EIO))
             }
             Err(MalformedRequest) => Err(RequestError::Refused(libc::EINVAL)),
-            Ok(operation) => self.perform(header, operation).await,
+            Ok(operation) => self.perform(&request, operation).await,
         };
         self.reporter.reply(header, result)
     }
 
-    async fn perform(&self, header: &InHeader, operation: Operation<'_>) -> Result {
+    async fn perform(&self, request: &Request, operation: Operation<'_>) -> Result {
+        let header = &request.header;
         match operation {
             Operation::Lookup { name } => self.lookup(header, name).await,
             Operation::Forget { lookups } => {
@@ -134,7 +135,7 @@ impl HostFrontEnd {
             }
             Operation::Flush(arguments) => self.flush(header, arguments).await,
             Operation::Getlk(arguments) => self.getlk(header, arguments).await,
-            Operation::Setlk { arguments, waits } => self.setlk(header, arguments, waits).await,
+            Operation::Setlk { arguments, waits } => self.setlk(request, arguments, waits).await,
             Operation::Read(arguments) => self.read(header, arguments).await,
             Operation::Write { arguments, data, .. } => self.write(header, arguments, data).await,
             Operation::Fallocate(arguments) => self.fallocate(header, arguments).await,
@@ -241,9 +242,6 @@ fn reply_within(value: &[u8], size_max: u32) -> Result {
 impl FileSystem for HostFrontEnd {
     const REMOTE_LOCKS: bool = true;
 
-    fn started(&self, over_ring: bool) {
-        self.waiting.limit(over_ring);
-    }
     fn interrupt(&self, unique: u64) {
         self.waiting.interrupt(unique);
     }

@@ -297,7 +297,6 @@ impl<F: FileSystem> Session<F> {
         };
         match self.agree(&offer) {
             Ok((negotiated, entries)) => {
-                self.file_system.started(entries.is_some());
                 self.classic.reply_now(unique, Reply::of(&negotiated.reply))?;
                 if let Some(entries) = entries {
                     self.start_ring(entries);

@@ -14,6 +14,7 @@ use crate::abi::{
     InHeader, URING_COMMIT_AND_FETCH, URING_REGISTER, UringCommand, UringEntryInOut, UringHeaders,
 };
 use crate::request::Lent;
+use crate::ring_queue::RingQueue;
 use crate::{FileSystem, Reply, Request};
 use device::World;
 use runtime::command;
@@ -38,19 +39,18 @@ impl Entries {
     pub fn new(processors: u16) -> io::Result<Entries> {
         let depths = queue_depths(processors);
         let payloads = Rc::new(Payloads::map(depths.iter().sum())?);
-        let places = depths
-            .iter()
-            .enumerate()
-            .flat_map(|(queue, depth)| (0..*depth).map(move |at| (queue, at)));
-        let entry =
-            |(index, (queue, at))| Entry::new(queue as u16, at == 0, payloads.clone(), index);
+        let places = depths.iter().enumerate().flat_map(|(number, depth)| {
+            let queue = RingQueue::new(number as u16, *depth);
+            (0..*depth).map(move |at| (queue.clone(), at))
+        });
+        let entry = |(index, (queue, at))| Entry::new(queue, at == 0, payloads.clone(), index);
         Ok(Entries(places.enumerate().map(entry).collect()))
     }
 }
 
 /// The buffers of one entry.
 struct Entry {
-    queue: u16,
+    queue: Rc<RingQueue>,
     /// Whether it is the queue's first, which must not be missing.
     is_first: bool,
     headers: UnsafeCell<UringHeaders>,
@@ -65,7 +65,12 @@ struct Entry {
 }
 
 impl Entry {
-    fn new(queue: u16, is_first: bool, payloads: Rc<Payloads>, index: usize) -> Rc<Entry> {
+    fn new(
+        queue: Rc<RingQueue>,
+        is_first: bool,
+        payloads: Rc<Payloads>,
+        index: usize,
+    ) -> Rc<Entry> {
         let entry = Rc::new(Entry {
             queue,
             is_first,
@@ -124,7 +129,8 @@ impl Entry {
             let payload = unsafe { &*self.payload() }.get(..length)?;
             Request::from_parts(header, &headers.op_in, payload).ok()
         };
-        (headers.entry.commit_id, parse())
+        let request = parse().map(|request| request.in_queue(self.queue.clone()));
+        (headers.entry.commit_id, request)
     }
 
     /// # Safety
@@ -222,7 +228,7 @@ impl<F: FileSystem> Session<F> {
 
     async fn run_command(&self, entry: &Rc<Entry>, operation: u32, commit_id: u64) -> i32 {
         let mut area = [0; AREA];
-        let own = UringCommand { commit_id, qid: entry.queue, ..Default::default() };
+        let own = UringCommand { commit_id, qid: entry.queue.number, ..Default::default() };
         area[..size_of_val(&own)].copy_from_slice(own.as_bytes());
         let (address, length) = match operation {
             URING_REGISTER => (entry.vectors.get() as u64, 2),
@@ -245,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_request_is_read_from_an_entry_and_its_reply_put_there() {
-        let entry = Entry::new(0, true, Rc::new(Payloads::map(2).unwrap()), 1);
+        let entry = Entry::new(RingQueue::new(0, 4), true, Rc::new(Payloads::map(2).unwrap()), 1);
         let header = InHeader { opcode: opcode::LOOKUP, unique: 7, ..Default::default() };
         // SAFETY: no command is in flight.
         unsafe {

@@ -100,7 +100,7 @@ fn a_write_that_met_a_recall_is_not_built_on_after_a_lost_connection() {
         let write = spawn_with_result(&*world, async move {
             writer.write(file, 10, b"late", Durable::Soon).await
         });
-        while store.waiting_writes.get() == 0 {
+        while store.waiting_calls.get() == 0 {
             sleep(&*world, Duration::from_millis(1)).await;
         }
         let peer = inner.connect_as(Identity("peer".into()));

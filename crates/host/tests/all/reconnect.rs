@@ -1,10 +1,11 @@
 //! A connection that is lost and comes back while the host runs.
 
 use crate::common::*;
-use disks::{CrashPolicy, Latency};
+use device::World;
+use disks::{CrashPolicy, Latency, MemoryDisk};
 use host::{CONFLICT_DIRECTORY, Destage, Durable, HostError, HostOptions, HostRecoveryReport};
-use runtime::spawn_with_result;
-use std::cell::RefCell;
+use runtime::{race, spawn_with_result};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use store::{Cut, CutKind, Moment};
@@ -254,4 +255,109 @@ fn an_open_file_without_a_name_is_lost_with_the_connection() {
         let synced = host.sync_file(file).await;
         assert!(matches!(synced, Err(HostError::SetAside(_))), "{synced:?}");
     });
+}
+
+/// The journal's superblock, in bytes from the start of the disk.
+const SUPERBLOCK_AT: u64 = 4 * 4096;
+const FAST: Latency = Latency { least: Duration::ZERO, spread: Duration::ZERO };
+/// Longer than a lost connection takes to be noticed, and the next one to be recovered.
+const LATE: Latency = Latency { least: Duration::from_secs(200), spread: Duration::ZERO };
+
+/// Makes one write of the journal late: the first in front of which `skipped` others that `counts`
+/// accepts have begun. Returns whether it has begun.
+fn make_late(
+    disk: &MemoryDisk,
+    skipped: u64,
+    counts: impl Fn(u64) -> bool + 'static,
+) -> Rc<Cell<bool>> {
+    let is_late = Rc::new(Cell::new(false));
+    let (seen, begun) = (Cell::new(0), is_late.clone());
+    disk.set_latency(FAST);
+    disk.on_change(move |disk, _, logged| {
+        // Read by the disk right behind this call.
+        disk.set_latency(FAST);
+        if counts(logged.at) {
+            if seen.get() == skipped && !begun.replace(true) {
+                disk.set_latency(LATE);
+            }
+            seen.set(seen.get() + 1);
+        }
+    });
+    is_late
+}
+
+async fn until(world: &dyn World, is_so: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if is_so() {
+            return;
+        }
+        sleep(world, Duration::from_micros(100)).await;
+    }
+    panic!("it is never so");
+}
+
+/// The connection is lost again while the write that empties the log is in flight.
+#[test]
+fn a_dropped_recovery_does_not_empty_the_next_log() {
+    let stage = Rc::new(Stage::new(6));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner, journal) =
+        (stage.begin(&disk, under_pressure()), stage.clone(), disk.clone());
+    let file = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let world = inner.world();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        let is_late = make_late(&journal, 0, |at| at == SUPERBLOCK_AT);
+        inner.connect().fence(&identity()).await.unwrap();
+        until(&*world, || is_late.get()).await;
+        journal.set_latency(FAST);
+        inner.connect().fence(&identity()).await.unwrap();
+        while host.write(file, 0, b"answered", Durable::Now).await.is_err() {}
+        // The late write is on the disk by now.
+        sleep(&*world, LATE.least).await;
+        journal.stop_watching();
+        file
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let begun = stage.begin(&disk, under_pressure());
+    stage.world.run(async move { drop(begun.await.unwrap()) });
+    assert_eq!(stage.content(file), b"answered");
+}
+
+/// The last write of the ledger is late. The host crashes amid the recovery after the next one;
+/// then the late write reaches the disk.
+#[test]
+fn a_dropped_recovery_leaves_later_ledgers_as_they_are() {
+    let is_of_ledger = |at: u64| (4096..3 * 4096).contains(&at);
+    for after in 0..30 {
+        let stage = Rc::new(Stage::new(after));
+        let disk = stage.disk(stage.formatted());
+        let (begun, inner, journal) =
+            (stage.begin(&disk, under_pressure()), stage.clone(), disk.clone());
+        let file = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let world = inner.world();
+            let file = make(&host, "file").await;
+            host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+            let is_late = make_late(&journal, 2, is_of_ledger);
+            inner.connect().fence(&identity()).await.unwrap();
+            until(&*world, || is_late.get()).await;
+            journal.set_latency(FAST);
+            inner.connect().fence(&identity()).await.unwrap();
+            while host.write(file, 0, b"again!", Durable::Now).await.is_err() {}
+            inner.connect().fence(&identity()).await.unwrap();
+            let (kind, message) = (CutKind::Client, inner.cluster.messages() + 1 + after);
+            inner.cluster.cut_at(Cut { kind, message, moment: Moment::Answer });
+            race(inner.cluster.until_alive_cut(), sleep(&*world, Duration::from_secs(60))).await;
+            journal.stop_watching();
+            file
+        });
+        stage.cluster.cancel_cut();
+        let disk = stage.disk(stage.crash(&disk, CrashPolicy::KeepAll));
+        let begun = stage.begin(&disk, under_pressure());
+        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        assert_eq!(stage.content(file), b"again!", "message {after}: {report:?}");
+        assert!(stage.set_aside(file).is_empty(), "message {after}: {report:?}");
+    }
 }

@@ -237,6 +237,51 @@ fn a_recovery_that_never_returns_does_not_stop_the_unmount() {
     assert_eq!(stage.content(file), b"synced");
 }
 
+/// A thread of the store hangs, and its call would keep the host from every other file.
+#[test]
+fn a_call_that_never_returns_keeps_no_lost_connection() {
+    let (stage, _, [file, other]) = on_stage(true, |scene| async move {
+        let host = &scene.host;
+        let [file, other] = [make(host, "file").await, make(host, "other").await];
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        host.write(other, 0, b"other", Durable::Now).await.unwrap();
+        scene.watched.stuck.set(Some(file));
+        scene.pause(5).await;
+        scene.watched.stuck.set(None);
+        scene.stage.connect().fence(&identity()).await.unwrap();
+        let begun = scene.stage.world().now();
+        assert_eq!(scene.ends(host.read(other, 0, 9)).await.unwrap(), b"other");
+        let waited = scene.stage.world().now().since(begun);
+        assert!(waited < Duration::from_secs(12), "{waited:?}");
+        assert_eq!(scene.watched.given_up.get(), 1);
+        assert_eq!(host.read(file, 0, 9).await.unwrap(), b"synced");
+        host.close().await.unwrap();
+        [file, other]
+    });
+    assert_eq!(stage.content(file), b"synced");
+    assert_eq!(stage.content(other), b"other");
+}
+
+#[test]
+fn no_connection_is_given_up_whose_calls_return() {
+    on_stage(true, |scene| async move {
+        let host = &scene.host;
+        let file = make(host, "file").await;
+        scene.watched.slow_write.set(Some(7));
+        let (writer, world) = (host.clone(), scene.stage.world());
+        let written = spawn_with_result(&*world, async move {
+            writer.write(file, 7, b"slow", Durable::Now).await
+        });
+        scene.pause(1).await;
+        scene.stage.connect().fence(&identity()).await.unwrap();
+        scene.pause(9).await;
+        scene.watched.release_calls();
+        written.await.unwrap().unwrap();
+        assert_eq!((scene.watched.given_up.get(), host.statistics().reconnections), (0, 1));
+        host.close().await.unwrap();
+    });
+}
+
 /// Its recovery needs the space, and so does every other file until then.
 #[test]
 fn a_connection_lost_with_a_refused_file_comes_back_with_space() {
@@ -345,6 +390,53 @@ fn a_refused_file_that_went_to_another_survives_a_crash() {
                 assert_eq!(stage.set_aside(file), [b"synced"]);
             }
         }
+    }
+}
+
+/// A client opens one of two refused files while the other is taken, and keeps it.
+#[test]
+fn a_refused_file_is_held_until_the_connection_ends() {
+    let (stage, _, files) = on_stage(false, |scene| async move {
+        let (host, world) = (&scene.host, scene.stage.world());
+        let files = [make(host, "first").await, make(host, "second").await];
+        let other = make(host, "other").await;
+        host.write(other, 0, b"other", Durable::Now).await.unwrap();
+        scene.watched.is_full.set(true);
+        for file in files {
+            scene.stage.cluster.fill(Some(file));
+            host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        }
+        scene.pause(10).await;
+        for file in files {
+            scene.ends(peer_reads(&*scene.stage.peer(), file)).await;
+        }
+        scene.watched.slow_token.set(Some(files[1]));
+        scene.stage.cluster.free_space();
+        scene.watched.is_full.set(false);
+        while scene.watched.waiting_calls.get() == 0 {
+            scene.pause(1).await;
+        }
+        let (peer, watched) = (scene.stage.peer(), scene.watched.clone());
+        let kept = spawn_with_result(&*world, async move {
+            peer_reads(&*peer, files[0]).await;
+            watched.kept.set(Some(files[0]));
+        });
+        scene.pause(3).await;
+        scene.watched.release_calls();
+        scene.ends(kept).await.unwrap();
+        for _ in 0..10 {
+            scene.pause(10).await;
+            assert_eq!(host.read(other, 0, 9).await.unwrap(), b"other");
+        }
+        assert_eq!(host.sync_file(files[0]).await.unwrap_err().errno(), Refusal::NoSpace.errno());
+        scene.watched.kept.set(None);
+        scene.pause(700).await;
+        assert_eq!(host.read(files[0], 0, 9).await.unwrap(), b"synced");
+        host.close().await.unwrap();
+        files
+    });
+    for file in files {
+        assert_eq!(stage.content(file), b"synced");
     }
 }
 

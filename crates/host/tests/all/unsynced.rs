@@ -59,6 +59,39 @@ fn a_sync_that_failed_with_the_token_is_reported() {
     });
 }
 
+/// Nothing that is asked on the next connection covers what went past the journal on this one.
+#[test]
+fn shared_writes_of_a_lost_connection_are_reported_unsynced() {
+    for is_synced in [false, true] {
+        let stage = Rc::new(Stage::new(3));
+        let (disk_stage, world) = (stage.clone(), stage.world.clone());
+        world.run(async move {
+            let stage = disk_stage;
+            let (host, watched, _) = begun(&stage).await;
+            let file = make_then_open(&host, "file").await;
+            watched.others_keep_files.set(true);
+            host.write(file, 0, b"past the journal", Durable::Soon).await.unwrap();
+            watched.others_keep_files.set(false);
+            if is_synced {
+                host.sync_file(file).await.unwrap();
+            }
+            stage.connect().fence(&identity()).await.unwrap();
+            host.lookup(host.root(), b"none").await.unwrap_err();
+            assert_eq!(host.statistics().reconnections, 1);
+            if is_synced {
+                host.sync_file(file).await.unwrap();
+            } else {
+                is_io_error(host.sync_file(file).await);
+                is_io_error(host.sync_file(file).await);
+            }
+            host.close_file(file).await.unwrap();
+            host.open_file(file).await.unwrap();
+            host.write(file, 0, b"new", Durable::Now).await.unwrap();
+            host.close().await.unwrap();
+        });
+    }
+}
+
 #[test]
 fn a_failed_sync_past_the_journal_is_reported_to_all() {
     let stage = Rc::new(Stage::new(2));

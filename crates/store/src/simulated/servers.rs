@@ -213,6 +213,9 @@ pub(super) struct Session {
     pub silent: Cell<bool>,
     /// Whether the host has crashed.
     pub dead: Cell<bool>,
+    /// Whether its client has given it up: none of its calls goes on.
+    pub given_up: Cell<bool>,
+    pub gave_up: Signal,
     /// The link on which it sends content.
     pub link: Link,
 }

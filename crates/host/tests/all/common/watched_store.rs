@@ -20,6 +20,10 @@ pub struct WatchedStore {
     pub keeps_failed_writes: bool,
     /// Whether another client keeps each file from being held exclusively.
     pub others_keep_files: Cell<bool>,
+    /// A file that another client keeps so.
+    pub kept: Cell<Option<FileId>>,
+    /// A file of which an exclusive token is not reported before the calls are released.
+    pub slow_token: Cell<Option<FileId>>,
     /// Whether syncs of files, and those of returned tokens, fail after they were carried out.
     pub failing_syncs: Cell<bool>,
     pub failing_returns: Cell<bool>,
@@ -32,7 +36,8 @@ pub struct WatchedStore {
     /// Answers to creations wait.
     pub slow_creations: Cell<bool>,
     pub changed: Rc<Event>,
-    pub waiting_writes: Rc<Cell<u64>>,
+    /// Number of calls that wait, or waited.
+    pub waiting_calls: Rc<Cell<u64>>,
     is_released: Rc<Cell<bool>>,
     /// Whether it reports no space.
     pub is_full: Cell<bool>,
@@ -40,7 +45,9 @@ pub struct WatchedStore {
     pub never_disconnects: Cell<bool>,
     /// Whether no name is removed.
     pub refusing_removals: Cell<bool>,
-    /// A file of which no sync returns.
+    /// Number of connections that were given up.
+    pub given_up: Rc<Cell<u64>>,
+    /// A file of which no sync returns until the connection is given up.
     pub stuck: Cell<Option<FileId>>,
     /// A file of which no sending of content returns.
     pub sends_nothing: Cell<Option<FileId>>,
@@ -59,6 +66,8 @@ impl WatchedStore {
             inner,
             calls: RefCell::default(),
             others_keep_files: Cell::default(),
+            kept: Cell::default(),
+            slow_token: Cell::default(),
             failing_syncs: Cell::default(),
             failing_returns: Cell::default(),
             failing_changes: Cell::default(),
@@ -66,16 +75,26 @@ impl WatchedStore {
             slow_write: Cell::default(),
             slow_creations: Cell::default(),
             changed: Rc::default(),
-            waiting_writes: Rc::default(),
+            waiting_calls: Rc::default(),
             is_released: Rc::default(),
             is_full: Cell::default(),
             never_disconnects: Cell::default(),
             refusing_removals: Cell::default(),
+            given_up: Rc::default(),
             stuck: Cell::default(),
             sends_nothing: Cell::default(),
             attributes_sent: Cell::default(),
             opens: Rc::default(),
         }
+    }
+    /// Returns a call that ends with its connection alone.
+    fn never_returning<T: 'static>(&self) -> Answer<T> {
+        let (changed, given_up) = (self.changed.clone(), self.given_up.clone());
+        let before = given_up.get();
+        Box::pin(async move {
+            changed.until(|| (given_up.get() != before).then_some(())).await;
+            Err(StoreError::Disconnected { store: "watched".into(), why: "it is given up".into() })
+        })
     }
     pub fn take_calls(&self) -> Vec<&'static str> {
         self.calls.take()
@@ -118,7 +137,7 @@ impl Store for WatchedStore {
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.calls.borrow_mut().push("make_durable");
         if self.is(self.stuck.get(), open) {
-            return Box::pin(std::future::pending());
+            return self.never_returning();
         }
         failing(self.inner.make_durable(open), self.failing_syncs.get())
     }
@@ -127,6 +146,11 @@ impl Store for WatchedStore {
             true => Box::pin(std::future::pending()),
             false => self.inner.send_content(open),
         }
+    }
+    fn give_up_connection(&self) {
+        self.inner.give_up_connection();
+        self.given_up.set(self.given_up.get() + 1);
+        self.changed.notify();
     }
     fn send_attributes(&self) -> Answer<()> {
         self.attributes_sent.set(true);
@@ -183,10 +207,21 @@ impl Store for WatchedStore {
         })
     }
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
-        match token == Token::ExclusiveWrite && self.others_keep_files.get() {
-            true => Box::pin(async { Err(StoreError::TokenHeld) }),
-            false => self.inner.take_token(open, token),
+        let is_kept = self.others_keep_files.get() || self.is(self.kept.get(), open);
+        if token == Token::ExclusiveWrite && is_kept {
+            return Box::pin(async { Err(StoreError::TokenHeld) });
         }
+        let taken = self.inner.take_token(open, token);
+        if token != Token::ExclusiveWrite || !self.is(self.slow_token.get(), open) {
+            return taken;
+        }
+        let (changed, is_released) = (self.changed.clone(), self.is_released.clone());
+        self.waiting_calls.set(self.waiting_calls.get() + 1);
+        Box::pin(async move {
+            let taken = taken.await;
+            changed.until(|| is_released.get().then_some(())).await;
+            taken
+        })
     }
     fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes> {
         if self.slow_write.get() != Some(at) || self.is_released.get() {
@@ -194,7 +229,7 @@ impl Store for WatchedStore {
         }
         let write = self.inner.write(open, at, bytes);
         let (changed, is_released) = (self.changed.clone(), self.is_released.clone());
-        self.waiting_writes.set(self.waiting_writes.get() + 1);
+        self.waiting_calls.set(self.waiting_calls.get() + 1);
         Box::pin(async move {
             changed.until(|| is_released.get().then_some(())).await;
             write.await

@@ -103,8 +103,23 @@ impl SimulatedStore {
         &self,
         work: impl FnOnce(Rc<Client>) -> F,
     ) -> Answer<T> {
-        Box::pin(work(self.0.clone()))
+        let (client, work) = (self.0.clone(), work(self.0.clone()));
+        Box::pin(async move {
+            let session = client.session();
+            let given_up = session.gave_up.until(|| session.given_up.get().then_some(()));
+            if session.given_up.get() {
+                return Err(given_up_error());
+            }
+            match race(work, given_up).await {
+                Either::Left(answer) => answer,
+                Either::Right(()) => Err(given_up_error()),
+            }
+        })
     }
+}
+
+fn given_up_error() -> StoreError {
+    StoreError::Disconnected { store: NAME.into(), why: "it was given up".into() }
 }
 
 fn new_session(state: &Rc<State>, identity: &Identity) -> Rc<Session> {
@@ -118,6 +133,8 @@ fn new_session(state: &Rc<State>, identity: &Identity) -> Rc<Session> {
         fenced: Cell::new(false),
         silent: Cell::new(false),
         dead: Cell::new(false),
+        given_up: Cell::new(false),
+        gave_up: Signal::default(),
         link: Link::default(),
     });
     state.sessions.borrow_mut().push(session.clone());

@@ -52,8 +52,14 @@ impl Store for SimulatedStore {
         let former = former.clone();
         self.start(|client| async move { client.fence_former(former).await })
     }
+    fn give_up_connection(&self) {
+        let session = self.0.session();
+        session.given_up.set(true);
+        session.gave_up.notify();
+    }
     fn reconnect(&self) -> Answer<()> {
-        self.start(|client| async move {
+        let client = self.0.clone();
+        Box::pin(async move {
             let old = client.session.replace(new_session(&client.state, &client.identity));
             client.files.borrow_mut().clear();
             client.opens.borrow_mut().clear();

@@ -1,0 +1,63 @@
+//! Tests of mounted hosts from outside.
+
+use crate::common::ring::Ring;
+use crate::rig::Rig;
+
+const HOST: &str = r#"
+    mkdir store; truncate -s 64M journal
+    host() { # store, journal, then the words before
+        local store=$1 journal=$2; shift 2
+        "$@" $O host mount -f $OPTIONS --store dir:$PWD/$store --journal $PWD/$journal $M & DAEMON=$!
+        for i in $(seq 600); do mountpoint -q $M && return; sleep 0.1; done; false
+    }
+"#;
+
+/// The daemon may not use the second processor, whose queue has one entry then.
+#[test]
+fn locks_over_a_ring_leave_an_entry_for_the_unlock() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        eprintln!("NOT TESTED: one processor");
+        return;
+    }
+    let Some(_allowed) = Ring::allowed() else { return };
+    Rig::new().run(&format!(
+        r#"{HOST}
+           OPTIONS="-o transport=uring"; host store journal taskset -c 0
+           $O stats --json $M | grep -q '"transport": *"io_uring"'; echo content >$M/file
+           taskset -c 1 flock $M/file sh -c 'touch held; until [ -e let_go ]; do sleep 0.02; done' & HOLDER=$!
+           until [ -e held ]; do sleep 0.02; done
+           taskset -c 1 timeout 20 flock $M/file true 2>printed & WAITER=$!
+           sleep 0.5; touch let_go
+           for i in $(seq 200); do kill -0 $HOLDER 2>gone || break; sleep 0.05; done; refuses kill -0 $HOLDER 2>gone
+           refuses wait $WAITER; grep -q 'No locks available' printed
+           # With more entries a program waits.
+           rm held let_go; taskset -c 0 flock $M/file sh -c 'touch held; until [ -e let_go ]; do sleep 0.02; done' &
+           until [ -e held ]; do sleep 0.02; done; taskset -c 0 timeout 20 flock $M/file true & WAITER=$!
+           sleep 0.2; touch let_go; wait $WAITER
+           $O umount $M; wait $DAEMON"#
+    ));
+}
+
+/// The dead mount of another store stays, and so does one whose daemon is only late.
+#[test]
+fn a_mount_takes_the_place_of_its_own_dead_one() {
+    Rig::new().run(&format!(
+        r#"{HOST}
+           mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
+           mounts() {{ grep -c " $M " /proc/self/mountinfo; }}
+           mkdir other; truncate -s 64M journal2; OPTIONS=
+           host store journal; echo kept >$M/file; sync $M/file; kill_daemon
+           refuses $O host mount --store dir:$PWD/other --journal $PWD/journal2 $M 2>printed
+           grep -q 'has died' printed; [ $(mounts) = 1 ]
+           $O host mount --store dir:$PWD/store --journal $PWD/journal $M 2>printed
+           grep -q 'taken away' printed; [ $(mounts) = 1 ]; grep -q kept $M/file; $O umount $M
+           host store journal; major=$(mountpoint -d $M | cut -d: -f1); minor=$(mountpoint -d $M | cut -d: -f2)
+           kill -STOP $DAEMON; echo 1 >/sys/fs/fuse/connections/$((major << 20 | minor))/abort
+           for i in $(seq 100); do stat -f $M >stat 2>&1 || break; sleep 0.1; done
+           refuses $O host mount --store dir:$PWD/store --journal $PWD/journal $M 2>printed
+           grep -q "has not ended" printed; [ $(mounts) = 1 ]
+           kill -CONT $DAEMON; wait $DAEMON || true
+           $O host mount --store dir:$PWD/store --journal $PWD/journal $M 2>printed
+           [ $(mounts) = 1 ]; grep -q kept $M/file; $O umount $M"#
+    ));
+}
