@@ -131,6 +131,7 @@ impl Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::FileExt;
 
     #[test]
     fn a_file_with_holes_is_filled_where_it_may_be_written() {

@@ -10,7 +10,9 @@ use crate::disk::open_disk::hold_unlocked;
 use crate::error::CliError;
 use crate::mount::umount;
 use disks::DiskOpenError;
+use host::HostJournal;
 use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -24,9 +26,13 @@ pub fn take_dead_away(at: &Path, source: &Path) -> Result<(), CliError> {
 }
 
 /// Takes dead mounts of a host on `at` away as [`take_dead_away`] does. `store` is the store's full
-/// name, `journal` an absolute path without links: a host has its journal locked to its end.
+/// name, `journal` an absolute path without links: a host has its journal locked to its end. A
+/// journal that is still to be made is not the dead one's, which may hold synced data.
 pub fn take_dead_host_away(at: &Path, store: &str, journal: &Path) -> Result<(), CliError> {
-    take_own_away(at, journal, |mount| mount.source == Path::new(store))
+    let mut start = [0; 12];
+    let read = File::open(journal).and_then(|mut file| file.read_exact(&mut start));
+    let is_journal = read.is_ok() && HostJournal::is_head(&start);
+    take_own_away(at, journal, |mount| is_journal && mount.source == Path::new(store))
 }
 
 /// `source` is what the mount's daemon has locked.

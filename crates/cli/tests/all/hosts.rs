@@ -38,7 +38,8 @@ fn locks_over_a_ring_leave_an_entry_for_the_unlock() {
     ));
 }
 
-/// The dead mount of another store stays, and so does one whose daemon is only late.
+/// The dead mount of another store stays, that of another journal, which alone has what was synced,
+/// and one whose daemon is only late.
 #[test]
 fn a_mount_takes_the_place_of_its_own_dead_one() {
     Rig::new().run(&format!(
@@ -48,6 +49,8 @@ fn a_mount_takes_the_place_of_its_own_dead_one() {
            mkdir other; truncate -s 64M journal2; OPTIONS=
            host store journal; echo kept >$M/file; sync $M/file; kill_daemon
            refuses $O host mount --store dir:$PWD/other --journal $PWD/journal2 $M 2>printed
+           grep -q 'has died' printed; [ $(mounts) = 1 ]
+           refuses $O host mount --store dir:$PWD/store --journal $PWD/journal2 $M 2>printed
            grep -q 'has died' printed; [ $(mounts) = 1 ]
            $O host mount --store dir:$PWD/store --journal $PWD/journal $M 2>printed
            grep -q 'taken away' printed; [ $(mounts) = 1 ]; grep -q kept $M/file; $O umount $M
