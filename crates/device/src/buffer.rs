@@ -46,10 +46,10 @@ impl Spares {
 /// pages if it is longer than one. A drive may want memory aligned to its logical sectors, as
 /// dm-crypt does.
 ///
-/// The aligned part is found within memory that is larger by that much. An allocator asked for aligned
-/// memory may be unable to reuse a freed piece for the same request, as that of glibc is. A cache
-/// of blocks then takes twice its size. From an allocator whose pages are aligned anyway, a page is
-/// taken as it is.
+/// The aligned part is found within memory that is larger by that much. An allocator asked for
+/// aligned memory may be unable to reuse a freed piece for the same request, as that of glibc is. A
+/// cache of blocks then takes twice its size. From an allocator whose pages are aligned anyway, a
+/// page is taken as it is.
 pub struct Buffer {
     /// Never grows or shrinks, which would move it and lose the alignment.
     memory: Vec<u8>,

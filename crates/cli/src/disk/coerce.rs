@@ -74,8 +74,8 @@ fn node_of(path: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(format!("/sys/dev/block/{}:{}", libc::major(device), libc::minor(device))))
 }
 
-/// Refuses a file or loop device whose writes end in a page cache, at whatever level of loop devices
-/// and files under it: they evict nothing from a drive.
+/// Refuses a file or loop device whose writes end in a page cache, at whatever level of loop
+/// devices and files under it: they evict nothing from a drive.
 pub fn refuse_page_cache(path: &Path) -> Result<(), CliError> {
     let Some(at) = disks::page_cache_under(path) else { return Ok(()) };
     let under = if at == path { String::new() } else { format!(", under {},", path.display()) };

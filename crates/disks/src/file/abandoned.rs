@@ -2,11 +2,10 @@
 //!
 //! The kernel keeps such a mount and its device as long as a program has a file of it open, also
 //! when it was unmounted lazily. No daemon answers for it any more. Once the last request of a
-//! killed daemon has ended, which holds the lock of the device's node, nothing writes to the device,
-//! and its file may be used without it.
+//! killed daemon has ended, which holds the lock of the device's node, nothing writes to the
+//! device, and its file may be used without it.
 
-use super::claim::WHOLE;
-use super::system::range_lock_against;
+use super::system::{WHOLE, range_lock_against};
 use std::fs::{File, metadata, read_dir, read_link, read_to_string};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

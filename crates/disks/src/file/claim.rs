@@ -12,7 +12,7 @@
 
 use super::lockers::{LockKind, lockers_of};
 use super::refusal::{DiskOpenError, kind_of};
-use super::system::{Lock, lock_bytes, lock_node, range_lock_against};
+use super::system::{Lock, WHOLE, lock_bytes, lock_node, range_lock_against};
 use super::{DiskAccess, Kind, claims, loops};
 use std::fs::{File, Metadata, OpenOptions, metadata};
 use std::io;
@@ -23,9 +23,6 @@ use std::path::Path;
 
 /// Deepest stack of loop devices on loop devices.
 const LOOPS_MAX: u32 = 8;
-
-/// Range of all bytes of a file, of any later size.
-pub(super) const WHOLE: Range<u64> = 0..u64::MAX;
 
 /// Held for another program that opens the disk itself (mke2fs): no Okeanos command uses the disk
 /// in that time.

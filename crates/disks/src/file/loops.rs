@@ -78,8 +78,8 @@ pub fn loop_device_over(
 }
 
 /// The first file or loop device under `path`, itself included, at which writes end in the page
-/// cache instead of going on to a drive; `None` if there is none that the kernel knows of. Not every
-/// kernel does, of files: before Linux 6.1 none.
+/// cache instead of going on to a drive; `None` if there is none that the kernel knows of. Not
+/// every kernel does, of files: before Linux 6.1 none.
 pub fn page_cache_under(path: &Path) -> Option<PathBuf> {
     /// Deepest stack of loop devices on files.
     const LEVELS_MAX: usize = 8;

@@ -84,7 +84,7 @@ pub fn lock_image(
     image: &std::fs::File,
     access: DiskAccess,
 ) -> Result<(), DiskOpenError> {
-    claim::lock_file(path, image, &claim::WHOLE, access)
+    claim::lock_file(path, image, &system::WHOLE, access)
 }
 
 /// A file or block device. Clones are the same disk.
@@ -166,7 +166,7 @@ impl FileDisk {
         let State { name, access, locked_for, .. } = &*self.0;
         let file = open::reopen(&self.file(), name, *access, flags)?;
         let failed = |source| DiskOpenError::Open { path: name.into(), source };
-        system::lock_range(&*self.file(), None, &claim::WHOLE).map_err(failed)?;
+        system::lock_range(&*self.file(), None, &system::WHOLE).map_err(failed)?;
         claim::lock_opened_node(Path::new(name), &file, locked_for.get())?;
         *self.0.file.borrow_mut() = Rc::new(file.into());
         Ok(())
@@ -202,7 +202,7 @@ impl FileDisk {
     fn lock_all(&self, access: DiskAccess) -> Result<(), DiskOpenError> {
         let path = Path::new(&self.0.name);
         match self.0.kind {
-            Kind::File => claim::lock_file(path, &*self.file(), &claim::WHOLE, access)?,
+            Kind::File => claim::lock_file(path, &*self.file(), &system::WHOLE, access)?,
             Kind::Device => claim::lock_opened_node(path, &*self.file(), access)?,
         }
         self.0.locked_for.set(access);

@@ -1,11 +1,10 @@
 //! Opening a disk: its kind, its other users, its size, its sectors.
 
 use super::claim::{
-    BackingClaim, WHOLE, claim_behind, lock_device_node, lock_file, lock_opened_node,
-    refuse_if_used,
+    BackingClaim, claim_behind, lock_device_node, lock_file, lock_opened_node, refuse_if_used,
 };
 use super::refusal::{DiskOpenError, kind_of};
-use super::system::{DirectAlignment, direct_alignment, leave_direct, logical_sector};
+use super::system::{DirectAlignment, WHOLE, direct_alignment, leave_direct, logical_sector};
 use super::{DiskAccess, Kind, claims};
 use device::{Buffer, Geometry};
 use std::fs::{File, OpenOptions};

@@ -52,6 +52,9 @@ pub fn size_of(file: &OwnedFd) -> io::Result<u64> {
     File::from(file.try_clone()?).seek(SeekFrom::End(0))
 }
 
+/// Range of all bytes of a file, of any later size.
+pub const WHOLE: Range<u64> = 0..u64::MAX;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
     Shared,

@@ -73,8 +73,15 @@ impl Volume {
         }
     }
 
-    /// Notes where the superblock, with what memory has of damage, is being written.
-    pub(super) fn damage_mark_is_written(&self, place: DamageMark) {
+    /// Notes that the superblock, with what memory has of damage, is in `transaction`.
+    pub(super) fn damage_mark_is_logged(&self, transaction: TransactionId) {
+        self.damage_mark_is(DamageMark::Logged(transaction));
+    }
+    /// Notes that the superblock, with what memory has of damage, is being written home.
+    pub(super) fn damage_mark_is_home(&self) {
+        self.damage_mark_is(DamageMark::AtHome);
+    }
+    fn damage_mark_is(&self, place: DamageMark) {
         if self.damage_mark.get() == DamageMark::InMemory {
             self.damage_mark.set(place);
         }

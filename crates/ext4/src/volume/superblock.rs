@@ -3,7 +3,6 @@
 //! of an empty log, and after the last.
 
 use super::Volume;
-use super::damage::DamageMark;
 use crate::{Error, Result};
 use device::{Buffer, Disk, Durability};
 use engine::{EngineError, Handle};
@@ -80,7 +79,7 @@ pub(super) fn stamp(superblock: &mut VolumeSuperblock, now: Timestamp) {
 impl Volume {
     /// Copies the superblock from memory into its block. Credits: 1.
     pub(crate) fn change_superblock(&self, handle: &mut Handle) {
-        self.damage_mark_is_written(DamageMark::Logged(handle.transaction()));
+        self.damage_mark_is_logged(handle.transaction());
         let bytes = self.superblock.borrow().serialize();
         let (_, range) = place(self.block_size());
         let change = |block: &mut [u8]| block[range.as_usize()].copy_from_slice(&bytes);
@@ -94,7 +93,7 @@ impl Volume {
     /// change replaces all of them.
     pub(super) async fn write_superblock_home(&self) -> Result<()> {
         self.superblock_is_behind.set(true);
-        self.damage_mark_is_written(DamageMark::AtHome);
+        self.damage_mark_is_home();
         let superblock = self.superblock();
         write(&**self.home_disk(), &superblock).await
     }
