@@ -88,6 +88,17 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     if arguments.scattered_logs.is_some() {
         refuse_scattered_logs(target, journal, extra)?;
     }
+    let is_trial = extra.iter().any(|argument| argument == "-n");
+    if is_trial
+        && (journal.is_some()
+            || arguments.scattered_logs.is_some()
+            || arguments.flush_zone.is_some())
+    {
+        return Err(CliError::new(
+            "-n has mke2fs make nothing, and more than mke2fs makes is asked for",
+        )
+        .with_remedy("Leave out -n, or --journal-device, --scattered-logs and --flush-zone."));
+    }
     let of_internal = internal_journal(journal_size.filter(|_| journal.is_none()))?;
     crate::daemon::mounted::refuse_if_its_daemon_died(target)?;
     let of_journal = arguments.journal_flush_zone.as_ref().or(arguments.flush_zone.as_ref());
@@ -98,17 +109,18 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     )?;
     let force = arguments.force || extra.iter().any(|argument| argument == "-F");
     if let Some(journal) = journal.filter(|journal| !force && journal.exists()) {
-        refuse_to_overwrite(journal, false, "okeanos mkfs --force")?;
+        refuse_to_overwrite(journal, false, "okeanos mkfs --force … --journal-device")?;
     }
     let (made, mut held) = prepare(target, *size)?;
     if !made {
         // The check takes the same locks.
         drop(held);
         check_unused(target)?;
+        held = claim(target)?;
+        // Behind the claim: another command may have made something while this one waited.
         if !force {
             refuse_to_overwrite(target, false, "okeanos mkfs --force")?;
         }
-        held = claim(target)?;
     }
     let owner = maker().filter(|_| !names_owner(extra));
     let mut extra = with_defaults(extra, force, owner);
@@ -389,7 +401,7 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> 
             .with_remedy("Name an image file or a block device.")),
         Some(_) if exists && is_block_device(target)? => {
             Err(CliError::new(format!("{name} is a block device, whose size is given"))
-                .with_remedy("Leave the size out, or give mke2fs a number of blocks behind --."))
+                .with_remedy("Leave the size out: a volume takes the whole device."))
         }
         Some(size) if exists => match std::fs::metadata(target).map(|metadata| metadata.len()) {
             Ok(length) if length == size => Ok((false, claim(target)?)),

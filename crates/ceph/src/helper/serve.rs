@@ -236,7 +236,12 @@ impl Server {
                     listing: files.get(directory)?.inode.list(cursor)?,
                 });
             }
-            HelperRequest::SyncDirectory { directory } => files.get(directory)?.inode.sync()?,
+            HelperRequest::SyncDirectory { directory } => {
+                files.get(directory)?.inode.sync()?;
+                // Of names that a lost session had answered and not made durable, the library
+                // reports nothing.
+                files.mount.root()?.ask_servers()?;
+            }
             HelperRequest::StillKnown => files.mount.root()?.ask_servers()?,
             HelperRequest::SendAttributes => files.mount.send_attributes()?,
             HelperRequest::Space => {

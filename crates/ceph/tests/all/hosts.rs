@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use std::rc::Rc;
-use store::{FileId, HostPhase, OpenMode, Store, Token, Version};
+use store::{AttributeChange, FileId, HostPhase, OpenMode, Store, Token, Version};
 
 const FILE: FileId = FileId(1);
 
@@ -66,5 +66,32 @@ fn a_sync_after_a_takeover_leaves_a_state_that_the_dead_owner_never_had() {
         let left = store.find(file).await.unwrap().attributes.version;
         assert_ne!(left.number, base.number);
         assert!(!known.contains(&left), "{left:?} is one of {known:?}");
+    });
+}
+
+/// A mode is buffered under the token as content is. Sent at once, it would give the file a state
+/// between those that a recovery compares with.
+#[test]
+fn a_mode_that_is_set_leaves_a_state_that_was_reported() {
+    let cluster = Cluster::small();
+    let (here, there) = (cluster.options("here"), cluster.options("there"));
+    run(|world| async move {
+        let (dead, other) = (connect(&world, here).await, connect(&world, there).await);
+        // A file that this host has made may have its mode buffered, too.
+        let file = make(&other, "file").await;
+        let open = dead.open(file, OpenMode::ReadWrite).await.unwrap();
+        let base = dead.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
+        let mut known: Vec<Version> = vec![base];
+        for at in 0..2 {
+            known.push(dead.write(open, at * 5, b"bytes").await.unwrap().version);
+        }
+        let mode = AttributeChange { mode: Some(0o600), ..AttributeChange::default() };
+        known.push(dead.set_attributes(file, mode).await.unwrap().version);
+        // SAFETY: a signal to the helper that this test started, and has not yet reaped.
+        assert_eq!(unsafe { libc::kill(dead.helper().unwrap() as i32, libc::SIGKILL) }, 0);
+        next_event(&dead).await;
+        other.fence(&store::Identity("here".into())).await.unwrap();
+        let left = other.find(file).await.unwrap().attributes.version;
+        assert!(known.contains(&left), "{left:?} is none of {known:?}");
     });
 }

@@ -15,14 +15,15 @@ use std::path::Path;
 
 pub fn run(arguments: &FormatArguments) -> Result<(), CliError> {
     crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.target)?;
-    for path in std::iter::once(&arguments.target).chain(&arguments.log) {
-        refuse_to_overwrite(path, arguments.force, "okeanos blocks format --force")?;
-    }
     let zones = NewZones::new(arguments)?;
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let open = |path: &Path| open_disk(&world, path, DiskAccess::ReadWrite);
     let disk = open(&arguments.target)?;
     let log = arguments.log.as_deref().map(open).transpose()?;
+    // Behind the claim: another command may have made something while this one waited.
+    for path in std::iter::once(&arguments.target).chain(&arguments.log) {
+        refuse_to_overwrite(path, arguments.force, "okeanos blocks format --force")?;
+    }
     let uuid = || {
         let mut uuid = [world.random(), world.random()].map(u64::to_be_bytes).concat();
         // Version 4, as in RFC 9562.

@@ -9,6 +9,7 @@ mod place;
 mod serve;
 mod zones;
 
+use crate::disk::block_volume::{VolumeOnDisk, volume_on};
 use crate::error::CliError;
 use crate::mkfs::LogSizes;
 use crate::mount::table;
@@ -229,5 +230,5 @@ fn failed(source: &std::path::Path, error: &blocks::BlocksError) -> CliError {
 
 /// Whether a disk is a block volume, according to its superblock.
 pub fn holds_volume(source: &std::path::Path) -> bool {
-    matches!(place::volume_on(source), Ok(place::VolumeOnDisk::Found(_)))
+    matches!(volume_on(source), Ok(VolumeOnDisk::Found(_)))
 }

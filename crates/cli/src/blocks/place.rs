@@ -2,56 +2,15 @@
 
 use crate::daemon::control::{Place, blocks_directory, make_directory, socket_directory};
 use crate::daemon::mount_table;
+use crate::disk::block_volume::{VolumeOnDisk, volume_on};
 use crate::disk::content::content_of;
 use crate::disk::front_end::NAME;
 use crate::error::CliError;
 use crate::mount::loop_device;
-use format::blocks::{
-    BLOCKS_SUPERBLOCK_SIZE, BlocksSuperblock, RESERVED_BYTES, SUPERBLOCK_AT, blocks_copy_at,
-};
 use format::uuid_text;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::fs::metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-
-/// A block volume on a disk, found before anything is claimed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum VolumeOnDisk {
-    None,
-    /// UUID of the volume, or of that to which a journal device belongs.
-    Found([u8; 16]),
-    /// Only the copy of the superblock is left: this byte holds something else.
-    Overwritten(u64),
-}
-
-/// Bytes read as one where a disk may have sectors that cannot be read.
-const PAGE: usize = 4096;
-
-/// Looks for a block volume as [`blocks::find_superblock`] does.
-pub fn volume_on(source: &Path) -> io::Result<VolumeOnDisk> {
-    let mut file = File::open(source)?;
-    let size = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
-    let parse = |at: u64| {
-        let mut bytes = [0; BLOCKS_SUPERBLOCK_SIZE];
-        file.read_exact_at(&mut bytes, at).ok()?;
-        BlocksSuperblock::parse(&bytes).ok()
-    };
-    if let Some(superblock) = parse(SUPERBLOCK_AT) {
-        return Ok(VolumeOnDisk::Found(superblock.uuid));
-    }
-    let copy = blocks_copy_at(size).and_then(|at| parse(at).map(|copy| (at, copy)));
-    let copy = copy.filter(|(at, copy)| blocks_copy_at(copy.disk_bytes) == Some(*at));
-    let Some((_, copy)) = copy else { return Ok(VolumeOnDisk::None) };
-    let mut start = vec![0; RESERVED_BYTES as usize];
-    for (page, at) in start.chunks_mut(PAGE).zip((0..).step_by(PAGE)) {
-        if file.read_exact_at(page, at).is_err() {
-            page.fill(0);
-        }
-    }
-    let overwritten = copy.overwritten_at(&start);
-    Ok(overwritten.map_or(VolumeOnDisk::Found(copy.uuid), VolumeOnDisk::Overwritten))
-}
 
 /// Returns the error for a disk that holds something else in place of a block volume.
 pub fn overwritten(source: &Path, at: u64) -> CliError {
@@ -69,16 +28,39 @@ pub fn overwritten(source: &Path, at: u64) -> CliError {
 }
 
 impl Place {
-    /// Returns the directory of a volume, attached or not.
+    /// Returns the directory of a volume, attached or not. It is named after the volume's UUID,
+    /// which a copy of the disk has, too: a copy of what is attached is refused.
     pub fn of(source: &Path) -> Result<Place, CliError> {
         let found = volume_on(source).map_err(|error| CliError::system(source.display(), error))?;
         let name = source.display();
         match found {
-            VolumeOnDisk::Found(uuid) => Ok(Place(blocks_directory().join(uuid_text(&uuid)))),
+            VolumeOnDisk::Found(uuid) => {
+                let place = Place(blocks_directory().join(uuid_text(&uuid)));
+                place.refuse_copy(source)?;
+                Ok(place)
+            }
             VolumeOnDisk::Overwritten(at) => Err(overwritten(source, at)),
             VolumeOnDisk::None => Err(CliError::new(format!("{name}: there is no block volume"))
                 .with_remedy("Make one: okeanos blocks format. It destroys what the disk holds.")),
         }
+    }
+
+    fn refuse_copy(&self, source: &Path) -> Result<(), CliError> {
+        let Some(mount) = mount_table::mount_on(&self.0).ok().flatten() else { return Ok(()) };
+        // The attached disk may have been moved, or not be visible from here.
+        let (Ok(attached), Ok(found)) = (metadata(&mount.source), metadata(source)) else {
+            return Ok(());
+        };
+        let same = match found.file_type().is_block_device() {
+            true => attached.rdev() == found.rdev(),
+            false => (attached.dev(), attached.ino()) == (found.dev(), found.ino()),
+        };
+        if same {
+            return Ok(());
+        }
+        let (name, original, at) = (source.display(), mount.source.display(), self.attached_as());
+        Err(CliError::new(format!("{name} is a copy of {original}, which is attached{at}"))
+            .with_remedy(format!("Detach that first: okeanos blocks detach {original}.")))
     }
 
     pub fn make(&self) -> Result<(), CliError> {

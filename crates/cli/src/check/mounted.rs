@@ -31,8 +31,15 @@ pub fn check(
     if statistics["needs_check"].as_bool() == Some(true) {
         findings.note(super::MARKED);
     }
-    let mut walk =
-        MountedWalk { device: 0, files: 0, directories: 0, denied: 0, findings, progress };
+    let mut walk = MountedWalk {
+        device: 0,
+        files: 0,
+        directories: 0,
+        denied: 0,
+        failed: None,
+        findings,
+        progress,
+    };
     let top = fs::symlink_metadata(&mount.directory);
     let top = top.map_err(|error| CliError::system(mount.directory.display(), error))?;
     walk.device = top.dev();
@@ -40,7 +47,8 @@ pub fn check(
     while let Some(directory) = waiting.pop() {
         walk.directory(&directory, &mut waiting);
     }
-    let MountedWalk { files, directories, denied, .. } = walk;
+    let MountedWalk { files, directories, denied, failed, .. } = walk;
+    failed.map_or(Ok(()), Err)?;
     if denied > 0 {
         return Err(CliError::new(format!(
             "files or directories that could not be looked into: {denied}"
@@ -62,6 +70,8 @@ struct MountedWalk<'a> {
     directories: u64,
     /// Number of entries that this user may not read.
     denied: u64,
+    /// The first error that says nothing of the volume: its daemon has died, for example.
+    failed: Option<CliError>,
     findings: &'a mut Findings,
     progress: &'a Progress,
 }
@@ -116,7 +126,12 @@ impl MountedWalk<'_> {
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => self.denied += 1,
             // Removed since it was listed.
-            Err(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // Attributes of something that has none.
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+            Err(error) => {
+                self.failed = self.failed.take().or(Some(CliError::system(path.display(), error)))
+            }
         }
         None
     }

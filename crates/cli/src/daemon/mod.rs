@@ -112,12 +112,15 @@ pub fn accompany() -> Result<Side, CliError> {
     }
 }
 
+/// Begins the daemon's message if it is up. No error does.
+const UP: &str = "\0";
+
 impl Starter {
     /// Waits until the daemon is up, or has failed.
     pub fn wait(mut self) -> Result<(), CliError> {
         let mut message = String::new();
         let read = self.0.read_to_string(&mut message);
-        match (read, message.strip_prefix("up")) {
+        match (read, message.strip_prefix(UP)) {
             (Ok(_), Some(warnings)) => {
                 warnings
                     .lines()
@@ -156,7 +159,7 @@ impl StartNotifier {
                 }
             }
             // A starter that was killed reads nothing; the mount stands all the same.
-            let _ = to_starter.write_all(format!("up{}", warnings.join("\n")).as_bytes());
+            let _ = to_starter.write_all(format!("{UP}{}", warnings.join("\n")).as_bytes());
         }
     }
     /// Sends the error to the process that will print it.

@@ -99,7 +99,7 @@ pub fn may_lock() -> bool {
 }
 
 /// Calls that a daemon does not need, and that an attacker's code would begin with.
-const FORBIDDEN: [libc::c_long; 20] = [
+const FORBIDDEN: [libc::c_long; 27] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
@@ -120,6 +120,14 @@ const FORBIDDEN: [libc::c_long; 20] = [
     libc::SYS_request_key,
     libc::SYS_keyctl,
     libc::SYS_open_by_handle_at,
+    // Later names of the above.
+    libc::SYS_pidfd_getfd,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
 ];
 
 /// `AUDIT_ARCH_…`: calls with another machine's numbers are forbidden as a whole.

@@ -1,6 +1,7 @@
 //! Detection of existing content on an image file or device, before a command overwrites or exports
 //! it.
 
+use crate::disk::block_volume::{VolumeOnDisk, volume_on};
 use crate::error::CliError;
 use crate::programs;
 use format::blocks::{BLOCKS_MAGIC, SUPERBLOCK_AT};
@@ -19,14 +20,14 @@ const OWN_FORMATS_END: u64 = SUPERBLOCK_AT + BLOCKS_MAGIC.len() as u64;
 
 /// Bytes that must be zeros where a journal is made without --format. Signatures that blkid(8)
 /// knows lie there or at the end.
-const ZEROS: u64 = 1 << 20;
+pub const ZEROS: u64 = 1 << 20;
 
 /// Returns the content, as in "an ext4 file system (label \"mail\")": what blkid(8) knows, and
 /// formats of Okeanos, which it does not.
 pub fn content_of(path: &Path) -> Result<Option<String>, CliError> {
     let start = start_of(path, OWN_FORMATS_END);
     let start = start.map_err(|error| CliError::system(path.display(), error))?;
-    if holds_block_volume(&start) {
+    if holds_block_volume(path, &start) {
         return Ok(Some(BLOCK_VOLUME.into()));
     }
     if start.starts_with(DEVICE_LOGS_MAGIC) {
@@ -57,7 +58,7 @@ pub fn refuse_raw_export(path: &Path) -> Result<(), CliError> {
     let start = start_of(path, OWN_FORMATS_END);
     let start = start.map_err(|error| CliError::system(path.display(), error))?;
     let name = path.display();
-    if holds_block_volume(&start) {
+    if holds_block_volume(path, &start) {
         let remedy = format!("Export what it holds: okeanos blocks attach --via nbd {name}.");
         return Err(holds(path, BLOCK_VOLUME).with_remedy(remedy));
     }
@@ -70,14 +71,16 @@ pub fn refuse_raw_export(path: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-fn holds_block_volume(start: &[u8]) -> bool {
+/// Whether there is a superblock, damaged or not, or the copy of one that was erased.
+fn holds_block_volume(path: &Path, start: &[u8]) -> bool {
     start.get(SUPERBLOCK_AT as usize..).is_some_and(|bytes| bytes.starts_with(&BLOCKS_MAGIC))
+        || matches!(volume_on(path), Ok(VolumeOnDisk::Found(_)))
 }
 
-/// Returns whether the disk begins with zeros and holds no known content: then a journal may be
-/// made without --format.
-pub fn is_blank(path: &Path) -> Result<bool, CliError> {
-    let start = start_of(path, ZEROS).map_err(|error| CliError::system(path.display(), error))?;
+/// Returns whether the disk begins with as many zeros and holds no known content: then something of
+/// ours may be made there without having been asked for.
+pub fn is_blank(path: &Path, zeros: u64) -> Result<bool, CliError> {
+    let start = start_of(path, zeros).map_err(|error| CliError::system(path.display(), error))?;
     Ok(start.iter().all(|byte| *byte == 0) && content_of(path)?.is_none())
 }
 
@@ -101,7 +104,7 @@ mod tests {
         let image = tempfile::NamedTempFile::new().unwrap();
         let path = image.path();
         image.as_file().set_len(8 << 20).unwrap();
-        assert!(is_blank(path).unwrap() && content_of(path).unwrap().is_none());
+        assert!(is_blank(path, ZEROS).unwrap() && content_of(path).unwrap().is_none());
         let write = |bytes: &[u8], at: u64| {
             std::os::unix::fs::FileExt::write_all_at(image.as_file(), bytes, at).unwrap()
         };
@@ -110,7 +113,7 @@ mod tests {
         let refused = refuse_raw_export(path).unwrap_err().to_string();
         assert!(refused.contains("okeanos blocks format --scattered-logs --force"), "{refused}");
         assert!(refuse_to_overwrite(path, false, "blocks format --force").is_err());
-        assert!(!is_blank(path).unwrap());
+        assert!(!is_blank(path, ZEROS).unwrap());
         write(b"\0\0\0\0OKHOST01", 0);
         assert!(content_of(path).unwrap().unwrap().contains("host"));
         assert!(refuse_raw_export(path).is_ok());
@@ -124,6 +127,6 @@ mod tests {
         write(&[0; 16], SUPERBLOCK_AT);
         // Beyond the first block, as the superblock of btrfs.
         write(b"_BHRfS_M", (64 << 10) + 64);
-        assert!(!is_blank(path).unwrap());
+        assert!(!is_blank(path, ZEROS).unwrap());
     }
 }

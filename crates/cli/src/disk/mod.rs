@@ -1,6 +1,7 @@
 //! Disks of commands: opening and claiming, detection of content, flush zones, and disks that are
 //! served as a file.
 
+pub mod block_volume;
 pub mod coerce;
 pub mod content;
 pub mod exported;

@@ -19,8 +19,7 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
         let store = StoreName::parse(&arguments.place)?;
         let access = if arguments.dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
         let (journal, _disk) =
-            open_journal(&for_run, &arguments.place, &store, MakeJournal::OnBlankDisk, access)
-                .await?;
+            open_journal(&for_run, &arguments.place, &store, MakeJournal::Never, access).await?;
         store.check(&journal).await?;
         let mut identity = journal.head.identity.clone();
         if arguments.dry_run && matches!(store, StoreName::Ceph { .. }) {

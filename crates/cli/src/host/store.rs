@@ -1,6 +1,6 @@
 //! The store that a command line names, and the journal of this host for it.
 
-use crate::disk::content::{is_blank, refuse_to_overwrite};
+use crate::disk::content::{ZEROS, is_blank, refuse_to_overwrite};
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::host::Where;
@@ -196,6 +196,7 @@ pub fn failed(error: HostError) -> CliError {
 /// Permission to make a journal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MakeJournal {
+    Never,
     /// Not requested: on a disk that begins with zeros.
     OnBlankDisk,
     /// `--format`: over unknown content.
@@ -222,25 +223,30 @@ pub async fn open_journal(
     make: MakeJournal,
     access: DiskAccess,
 ) -> Result<(HostJournal, disks::FileDisk), CliError> {
-    if access == DiskAccess::ReadWrite {
-        keep_private(&place.journal)?;
-    }
     let disk = open_disk(world, &place.journal, access)?;
     let shared: Rc<dyn Disk> = Rc::new(disk.clone());
     let is_one = HostJournal::is_one(&*shared).await.map_err(failed)?;
-    let asked = make != MakeJournal::OnBlankDisk;
-    if asked || !is_one && access == DiskAccess::ReadWrite && is_blank(&place.journal)? {
+    let makes = match make {
+        MakeJournal::Never => false,
+        MakeJournal::OnBlankDisk => !is_one && is_blank(&place.journal, ZEROS)?,
+        MakeJournal::OverUnknown | MakeJournal::OverAnything => true,
+    };
+    if makes {
+        let force = make == MakeJournal::OverAnything;
         if is_one {
-            refuse_live(&shared).await?;
+            refuse_live(&shared, force).await?;
         } else {
-            let force = make == MakeJournal::OverAnything;
             let command = "okeanos host mount --format --force … --journal";
             refuse_to_overwrite(&place.journal, force, command)?;
         }
+        keep_private(&place.journal)?;
         write_once(&disk).await.map_err(|error| CliError::new(error.to_string()))?;
         return Ok((make_journal(world, shared, store).await?, disk));
     }
     let journal = HostJournal::open(shared.clone()).await.map_err(failed)?;
+    if access == DiskAccess::ReadWrite {
+        keep_private(&place.journal)?;
+    }
     let matched = journal.check_store(&store.full_name()).map_err(failed);
     if matched.is_err()
         && access == DiskAccess::ReadWrite
@@ -297,14 +303,27 @@ async fn write_once(disk: &disks::FileDisk) -> Result<(), DeviceError> {
     disk.flush().await
 }
 
-/// Refuses a journal that alone holds synced data.
-async fn refuse_live(disk: &Rc<dyn Disk>) -> Result<(), CliError> {
-    let Ok(journal) = HostJournal::open(disk.clone()).await else { return Ok(()) };
-    if journal.is_clean().await.unwrap_or(true) {
-        return Ok(());
+/// Refuses a journal that alone holds synced data, and one that may, as it cannot be read; the
+/// latter unless `force`.
+async fn refuse_live(disk: &Rc<dyn Disk>, force: bool) -> Result<(), CliError> {
+    let is_clean = match HostJournal::open(disk.clone()).await {
+        Ok(journal) => journal.is_clean().await,
+        Err(error) => Err(error),
+    };
+    let name = disk.name();
+    match is_clean {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            Err(CliError::new(format!("{name} holds records that the store does not have"))
+                .with_remedy(
+                    "Mount without --format to recover them; or overwrite its first 4096 bytes \
+                     with zeros.",
+                ))
+        }
+        Err(_) if force => Ok(()),
+        Err(error) => {
+            Err(CliError::new(format!("{error}; {name} may hold what the store does not have"))
+                .with_remedy("To give that up: --format --force."))
+        }
     }
-    Err(CliError::new(format!("{} holds records that the store does not have", disk.name()))
-        .with_remedy(
-            "Mount without --format to recover them; or overwrite its first 4096 bytes with zeros.",
-        ))
 }

@@ -1,5 +1,6 @@
 //! The file or device of `mtl=`: memory that survives a power cut.
 
+use crate::disk::content::is_blank;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use device::Disk;
@@ -84,7 +85,8 @@ fn open(world: &RealWorld, path: &Path) -> Result<(DurableMemory, Option<MadeFil
     };
     let mut head = Vec::new();
     Read::by_ref(&mut file).take(TABLE_PAGE as u64).read_to_end(&mut head).map_err(failed)?;
-    if !may_be_table(&head) {
+    let is_new = head.iter().all(|byte| *byte == 0);
+    if !may_be_table(&head) || made.is_none() && is_new && !is_blank(path, TABLE_BYTES)? {
         return Err(CliError::new(format!("mtl={}: something else is there", path.display()))
             .with_remedy("Name a new file, or one that an earlier mount with mtl= has made."));
     }

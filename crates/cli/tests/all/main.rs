@@ -28,6 +28,7 @@ mod options;
 mod people;
 mod powercut;
 mod programs;
+mod refusals;
 mod rig;
 mod rights;
 mod robustness;

@@ -260,7 +260,6 @@ fn a_device_is_locked_until_the_last_request_of_its_daemon_has_ended() {
         .collect();
     assert_eq!(in_flight.len(), 1);
     drop(disk);
-    std::thread::sleep(Duration::from_millis(50));
     let error = refusal(open(&world, &device.0, DiskAccess::ReadWrite));
     assert!(matches!(error, DiskOpenError::Locked { .. }), "{error}");
     drop(in_flight);

@@ -1,0 +1,105 @@
+//! What commands refuse, so that nothing that somebody needs is overwritten or taken for another.
+
+use crate::rig::Rig;
+
+/// `kept FILE COMMAND...`: the command must fail, and leave the file as it is.
+const KEPT: &str = r#"
+    kept() { local file=$1 sum=$(sha256sum <$1); shift; refuses "$@" >>printed 2>&1
+        [ "$sum" = "$(sha256sum <$file)" ] || { echo "changed: $file by $*" >&2; exit 1; }; }
+"#;
+
+/// The copy of a superblock makes a volume whose start was erased.
+#[test]
+fn a_block_volume_of_which_the_copy_is_left_is_no_blank_disk() {
+    Rig::new().run(&format!(
+        r#"{KEPT} truncate -s 64M v; $O blocks format v >made; mkdir store
+           dd if=/dev/zero of=v bs=1M count=1 conv=notrunc status=none
+           kept v $O mkfs v; kept v $O blocks format v; kept v timeout 20 $O nbd --socket $PWD/s v
+           kept v $O host mount --store dir:$PWD/store --journal v $M
+           kept v $O host recover --store dir:$PWD/store --journal v
+           [ $(grep -c "block volume" printed) = 3 ] || {{ cat printed; exit 1; }}"#
+    ));
+}
+
+/// A disk that begins with zeros may hold anything.
+#[test]
+fn a_table_of_runs_is_made_over_nothing_else() {
+    Rig::new().run(&format!(
+        r#"{KEPT} $O mkfs --scattered-logs image 256M -- -q >made
+           truncate -s 64M v other; $O blocks format v >made
+           printf data | dd of=other bs=1 seek=2000000 conv=notrunc status=none
+           for file in v other; do kept $file $O mount -o log=scattered,mtl=$file image $M; done
+           truncate -s 16M blank; $O mount -o log=scattered,mtl=blank image $M; $O umount $M"#
+    ));
+}
+
+#[test]
+fn a_copy_of_an_attached_volume_is_not_taken_for_it() {
+    Rig::new().run(&format!(
+        r#"{KEPT} truncate -s 64M a; $O blocks format a >made; L=$($O blocks attach a)
+           trap '$O blocks detach a' EXIT
+           cp a b; truncate -s 96M b
+           kept b $O blocks grow b; kept b $O blocks detach b; kept b $O blocks attach b
+           [ $(grep -c 'is a copy of' printed) = 3 ] || {{ cat printed; exit 1; }}
+           blockdev --getsize64 $L; ln -s a c; $O blocks grow c; $O blocks detach c; trap - EXIT"#
+    ));
+}
+
+#[test]
+fn a_damaged_journal_of_a_host_is_not_made_anew() {
+    Rig::new().run(&format!(
+        r#"{KEPT} mkdir store; truncate -s 64M journal blank; truncate -s 4096 note; chmod 644 note
+           S="--store dir:$PWD/store --journal"
+           kept note $O host recover $S note; [ $(stat -c %a note) = 644 ]
+           kept blank $O host recover $S blank
+           $O host mount -f -o destage=infinite $S journal $M & DAEMON=$!
+           for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+           echo synced >$M/file; sync $M/file; kill_daemon; $O umount $M || true
+           cp journal whole; printf X | dd of=journal bs=1 seek=$((4*4096+30)) conv=notrunc status=none
+           kept journal $O host mount --format $S journal $M
+           cp whole journal; $O host recover $S journal; grep -q synced store/file"#
+    ));
+}
+
+#[test]
+fn a_trial_of_mke2fs_makes_nothing_else_either() {
+    Rig::new().run(&format!(
+        r#"{KEPT} truncate -s 64M image journal
+           for more in "--journal-device journal" --scattered-logs; do
+               kept image $O mkfs --force $more image -- -n
+           done
+           kept journal $O mkfs --force --journal-device journal image -- -n"#
+    ));
+}
+
+#[test]
+fn of_two_commands_that_make_something_one_is_refused() {
+    Rig::new().run(
+        r#"for round in 1 2 3; do
+               rm -f r; truncate -s 64M r
+               $O mkfs r -- -q >one 2>&1 & P=$!; A=0; B=0
+               $O mkfs r -- -q >two 2>&1 || A=1; wait $P || B=1
+               [ $((A + B)) = 1 ] || { cat one two; exit 1; }
+           done"#,
+    );
+}
+
+/// The error of a mount in the background, whatever it begins with.
+#[test]
+fn a_failed_mount_says_so() {
+    Rig::new().run(
+        r#"$O mkfs --journal-device journal v 64M -- -q >made; : >up.img
+           refuses $O mount -o journal_dev=up.img v $M 2>printed; ! mountpoint -q $M"#,
+    );
+}
+
+#[test]
+fn a_check_of_a_mount_whose_daemon_dies_is_no_verdict() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q >made; serve data=ordered image
+           for i in $(seq 40); do mkdir $M/d$i; for j in $(seq 50); do : >$M/d$i/$j; done; done
+           strace -qq -o calls -e trace=llistxattr -e inject=llistxattr:error=ENOTCONN:when=30+ \
+               $O check $M >printed 2>&1 && { cat printed; exit 1; }
+           ! grep -q 'nothing is wrong' printed; $O umount $M; wait $DAEMON; settle image"#,
+    );
+}
