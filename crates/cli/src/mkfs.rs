@@ -88,17 +88,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     if arguments.scattered_logs.is_some() {
         refuse_scattered_logs(target, journal, extra)?;
     }
-    let is_trial = extra.iter().any(|argument| argument == "-n");
-    if is_trial
-        && (journal.is_some()
-            || arguments.scattered_logs.is_some()
-            || arguments.flush_zone.is_some())
-    {
-        return Err(CliError::new(
-            "-n has mke2fs make nothing, and more than mke2fs makes is asked for",
-        )
-        .with_remedy("Leave out -n, or --journal-device, --scattered-logs and --flush-zone."));
-    }
+    refuse_trial(&arguments)?;
     let of_internal = internal_journal(journal_size.filter(|_| journal.is_none()))?;
     crate::daemon::mounted::refuse_if_its_daemon_died(target)?;
     let of_journal = arguments.journal_flush_zone.as_ref().or(arguments.flush_zone.as_ref());
@@ -161,6 +151,17 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     let options =
         if options.is_empty() { String::new() } else { format!(" -o {}", options.join(",")) };
     print(&format_args!("Mount it with: okeanos mount{options} {} DIR\n", target.display()))
+}
+
+/// Refuses mke2fs's trial where more than mke2fs makes is asked for.
+fn refuse_trial(arguments: &MkfsArguments) -> Result<(), CliError> {
+    let MkfsArguments { journal_device, scattered_logs, flush_zone, extra, .. } = arguments;
+    let wants_more = journal_device.is_some() || scattered_logs.is_some() || flush_zone.is_some();
+    if !wants_more || !extra.iter().any(|argument| argument == "-n") {
+        return Ok(());
+    }
+    Err(CliError::new("-n has mke2fs make nothing, and more than mke2fs makes is asked for")
+        .with_remedy("Leave out -n, or --journal-device, --scattered-logs and --flush-zone."))
 }
 
 /// Sizes of the requested scattered logs, in bytes.
