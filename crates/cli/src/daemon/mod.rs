@@ -149,7 +149,7 @@ impl StartNotifier {
             let _ = manager.send(b"READY=1");
         }
         if let Some(mut companion) = self.companion {
-            let _ = companion.write_all(b"up");
+            let _ = companion.write_all(UP.as_bytes());
         }
         if let Some(Background { mut to_starter, null }) = self.background {
             if let Some(null) = null {
@@ -242,10 +242,12 @@ mod tests {
 
     #[test]
     fn the_starter_learns_how_it_went() {
-        assert_eq!(heard(|mut pipe| pipe.write_all(b"up").unwrap()), Ok(()));
-        assert_eq!(heard(|mut pipe| pipe.write_all(b"upbut be warned").unwrap()), Ok(()));
-        let failure = heard(|mut pipe| pipe.write_all(b"no such volume").unwrap());
-        assert_eq!(failure, Err("no such volume".into()));
+        let heard_text = |text: String| heard(|mut pipe| pipe.write_all(text.as_bytes()).unwrap());
+        assert_eq!(heard_text(UP.into()), Ok(()));
+        assert_eq!(heard_text(format!("{UP}but be warned")), Ok(()));
+        for failure in ["no such volume", "up.img: no such volume"] {
+            assert_eq!(heard_text(failure.into()), Err(failure.into()));
+        }
         assert!(heard(drop).unwrap_err().contains("died"));
     }
 }

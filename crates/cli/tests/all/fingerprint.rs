@@ -27,7 +27,7 @@ fn a_device_is_refused_without_leave_or_in_use_or_too_small() {
         "$O mkfs volume 64M -- -q; refuses $O fingerprint volume 2>&1; clean volume
          truncate -s 64M blocks; $O blocks format blocks >made; refuses $O fingerprint blocks 2>&1",
     );
-    assert!(said.contains("holds an ext4 file system"), "{said}");
+    assert!(said.contains("holds a file system of type ext4"), "{said}");
     assert!(said.contains("holds a block volume"), "{said}");
     assert_eq!(said.matches("--destroy").count(), 2, "{said}");
 }
