@@ -61,12 +61,13 @@ pub async fn clear_recorded_error(parts: &EngineParts) -> Result<(), EngineError
     let durability = Rc::new(Durability::after_unknown_writes(parts));
     let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
     runner.count_log_in(superblock.log_block_bytes());
-    runner.run(plan_announcement(superblock_image(area, &superblock))).await
+    let at = superblock_at(area, &superblock);
+    runner.run(plan_announcement(SuperblockImage { at, image: image_of(&superblock) })).await
 }
 
-fn superblock_image(area: &LogArea, superblock: &JournalSuperblock) -> SuperblockImage {
-    let at = LogBlock(area.superblock.get() * superblock.log_blocks_per_block());
-    SuperblockImage { at, image: image_of(superblock) }
+/// The place of the superblock, in blocks of a log that has this one.
+fn superblock_at(area: &LogArea, superblock: &JournalSuperblock) -> LogBlock {
+    LogBlock(area.superblock.get() * superblock.log_blocks_per_block())
 }
 
 pub(crate) enum RecoveryStart<'a> {
@@ -472,7 +473,9 @@ impl<'a> Recovery<'a> {
         if self.report.left_some_out() && marks {
             superblock.errno = ERRNO_DAMAGED;
         }
-        let mut plan = plan_empty_log(Some(superblock_image(self.area, &superblock)));
+        // In the blocks of the log that was read: an empty one is of no format yet.
+        let at = superblock_at(self.area, &self.superblock);
+        let mut plan = plan_empty_log(Some(SuperblockImage { at, image: image_of(&superblock) }));
         if units::fault!("recovery-no-flush") {
             plan.steps.remove(0);
         }
