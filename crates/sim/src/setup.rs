@@ -79,14 +79,14 @@ pub const SETUPS: &[Setup] = &[
         journal: JournalStart::Sequence(u32::MAX - 5),
         ..external("wrapping-external-1k", "1024")
     },
-    // Space for some 200 KB: the inode table takes the rest.
+    // Space for some 200 KB: the inode table takes the rest, and a fiftieth is kept for extent trees.
     Setup {
-        size: 2304,
+        size: 2352,
         inodes: "4200",
         ..setup("tight-1k", &["-t", "ext4", "-J", "size=1"], "1024")
     },
     // Also few inodes.
-    Setup { size: 256, inodes: "32", ..external("tight-external-4k", "4096") },
+    Setup { size: 272, inodes: "32", ..external("tight-external-4k", "4096") },
     scattered("scattered-4k", "4096", 1 << 10, 3 << 10),
     // Three short logs, which scripts fill many times over.
     Setup {

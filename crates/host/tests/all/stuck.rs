@@ -252,7 +252,7 @@ fn a_call_that_never_returns_keeps_no_lost_connection() {
         let begun = scene.stage.world().now();
         assert_eq!(scene.ends(host.read(other, 0, 9)).await.unwrap(), b"other");
         let waited = scene.stage.world().now().since(begun);
-        assert!(waited < Duration::from_secs(12), "{waited:?}");
+        assert!(waited < Duration::from_secs(32), "{waited:?}");
         assert_eq!(scene.watched.given_up.get(), 1);
         assert_eq!(host.read(file, 0, 9).await.unwrap(), b"synced");
         host.close().await.unwrap();
