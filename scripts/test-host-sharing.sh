@@ -82,14 +82,16 @@ echo more >>one/dirty && sync one/dirty
 
 # Locks of ranges.
 fcntl_lock one/lock wait 3 >held & holder=$!
-until grep -q locked held; do sleep 0.05; done
+until grep -qs locked held; do sleep 0.05; done
 ! fcntl_lock two/lock try 0 >/dev/null || fail "fcntl: both hold it"
 timeout 20 ls two >/dev/null || fail "others wait for a lock"
 fcntl_lock two/lock wait 0 >/dev/null || fail "fcntl: never given"
 wait "$holder" || true
-# A wait ends with a signal.
+# A wait ends with a signal. The former holder's word must be gone first: the file is truncated by
+# the new one.
+rm held
 fcntl_lock one/lock wait 20 >held & holder=$!
-until grep -q locked held; do sleep 0.05; done
+until grep -qs locked held; do sleep 0.05; done
 fcntl_lock two/lock wait 0 >/dev/null & waiter=$!
 sleep 0.5
 python3 - "$waiter" <<'P'
