@@ -59,6 +59,13 @@ enum First {
     Writer,
 }
 
+/// The kernel for which a volume is mounted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kernel {
+    This,
+    Older,
+}
+
 /// Mounts as an older kernel, by number, needs it: this one may drop pages that others keep.
 fn mount_for_older_kernels(volume: &Volume, options: &str) {
     let named = |personality: libc::c_ulong| {
@@ -72,11 +79,14 @@ fn mount_for_older_kernels(volume: &Volume, options: &str) {
 
 /// Runs a writer with a descriptor of `flags` beside readers through the page cache, of each kind.
 /// Whatever a reader sees must not be older than the last write that had returned before.
-fn read_beside_a_writer(mount: fn(&Volume, &str), flags: i32, first: First) {
+fn read_beside_a_writer(kernel: Kernel, flags: i32, first: First) {
     const PAGES: usize = 4;
     const ROUNDS: u64 = 150;
     let volume = Volume::new(&["-t", "ext4"]);
-    mount(&volume, "data=wasteless");
+    match kernel {
+        Kernel::This => volume.mount("data=wasteless"),
+        Kernel::Older => mount_for_older_kernels(&volume, "data=wasteless"),
+    }
     std::fs::write(volume.at("file"), vec![0; PAGES * PAGE]).unwrap();
     let open_writer = || open(&volume, "file", flags);
     let early = (first == First::Writer).then(open_writer);
@@ -106,7 +116,9 @@ fn read_beside_a_writer(mount: fn(&Volume, &str), flags: i32, first: First) {
         scope.spawn(|| read_on("a kept descriptor", &|page| word_at(&kept, page * PAGE)));
         let open_anew = || File::open(volume.at("file")).unwrap();
         scope.spawn(move || read_on("a new one", &|page| word_at(&open_anew(), page * PAGE)));
-        if let Ok(map) = &map {
+        // A mapping of what goes past the cache may show an older page (docs/POSIX.md).
+        let is_kept = (kernel, first) != (Kernel::Older, First::Writer);
+        if let Some(map) = map.as_ref().ok().filter(|_| is_kept) {
             let word = |page: usize| map.word(page * PAGE).load(Ordering::SeqCst);
             scope.spawn(move || read_on("a mapping", &word));
         }
@@ -135,16 +147,16 @@ fn read_beside_a_writer(mount: fn(&Volume, &str), flags: i32, first: First) {
 #[test]
 fn readers_see_what_a_synchronous_write_changed() {
     for first in [First::Readers, First::Writer] {
-        read_beside_a_writer(Volume::mount, libc::O_DSYNC, first);
-        read_beside_a_writer(mount_for_older_kernels, libc::O_SYNC, first);
+        read_beside_a_writer(Kernel::This, libc::O_DSYNC, first);
+        read_beside_a_writer(Kernel::Older, libc::O_SYNC, first);
     }
 }
 
 #[test]
 fn readers_see_what_a_direct_write_changed() {
     for first in [First::Readers, First::Writer] {
-        read_beside_a_writer(Volume::mount, libc::O_DIRECT, first);
-        read_beside_a_writer(mount_for_older_kernels, libc::O_DIRECT | libc::O_DSYNC, first);
+        read_beside_a_writer(Kernel::This, libc::O_DIRECT, first);
+        read_beside_a_writer(Kernel::Older, libc::O_DIRECT | libc::O_DSYNC, first);
     }
 }
 
