@@ -79,7 +79,7 @@ pub const SETUPS: &[Setup] = &[
         journal: JournalStart::Sequence(u32::MAX - 5),
         ..external("wrapping-external-1k", "1024")
     },
-    // Space for some 200 KB: the inode table takes the rest, and a fiftieth is kept for extent trees.
+    // Space for some 200 KB: the inode table takes the rest; a fiftieth is kept for extent trees.
     Setup {
         size: 2352,
         inodes: "4200",
