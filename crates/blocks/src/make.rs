@@ -287,7 +287,7 @@ async fn erase(disk: &dyn Disk, area: Range<u64>) -> Result<(), DeviceError> {
     let erase_one = |at| -> Pin<Box<dyn Future<Output = Result<(), DeviceError>> + '_>> {
         let zeros = zeros.clone();
         Box::pin(async move {
-            // What cannot be read may be mended by the write.
+            // A write may repair a sector that cannot be read.
             match disk.read(at, zeros.len()).await {
                 Ok(found) if found[..] == zeros[..] => Ok(()),
                 _ => disk.write(at, vec![zeros], Durability::Cached).await,

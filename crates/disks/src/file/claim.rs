@@ -49,11 +49,8 @@ impl Claim {
                 held.push(lock_device_node(path)?);
                 // Only a check: the other program claims the device itself.
                 drop(open_exclusively(path, &metadata)?);
-                // Readers keep writers off as well. A device that was open for writing is probed
-                // by udev when it is closed.
-                let mut read_only = options(DiskAccess::ReadOnly);
-                let node = read_only.custom_flags(libc::O_NONBLOCK).open(path);
-                let node = node.map_err(cannot_open)?;
+                // Readers keep writers off as well.
+                let node = open_node(path)?;
                 lock_opened_node(path, &node, DiskAccess::ReadOnly)?;
                 held.push(node);
                 let behind = claim_behind(path, &metadata, DiskAccess::ReadWrite, None)?;
@@ -160,13 +157,16 @@ pub(super) fn claim_behind(
 
 /// Locks the node of a block device, or a file, with flock(2) for as long as the result lives.
 pub(super) fn lock_device_node(path: &Path) -> Result<File, DiskOpenError> {
-    let cannot_open = |source| DiskOpenError::Open { path: path.to_owned(), source };
-    let node = options(DiskAccess::ReadOnly)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)
-        .map_err(cannot_open)?;
+    let node = open_node(path)?;
     lock_node_of(path, &node)?;
     Ok(node)
+}
+
+/// Opens a file or node for a lock. One that was open for writing is probed by udev when it is
+/// closed.
+fn open_node(path: &Path) -> Result<File, DiskOpenError> {
+    let opened = options(DiskAccess::ReadOnly).custom_flags(libc::O_NONBLOCK).open(path);
+    opened.map_err(|source| DiskOpenError::Open { path: path.to_owned(), source })
 }
 
 /// Returns the open file or device, if no process has it locked, in whatever namespace: no daemon

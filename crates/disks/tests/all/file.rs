@@ -283,7 +283,7 @@ fn file_flags(file: &impl AsRawFd) -> i32 {
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) }
 }
 
-/// Each error of a flush is told once, so that another flush of the same bytes may succeed.
+/// Each error of a flush is reported once, so that another flush of the same bytes may succeed.
 #[test]
 fn no_flush_succeeds_after_a_durable_write_that_failed() {
     // SAFETY: the name ends with a zero byte, and the descriptor is new.

@@ -43,7 +43,6 @@ impl Volume {
 
     /// Makes the file's data durable, and what reading it back needs.
     async fn sync_data(&self, inode: &Inode) -> Result<()> {
-        self.record_damage().await?;
         let (mut needed, home) = (inode.durable_with(), inode.last_home_data.get());
         if units::fault!("logged-data-not-synced") {
             needed = inode.last_data_change.get();
@@ -56,6 +55,7 @@ impl Volume {
         }
         // An overwrite in place that no log holds: all that a commit would add are times.
         let found = self.engine().committed().is_at_or_after(needed);
+        self.record_damage().await?;
         if found && self.engine().sync_in_place(inode.number.into()).await? {
             return Ok(());
         }

@@ -116,7 +116,7 @@ fn an_append_follows_what_another_host_wrote() {
 }
 
 /// The name is another host's, and goes at each moment of the request. A caller who wants to have
-/// the file made is never told that it is not there.
+/// the file made never gets ENOENT.
 #[test]
 fn a_create_beside_another_hosts_unlink_never_finds_nothing() {
     let (mut found, mut made) = (0, 0);

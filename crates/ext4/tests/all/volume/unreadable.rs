@@ -112,7 +112,7 @@ fn an_interrupted_recovery_that_left_blocks_out_demands_a_check() {
         for cut in 0.. {
             let (image, ended) = volume.recover_until(cut, policy);
             let what = format!("{policy:?} at change {cut}");
-            // The log was emptied, or else whoever opens the volume is told of the block.
+            // The log was emptied, or else the next opening reports the block.
             check_next_start(&volume, &image, &what);
             check_next_recovery(&volume, &image, &what);
             if ended {
