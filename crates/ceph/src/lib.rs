@@ -33,6 +33,9 @@
 //!   to a size that it had not filled (`helper/gate`, `helper/tokens`: sync).
 //! - T13: a read that meets the recall of what may be cached may wait for ever, for a right that it
 //!   has (`helper/long_reads`).
+//! - T14: a lost session is replaced without a word, and buffered attributes are dropped; a client
+//!   that was excluded notices nothing if that ended before its next request (`library/session`).
+//! - T15: a sync of a directory covers no renames out of it (`helper/files`: sync_names).
 //!
 //! Unsafe code is in `library` alone.
 #![deny(unsafe_code)]

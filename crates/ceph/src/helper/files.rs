@@ -2,7 +2,7 @@
 
 use super::gate::Gate;
 use super::recent_lookups::{RecentLookups, watched};
-use crate::library::{Errno, Handle, Inode, Mount};
+use crate::library::{Errno, Handle, Inode, Mount, SessionLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,11 +11,14 @@ use store::{FileId, Token};
 
 pub struct Files {
     pub mount: &'static Mount,
+    pub session: SessionLock,
     root: FileId,
     table: Mutex<BTreeMap<FileId, Arc<File>>>,
     /// Grants, by the number that identifies their recall.
     pub(super) grants: Mutex<BTreeMap<u64, Arc<File>>>,
     pub(super) last_grant: AtomicU64,
+    /// For directories, those to which names of theirs were moved since their last sync.
+    moved_to: Mutex<BTreeMap<FileId, BTreeSet<FileId>>>,
     pub gate: Arc<Gate>,
 }
 
@@ -186,13 +189,22 @@ impl File {
 }
 
 impl Files {
-    pub fn new(mount: &'static Mount, root: Inode, id: FileId, gate: Arc<Gate>) -> Files {
+    /// Creates the table of a connection that serves `root`, whose number is `id`.
+    pub fn new(
+        mount: &'static Mount,
+        session: SessionLock,
+        root: Inode,
+        id: FileId,
+        gate: Arc<Gate>,
+    ) -> Files {
         let files = Files {
             mount,
+            session,
             root: id,
             table: Mutex::default(),
             grants: Mutex::default(),
             last_grant: AtomicU64::new(0),
+            moved_to: Mutex::default(),
             gate,
         };
         files.keep(root, id);
@@ -239,6 +251,26 @@ impl Files {
         }
         let inode = self.mount.find(id.0)?;
         Ok(self.keep(inode, id))
+    }
+
+    /// Records a rename.
+    pub fn note_move(&self, from: FileId, to: FileId) {
+        if from != to && !units::fault!("ceph-rename-of-one-directory") {
+            lock(&self.moved_to).entry(from).or_default().insert(to);
+        }
+    }
+    /// Makes the names of a directory durable, and that those which moved are elsewhere. T15: the
+    /// library takes a rename for a change of the new directory alone.
+    pub fn sync_names(&self, directory: FileId) -> Result<(), Errno> {
+        let moved_to = lock(&self.moved_to).remove(&directory).unwrap_or_default();
+        for other in moved_to {
+            match self.get(other).and_then(|other| other.inode.sync()) {
+                // Removed since, and only an empty directory can be.
+                Err(Errno(libc::ESTALE | libc::ENOENT)) => {}
+                synced => synced?,
+            }
+        }
+        self.get(directory)?.inode.sync()
     }
 
     pub fn forget(&self, id: FileId) {

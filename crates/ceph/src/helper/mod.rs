@@ -18,7 +18,7 @@ mod recent_lookups;
 mod serve;
 mod tokens;
 
-use crate::library::{Inode, Mount, Settings, end_process, end_with, ignore_signals};
+use crate::library::{Inode, Mount, SessionLock, Settings, end_process, end_with, ignore_signals};
 use crate::wire::{Hello, HelloReply, HelperReply, HelperRequest, Report, WIRE_VERSION};
 use file_queues::{CallOrder, FileQueues};
 use files::Files;
@@ -124,7 +124,10 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     let (attributes, root): (_, Inode) =
         root.unwrap_or_else(|errno| output.lost(false, &format!("no root: {errno:?}")));
     let cluster = root.cluster();
-    let files = Arc::new(Files::new(mount, root, attributes.file, gate));
+    let session = mount.root().map_err(|errno| format!("no root: {errno:?}"));
+    let session =
+        session.and_then(SessionLock::take).unwrap_or_else(|why| output.lost(false, &why));
+    let files = Arc::new(Files::new(mount, session, root, attributes.file, gate));
     let _ = served.set(files.clone());
     let hello_reply = HelloReply {
         root: attributes,

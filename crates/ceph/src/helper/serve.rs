@@ -227,6 +227,7 @@ impl Server {
                         parent.inode.rename(&name, &new_parent.inode, &new_name)
                     })
                 })?;
+                files.note_move(parent.id, new_parent.id);
             }
             HelperRequest::ReadLink { file } => {
                 return Ok(HelperReply::Bytes { bytes: files.get(file)?.inode.read_link()? });
@@ -237,12 +238,12 @@ impl Server {
                 });
             }
             HelperRequest::SyncDirectory { directory } => {
-                files.get(directory)?.inode.sync()?;
+                files.sync_names(directory)?;
                 // Of names that a lost session had answered and not made durable, the library
                 // reports nothing.
-                files.mount.root()?.ask_servers()?;
+                files.session.ask()?;
             }
-            HelperRequest::StillKnown => files.mount.root()?.ask_servers()?,
+            HelperRequest::StillKnown => files.session.ask()?,
             HelperRequest::SendAttributes => files.mount.send_attributes()?,
             HelperRequest::Space => {
                 return Ok(HelperReply::Space { space: files.mount.root()?.space()? });

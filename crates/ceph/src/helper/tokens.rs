@@ -93,9 +93,12 @@ impl Files {
         if !units::fault!("ceph-size-beside-content") {
             self.sync_content(file)?;
         }
-        self.try_sync(file, |handle| match handle {
-            Some(handle) => handle.sync().and_then(|()| handle.ask_servers()),
-            None => file.inode.sync(),
+        self.try_sync(file, |handle| {
+            match handle {
+                Some(handle) => handle.sync().and_then(|()| handle.ask_servers())?,
+                None => file.inode.sync()?,
+            }
+            self.session.ask()
         })?;
         let mut state = file.state();
         state.synced = state.synced.max(changes);

@@ -7,10 +7,12 @@ mod mount;
 mod names;
 mod objects;
 mod process;
+mod session;
 
 pub use mount::{Mount, Settings};
 pub use objects::{Handle, Inode};
 pub use process::{end_process, end_with, ignore_signals, waits};
+pub use session::SessionLock;
 
 /// An errno of the library, made positive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -20,6 +20,9 @@ use crate::wire::kind_of;
 /// Fields requested of a file: all that a [`Version`] needs come at once.
 pub(super) const WANTED: u32 = abi::STATX_BASIC | abi::STATX_VERSION;
 
+/// The greatest offset of a file (Linux).
+const OFFSET_MAX: u64 = i64::MAX as u64;
+
 /// Attempts of one read of a file whose end keeps moving.
 const READS_MAX: u32 = 100;
 
@@ -151,16 +154,6 @@ impl Inode {
         let digits: String =
             reported.iter().map(|byte| char::from(*byte)).filter(char::is_ascii_hexdigit).collect();
         u128::from_str_radix(&digits, 16).unwrap_or(0)
-    }
-
-    /// Asks a question of a directory that only the metadata server can answer: attributes of
-    /// everything below it never come from memory.
-    pub fn ask_servers(&self) -> Result<(), Errno> {
-        match self.xattr(c"ceph.dir.rctime", 256) {
-            // An excluded client is refused a new session.
-            Err(Errno(libc::EPERM)) => Err(Errno(libc::ESHUTDOWN)),
-            answer => answer.map(drop),
-        }
     }
 
     pub fn xattr_names(&self, bytes_max: usize) -> Result<Vec<u8>, Errno> {
@@ -393,8 +386,28 @@ impl Handle {
             _ => return Ok(None),
         };
         let (start, length) = (lock.l_start.max(0) as u64, lock.l_len.max(0) as u64);
-        let end = if length == 0 { LOCK_END } else { start.saturating_add(length).min(LOCK_END) };
+        let end = start.saturating_add(length);
+        let end = if length == 0 || end >= OFFSET_MAX { LOCK_END } else { end };
         Ok(Some((mode, start.min(end)..end)))
+    }
+
+    /// Locks a byte for readers; `at` may lie beyond [`LOCK_END`].
+    pub fn lock_byte(&self, owner: u64, at: u64) -> Result<(), Errno> {
+        let (mount, mut lock) = (self.inode.mount, lock_of_byte(libc::F_RDLCK, at));
+        // SAFETY: the handle is open; the library reads the lock.
+        Errno::check(unsafe {
+            (mount.call.ceph_ll_setlk)(mount.raw, self.raw, &raw mut lock, owner, 0)
+        })
+        .map(drop)
+    }
+    /// Returns whether another owner has a lock on the byte.
+    pub fn is_byte_locked(&self, owner: u64, at: u64) -> Result<bool, Errno> {
+        let (mount, mut lock) = (self.inode.mount, lock_of_byte(libc::F_WRLCK, at));
+        // SAFETY: the handle is open; the library reads the lock, and writes the other there.
+        Errno::check(unsafe {
+            (mount.call.ceph_ll_getlk)(mount.raw, self.raw, &raw mut lock, owner)
+        })?;
+        Ok(lock.l_type as c_int != libc::F_UNLCK)
     }
 
     /// Takes a token. EAGAIN: another client has the file open. `number` identifies the recall.
@@ -433,14 +446,24 @@ fn flock_of(mode: Option<LockMode>, range: &Range<u64>) -> libc::flock {
         Some(LockMode::Exclusive) => libc::F_WRLCK,
         None => libc::F_UNLCK,
     };
-    let most = i64::MAX as u64;
-    // Zero: to the end, wherever it will be.
-    let length = if range.end > most { 0 } else { range.end.saturating_sub(range.start) as i64 };
+    // Not by a length of zero, which would reach those of sessions, too.
+    let (start, end) = (range.start.min(OFFSET_MAX - 1), range.end.min(OFFSET_MAX));
     libc::flock {
         l_type: kind as i16,
         l_whence: libc::SEEK_SET as i16,
-        l_start: range.start.min(most) as i64,
-        l_len: length,
+        l_start: start as i64,
+        l_len: end.saturating_sub(start).max(1) as i64,
+        l_pid: 0,
+    }
+}
+
+fn lock_of_byte(kind: c_int, at: u64) -> libc::flock {
+    libc::flock {
+        l_type: kind as i16,
+        l_whence: libc::SEEK_SET as i16,
+        // The servers' numbers have no sign.
+        l_start: at as i64,
+        l_len: 1,
         l_pid: 0,
     }
 }

@@ -1,11 +1,11 @@
 //! Failures while requests are in flight: of the helper, a metadata server, an OSD.
 
-use crate::common::{Cluster, connect, is_disconnected, make, next_event, run};
+use crate::common::{Cluster, ROOT, connect, is_disconnected, make, next_event, run};
 use device::World;
 use runtime::{Either, race};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{AttributeChange, OpenMode, Store as _, StoreEvent, Token};
+use store::{AttributeChange, NewNode, OpenMode, RenameOver, Store as _, StoreEvent, Token};
 
 #[test]
 fn requests_under_a_helper_that_is_killed_are_answered_with_errors() {
@@ -148,5 +148,57 @@ fn questions_are_answered_by_the_servers_or_end_the_connection() {
         store.reconnect().await.unwrap();
         store.still_known().await.unwrap();
         assert_eq!(store.store_identity(), identity);
+    });
+}
+
+/// The library then opens a new session by itself, without the tokens of the former one, and drops
+/// what it had buffered of attributes: a size, for example.
+#[test]
+fn an_exclusion_that_was_lifted_at_once_ends_the_connection() {
+    let cluster = Rc::new(Cluster::small());
+    let (here, there) = (cluster.options("here"), cluster.options("there"));
+    run(move |world| async move {
+        for is_sync in [false, true] {
+            let store = Rc::new(connect(&world, here.clone()).await);
+            let file = make(&store, &format!("file-{is_sync}")).await;
+            let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
+            store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            store.write(open, 0, b"buffered").await.unwrap();
+            let helper = format!("client_metadata.pid={}", store.helper().unwrap());
+            cluster.administer(&["tell", "mds.a", "client", "evict", &helper]);
+            cluster.administer(&["osd", "blocklist", "clear"]);
+            let other = connect(&world, there.clone()).await;
+            let changed = other.open(file, OpenMode::ReadWrite).await.unwrap();
+            other.write(changed, 0, b"of another").await.unwrap();
+            let answer = match is_sync {
+                true => store.make_durable(open).await,
+                false => store.still_known().await,
+            };
+            assert!(answer.as_ref().is_err_and(is_disconnected), "{is_sync}: {answer:?}");
+            other.disconnect().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_sync_of_the_directory_that_lost_a_name_covers_the_rename() {
+    let cluster = Rc::new(Cluster::start(&["--store", "bluestore"]));
+    let options = cluster.options("here");
+    run(move |world| async move {
+        let store = Rc::new(connect(&world, options).await);
+        let file = make(&store, "file").await;
+        let directory = NewNode::Directory { mode: 0o755 };
+        let directory = store.make(store.root(), b"elsewhere", directory, ROOT).await.unwrap().file;
+        store.sync_directory(store.root()).await.unwrap();
+        let from = (store.root(), b"file".as_slice());
+        store.rename(from.0, from.1, directory, b"moved", RenameOver::Replace).await.unwrap();
+        store.sync_directory(store.root()).await.unwrap();
+        cluster.must("kill", &["mds"]);
+        let helper = store.helper().unwrap() as i32;
+        // SAFETY: a signal to the helper that this test started, and has not yet reaped.
+        assert_eq!(unsafe { libc::kill(helper, libc::SIGKILL) }, 0);
+        cluster.must("resume", &[]);
+        store.reconnect().await.unwrap();
+        assert_eq!(store.lookup(directory, b"moved").await.map(|found| found.file), Ok(file));
     });
 }

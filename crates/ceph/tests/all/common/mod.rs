@@ -59,6 +59,17 @@ impl Cluster {
             String::from_utf8_lossy(&output.stderr)
         );
     }
+    /// Runs a command of an administrator.
+    pub fn administer(&self, arguments: &[&str]) {
+        let mut command = Command::new("ceph");
+        command.arg("-c").arg(self.conf()).args(arguments).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert!(
+            output.status.success(),
+            "ceph {arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
     /// Returns a counter of all daemons of a kind, such as `osd`, in one of their sections.
     pub fn counter(&self, kind: &str, section: &str, name: &str) -> u64 {
         let sockets = std::fs::read_dir(self.directory.join("run")).unwrap();
