@@ -35,6 +35,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
+use store::FileAttributes;
 
 /// Calls that may wait for other clients at the same time.
 const THREADS_MAX: usize = 64;
@@ -120,13 +121,9 @@ fn serve(socket: UnixStream) -> Result<(), String> {
         Box::new(move |inode| drop(to_change.send(LibraryNotice::Changed(inode)))),
     );
     let mount = connected.unwrap_or_else(|why| output.lost(false, &why));
-    let root = mount.root().and_then(|root| Ok((root.attributes()?, root)));
-    let (attributes, root): (_, Inode) =
-        root.unwrap_or_else(|errno| output.lost(false, &format!("no root: {errno:?}")));
+    let opened = open_root(mount).unwrap_or_else(|why| output.lost(false, &why));
+    let (root, attributes, session) = opened;
     let cluster = root.cluster();
-    let session = mount.root().map_err(|errno| format!("no root: {errno:?}"));
-    let session =
-        session.and_then(SessionLock::take).unwrap_or_else(|why| output.lost(false, &why));
     let files = Arc::new(Files::new(mount, session, root, attributes.file, gate));
     let _ = served.set(files.clone());
     let hello_reply = HelloReply {
@@ -148,6 +145,15 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     SocketReader::new(requests, post, Server::new(files, output, settings), queues, returning)
         .read();
     Ok(())
+}
+
+/// Opens the directory that is served, and takes the lock of this session.
+fn open_root(mount: &'static Mount) -> Result<(Inode, FileAttributes, SessionLock), String> {
+    let no_root = |errno| format!("no root: {errno:?}");
+    let root = mount.root().map_err(no_root)?;
+    let attributes = root.attributes().map_err(no_root)?;
+    let session = SessionLock::take(mount.root().map_err(no_root)?)?;
+    Ok((root, attributes, session))
 }
 
 fn settings(hello: &Hello) -> Result<Settings, String> {
