@@ -5,7 +5,7 @@ use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World
 use format::flush_zone::FoundFlushZone;
 use runtime::sync::{Event, RwLock};
 use runtime::{complete_anyway, join_window, spawn_with_result};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// A drive in front of which every flush becomes the drive's own flush, which it may ignore, and
@@ -21,6 +21,9 @@ use std::rc::Rc;
 /// eviction would not push it out. So an eviction waits for requests in flight, and later ones for
 /// its end, in the order of their arrival. Its own writes go to the drive directly, and it waits
 /// for nothing else: it always ends if the drive answers.
+///
+/// After an eviction that failed every later one fails, as flushes of a file do: which of
+/// its writes took space in the cache is unknown.
 #[derive(Clone)]
 pub struct CoercedDisk(Rc<State>);
 
@@ -37,6 +40,8 @@ struct State {
     /// Held shared by requests in flight, and exclusively by an eviction.
     requests: Rc<RwLock>,
     next_round: Cell<u64>,
+    /// The error of an eviction.
+    failed: RefCell<Option<DeviceError>>,
     statistics: Cell<CoercionStatistics>,
 }
 
@@ -65,6 +70,7 @@ impl CoercedDisk {
             over: Event::default(),
             requests: Rc::default(),
             next_round: Cell::default(),
+            failed: RefCell::default(),
             statistics: Cell::default(),
         }))
     }
@@ -117,9 +123,11 @@ impl State {
     async fn settle(self: Rc<Self>) -> Result<(), DeviceError> {
         self.count(|statistics| statistics.barriers += 1);
         let wanted = self.completed.get();
+        self.check()?;
         while self.evicted.get() < wanted {
             if self.evicting.get() {
                 self.over.until(|| (!self.evicting.get()).then_some(())).await;
+                self.check()?;
                 continue;
             }
             self.evicting.set(true);
@@ -128,8 +136,9 @@ impl State {
             let this = self.clone();
             let eviction = spawn_with_result(&*self.world, async move {
                 let result = this.evict().await;
-                if let Ok(covered) = result {
-                    this.evicted.set(this.evicted.get().max(covered));
+                match &result {
+                    Ok(covered) => this.evicted.set(this.evicted.get().max(*covered)),
+                    Err(error) => drop(this.failed.borrow_mut().get_or_insert(error.clone())),
                 }
                 this.evicting.set(false);
                 this.over.notify();
@@ -140,6 +149,13 @@ impl State {
             result?;
         }
         Ok(())
+    }
+
+    fn check(&self) -> Result<(), DeviceError> {
+        match &*self.failed.borrow() {
+            Some(error) if !units::fault!("eviction-after-failure") => Err(error.clone()),
+            _ => Ok(()),
+        }
     }
 
     /// Makes an eviction. Returns the number of completed writes that it covers.

@@ -36,6 +36,8 @@ pub struct EvictionWorkload {
 /// Bound on writes. No drive of the paper needed more than 2560 writes or 128 MiB.
 pub const WRITES_MAX: u32 = 1 << 16;
 pub const BYTES_MAX: u64 = 4 << 30;
+/// Bound on one write, which is a buffer in memory.
+pub const WRITE_BYTES_MAX: u64 = 128 << 20;
 
 impl EvictionWorkload {
     /// Bytes of one write.
@@ -68,6 +70,10 @@ impl EvictionWorkload {
         if self.bytes == 0 || self.bytes > BYTES_MAX {
             return Err(format!("{} bytes: 1 to {BYTES_MAX} are possible", self.bytes));
         }
+        let each = self.write_size(1);
+        if each > WRITE_BYTES_MAX {
+            return Err(format!("writes of {each} bytes: {WRITE_BYTES_MAX} are possible"));
+        }
         Ok(())
     }
 }
@@ -90,5 +96,18 @@ impl fmt::Display for EvictionWorkload {
                 write!(f, "{writes} {} writes, {megabytes:.2} MB in all", self.pattern.name())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_write_is_longer_than_any_drive_needs() {
+        let workload =
+            |writes| EvictionWorkload { pattern: Pattern::Random, writes, bytes: BYTES_MAX };
+        assert!(workload(1).check().is_err());
+        assert_eq!(workload(32).check(), Ok(()));
     }
 }

@@ -1,8 +1,8 @@
 //! Evictions on a small cache: they share their drive with no request, which would keep in it what
 //! it touched; and those of the next process write what the cache does not hold.
 
-use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
-use disks::{CrashPolicy, LineReplacement, Lying, MemoryDisk};
+use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, Operation, World};
+use disks::{CrashPolicy, Fault, LineReplacement, Lying, MemoryDisk};
 use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Pattern};
 use runtime::{VirtualWorld, join_all, spawn_with_result};
 use std::rc::Rc;
@@ -152,4 +152,24 @@ fn the_next_process_evicts_as_well_as_the_one_that_was_killed() {
         assert!(goes_on > 0, "this cache keeps nothing at random");
         assert!(killed <= goes_on, "{killed} lost instead of {goes_on}, {evictions} evictions");
     }
+}
+
+/// What of an eviction took space in the cache is unknown then, and the first of a process is
+/// longer than others.
+#[test]
+fn no_eviction_succeeds_after_one_that_failed() {
+    let world = VirtualWorld::new(1);
+    let drive = drive(&world, LineReplacement::LeastRecentlyUsed, 1);
+    let of_run = world.clone();
+    world.run(async move {
+        let disk = coerced(&of_run, &drive);
+        disk.write(0, ones(512), Durability::Cached).await.unwrap();
+        drive.inject(Fault::once(Operation::Write));
+        let both = [disk.flush(), disk.flush()].map(|flush| spawn_with_result(&of_run, flush));
+        for flush in both {
+            assert!(flush.await.unwrap().is_err());
+        }
+        assert!(disk.flush().await.is_err(), "later");
+    });
+    world.end();
 }
