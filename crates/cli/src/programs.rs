@@ -128,7 +128,8 @@ impl TemporaryLoop {
 
 impl Drop for TemporaryLoop {
     fn drop(&mut self) {
-        let detached = Command::new("losetup").arg("-d").arg(&self.0).status();
+        let losetup = find("losetup").unwrap_or_else(|_| "losetup".into());
+        let detached = Command::new(losetup).arg("-d").arg(&self.0).status();
         if !detached.is_ok_and(|status| status.success()) {
             complain(&format!(
                 "okeanos: {} could not be detached; do it with losetup -d",

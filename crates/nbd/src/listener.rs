@@ -44,11 +44,16 @@ impl Listener {
                 // The kernel closes the files of a killed process with a ring a while after its
                 // end.
                 let begun = Instant::now();
-                while UnixStream::connect(path).is_ok() {
-                    if begun.elapsed() > PATIENCE {
-                        return Err(ListenError::Taken(path.to_owned()));
+                loop {
+                    match UnixStream::connect(path) {
+                        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => break,
+                        // Of another kind of socket nothing shows whether it is used.
+                        Err(error) => return Err(failed(error)),
+                        Ok(_) if begun.elapsed() > PATIENCE => {
+                            return Err(ListenError::Taken(path.to_owned()));
+                        }
+                        Ok(_) => std::thread::sleep(PATIENCE / 40),
                     }
-                    std::thread::sleep(PATIENCE / 40);
                 }
                 std::fs::remove_file(path).map_err(failed)?;
             }

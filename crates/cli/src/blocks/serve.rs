@@ -7,6 +7,7 @@ use crate::daemon::control::{About, Ask};
 use crate::daemon::control_server::Answers;
 use crate::daemon::io_path;
 use crate::daemon::mount_helper::MountHelper;
+use crate::daemon::privileges;
 use crate::daemon::reporter::{Level, Reporter};
 use crate::disk::coerce::Wanted;
 use crate::disk::exported;
@@ -212,6 +213,11 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
         let export = Rc::new(Export { disk, read_only: plan.read_only, rotational: false });
         let mut serving = Box::pin(nbd::serve(own.clone(), listener, export));
         print(&format_args!("{uri}\n"))?;
+        // From here on it reads requests.
+        if let Err(error) = privileges::give_up() {
+            complain(&privileges::kept_rights(&error));
+        }
+        own.ring().renew_threads();
         let served = race(&mut serving, signals.next()).await;
         // The connections are shut before the volume is closed: a request that is not answered is
         // sent again to the next daemon, and an error would reach the file system above.

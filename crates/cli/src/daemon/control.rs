@@ -8,14 +8,16 @@
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::own_namespace;
 use crate::error::CliError;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "lowercase")]
@@ -244,22 +246,43 @@ pub fn make_directory(directory: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// Connects to a socket. One whose queue is full, as of a stopped daemon or of a user who means
+/// harm, is not waited for longer than for a reply.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let (flags, until) = (SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, Instant::now() + PATIENCE);
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let address = SocketAddrUnix::new(path)?;
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(PATIENCE / 100),
+            connected => break connected?,
+        }
+    }
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
 /// Connects to a socket that the mount itself covers: a thread looks without the mount.
 fn connect_beneath(mount: &Mount, path: &Path) -> io::Result<UnixStream> {
     let look = || {
         own_namespace::enter()?;
         own_namespace::detach(&mount.directory)?;
-        UnixStream::connect(path)
+        connect(path)
     };
     std::thread::scope(|scope| scope.spawn(look).join().expect("no panic"))
 }
 
 /// A connection to a daemon.
-pub struct Client(BufReader<UnixStream>);
+pub struct Client {
+    stream: BufReader<UnixStream>,
+    /// How long one reply may take as a whole; `None`: as long as the daemon needs.
+    patience: Option<Duration>,
+}
 
 /// Maximum reply; counts and histograms take some kilobytes, so a longer one comes from another
 /// program.
-const ANSWER_BYTES_MAX: u64 = 16 << 20;
+const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Time limit for a reply to a query.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -267,11 +290,10 @@ impl Client {
     pub fn connect(mount: &Mount) -> Result<Client, CliError> {
         let directory = socket_directory();
         let path = directory.join(socket_name(mount.device));
-        let connected =
-            refuse_foreign(&directory).and_then(|()| UnixStream::connect(&path)).or_else(|error| {
-                let is_covered = path.starts_with(&mount.directory);
-                if is_covered { connect_beneath(mount, &path) } else { Err(error) }
-            });
+        let connected = refuse_foreign(&directory).and_then(|()| connect(&path)).or_else(|error| {
+            let is_covered = path.starts_with(&mount.directory);
+            if is_covered { connect_beneath(mount, &path) } else { Err(error) }
+        });
         // A login has a directory of its own for sockets, and cron has none. SAFETY: geteuid has no
         // preconditions.
         let is_ours = mount.user() == Some(unsafe { libc::geteuid() });
@@ -279,24 +301,21 @@ impl Client {
             let elsewhere = is_ours.then(|| connect_elsewhere(mount)).flatten();
             elsewhere.ok_or(error)
         });
-        connected
-            .map(|stream| Client(BufReader::new(stream)))
-            .map_err(|error| no_answer(mount, Some((&path, error))))
+        connected.map(Client::over).map_err(|error| no_answer(mount, Some((&path, error))))
     }
 
     /// Connects to a daemon for queries alone: also to root's, if it admits other users, and as
     /// root to any.
     pub fn connect_to_look(mount: &Mount) -> Result<Client, CliError> {
-        let asked_directly = match Client::connect(mount) {
-            Ok(client) => Ok(client),
-            Err(error) => {
-                connect_elsewhere(mount).map(|stream| Client(BufReader::new(stream))).ok_or(error)
-            }
+        let client = match Client::connect(mount) {
+            Ok(client) => client,
+            Err(error) => Client::over(connect_elsewhere(mount).ok_or(error)?),
         };
-        let client = asked_directly?;
-        let limited = client.0.get_ref().set_read_timeout(Some(PATIENCE));
-        limited.map_err(|error| CliError::system(mount.directory.display(), error))?;
-        Ok(client)
+        Ok(Client { patience: Some(PATIENCE), ..client })
+    }
+
+    fn over(stream: UnixStream) -> Client {
+        Client { stream: BufReader::new(stream), patience: None }
     }
 
     /// Sends a daemon one query. Each user has one connection at a time to a daemon of root's:
@@ -316,19 +335,36 @@ impl Client {
     pub fn say(&mut self, ask: Ask) -> io::Result<()> {
         let mut line = serde_json::to_vec(&ask)?;
         line.push(b'\n');
-        self.0.get_mut().write_all(&line)
+        self.stream.get_mut().write_all(&line)
     }
 
     /// Returns the next reply; `None` when the daemon has ended.
     pub fn hear<T: for<'de> Deserialize<'de>>(&mut self) -> io::Result<Option<T>> {
-        let mut line = String::new();
-        match (&mut self.0).take(ANSWER_BYTES_MAX).read_line(&mut line) {
-            Ok(0) => Ok(None),
-            Ok(count) if count as u64 == ANSWER_BYTES_MAX => Err(io::ErrorKind::InvalidData.into()),
-            Ok(_) => Ok(Some(serde_json::from_str(&line)?)),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(None),
-            Err(error) => Err(error),
+        let mut line = Vec::new();
+        let until = self.patience.map(|patience| Instant::now() + patience);
+        while line.last() != Some(&b'\n') {
+            if let Some(until) = until {
+                // None would mean no limit.
+                let left = until.saturating_duration_since(Instant::now());
+                let left = if left.is_zero() { Duration::from_nanos(1000) } else { left };
+                self.stream.get_ref().set_read_timeout(Some(left))?;
+            }
+            let found = match self.stream.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                found => found?,
+            };
+            let length =
+                found.iter().position(|byte| *byte == b'\n').map_or(found.len(), |at| at + 1);
+            line.extend_from_slice(&found[..length]);
+            self.stream.consume(length);
+            match length {
+                0 if line.is_empty() => return Ok(None),
+                0 => break,
+                _ if line.len() > ANSWER_BYTES_MAX => return Err(io::ErrorKind::InvalidData.into()),
+                _ => {}
+            }
         }
+        Ok(Some(serde_json::from_slice(&line)?))
     }
 
     pub fn ask<T: for<'de> Deserialize<'de>>(&mut self, ask: Ask) -> io::Result<T> {
@@ -354,7 +390,7 @@ fn refuse_foreign(directory: &Path) -> io::Result<()> {
 
 fn connect_elsewhere(mount: &Mount) -> Option<UnixStream> {
     let name = socket_name(mount.device);
-    places_to_look(mount).find_map(|place| UnixStream::connect(place.join(&name)).ok())
+    places_to_look(mount).find_map(|place| connect(&place.join(&name)).ok())
 }
 
 /// Returns directories whose owner is the user who mounted.
@@ -472,6 +508,37 @@ mod tests {
         assert_eq!(Changed::Refused { error: "no".into() }, refused);
         assert!(serde_json::from_str::<Ask>(r#"{"ask":"money"}"#).is_err());
         assert_eq!(serde_json::to_string(&End { clean: true }).unwrap(), r#"{"clean":true}"#);
+    }
+
+    /// Ends at all: whoever asks may be root, and the socket a user's who means harm.
+    #[test]
+    fn nobody_who_accepts_no_connection_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let _listening = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let mut waiting = Vec::new();
+        let refused = loop {
+            match connect(&path) {
+                Ok(stream) => waiting.push(stream),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    /// Ends at all: each byte comes in time, and the reply never.
+    #[test]
+    fn a_reply_that_drips_is_not_waited_for() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let dripping = std::thread::spawn(move || {
+            while theirs.write_all(b" ").is_ok() {
+                std::thread::sleep(PATIENCE / 10);
+            }
+        });
+        let mut client = Client { patience: Some(PATIENCE), ..Client::over(ours) };
+        assert!(client.hear::<About>().is_err());
+        drop(client);
+        dripping.join().unwrap();
     }
 
     /// Covers a first user whose umask was 077.

@@ -51,6 +51,11 @@ pub fn give_up() -> io::Result<()> {
     bounded.and(filtered)
 }
 
+/// Returns the warning of a daemon that keeps what it does not need.
+pub fn kept_rights(why: &io::Error) -> String {
+    format!("the daemon keeps rights that it does not need: {why}")
+}
+
 /// Removes all but the kept ones from the bounding set of this process.
 fn bound() -> io::Result<()> {
     for capability in (0..CAPABILITIES).filter(|capability| !KEPT.contains(capability)) {

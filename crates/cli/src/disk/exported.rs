@@ -3,6 +3,7 @@
 use crate::daemon::control::{End, socket_directory_beside};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::mount_helper::{EstablishedMount, MountHelper};
+use crate::daemon::privileges::{self, kept_rights};
 use crate::daemon::{self, StartNotifier, ended_at_once, mount_table};
 use crate::disk::front_end::DiskFrontEnd;
 use crate::error::CliError;
@@ -21,6 +22,7 @@ struct PreparedService {
     signals: Signals,
     control: ControlSocket,
     device: (u32, u32),
+    warnings: Vec<String>,
 }
 
 fn prepare(
@@ -38,13 +40,16 @@ fn prepare(
         allow_other: false,
     };
     daemon::settle_in();
-    world.ring().renew_threads();
     let EstablishedMount { connection, device } = helper.mount(&options, READ_AHEAD)?;
+    // From here on it reads requests, and bytes of the disk that it acts upon.
+    let kept = privileges::give_up().err();
+    let warnings: Vec<String> = kept.map(|error| kept_rights(&error)).into_iter().collect();
+    world.ring().renew_threads();
     // SAFETY: these two calls have no preconditions.
     let owner = unsafe { (libc::geteuid(), libc::getegid()) };
     let front_end = DiskFrontEnd::new(disk.clone(), owner);
     let session = Session::new(world.clone(), connection, front_end, Transport::Auto);
-    Ok(PreparedService { session, signals, control, device })
+    Ok(PreparedService { session, signals, control, device, warnings })
 }
 
 /// Serves until the directory is unmounted, or a signal comes. `close` runs when no more requests
@@ -58,13 +63,14 @@ pub async fn serve(
     close: impl AsyncFnOnce() -> bool,
 ) -> Result<(), CliError> {
     let helper = at.1;
-    let PreparedService { session, signals, control, device } = match prepare(world, disk, at) {
-        Ok(up) => up,
-        Err(error) => {
-            close().await;
-            return notifier.failed(error);
-        }
-    };
+    let PreparedService { session, signals, control, device, warnings } =
+        match prepare(world, disk, at) {
+            Ok(up) => up,
+            Err(error) => {
+                close().await;
+                return notifier.failed(error);
+            }
+        };
     let serving = session.clone();
     let mut session_over = spawn_with_result(world, async move { serving.serve().await });
     let begun = race(&mut session_over, session.until_started()).await;
@@ -83,7 +89,7 @@ pub async fn serve(
             return notifier.failed(no_control(error));
         }
     };
-    notifier.up(&[]);
+    notifier.up(&warnings);
     let result = match begun {
         Either::Left(result) => result,
         Either::Right(_) => helper.until_over(world, &session, session_over, signals).await,

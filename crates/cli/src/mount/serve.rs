@@ -186,8 +186,7 @@ impl Mounted {
             Ok(EstablishedMount { connection, device }) => {
                 // From here on it reads requests, and bytes of the image that it acts upon.
                 if let Err(error) = privileges::give_up() {
-                    let text = format!("the daemon keeps rights that it does not need: {error}");
-                    reporter.report_at(Level::Warning, &text);
+                    reporter.report_at(Level::Warning, &privileges::kept_rights(&error));
                 }
                 world.ring().renew_threads();
                 let transport = plan.settings.session.transport;

@@ -296,3 +296,29 @@ fn nbd_clients_read_write_and_flush_a_volume() {
         $O blocks inspect image | grep -q 'all is home'"#
     ));
 }
+
+/// What it reads from then on may be hostile.
+#[test]
+fn the_daemon_of_an_attached_volume_gives_up_what_it_does_not_need() {
+    Rig::new().run(&format!(
+        r#"{BLOCKS}
+        truncate -s 64M image; $O blocks format image >/dev/null
+        few() {{
+            for status in /proc/$1/task/*/status; do
+                grep -q '^Name:.*iou-' $status && continue
+                grep -q 'NoNewPrivs:.*1' $status; grep -q 'Seccomp:.*2' $status
+                for set in CapEff CapPrm CapBnd; do
+                    # Beside DAC_READ_SEARCH, SYS_PTRACE, IPC_LOCK and SYS_RESOURCE.
+                    [ $((0x$(sed -n "s/^$set:\t//p" $status) & ~0x1084004)) = 0 ]
+                done
+            done
+        }}
+        attach image; few $(daemon); mkfs.ext4 -q $L; mount $L here; echo kept >here/file; umount here
+        truncate -s 96M image; $O blocks grow image; few $(daemon)
+        timeout 60 $O blocks detach image
+        $O blocks attach --via nbd --socket s image >said & D=$!
+        for i in $(seq 600); do grep -q nbd said && break; sleep 0.1; done; sleep 0.3; few $D; kill $D; wait $D
+        [ ! -e s ]; attach image; mount $L here; grep -q kept here/file; umount here
+        timeout 60 $O blocks detach image; trap - EXIT"#
+    ));
+}

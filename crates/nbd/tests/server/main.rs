@@ -9,7 +9,7 @@ use nbd::{Export, Listener, serve};
 use runtime::RealWorld;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -304,4 +304,14 @@ fn a_slow_client_alone_is_served() {
         slow.say(&[&[7; 1 << 20]]);
     }
     assert_eq!(slow.simple(), (0, 1));
+}
+
+#[test]
+fn a_socket_that_is_no_server_of_ours_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s");
+    let living = UnixDatagram::bind(&path).unwrap();
+    assert!(Listener::unix(&path).is_err());
+    assert!(path.exists());
+    drop(living);
 }
