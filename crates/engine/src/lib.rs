@@ -30,7 +30,7 @@ pub use interface::update::{Base, Contents, Credits, FileRun, FileUpdate};
 pub use journal::records::RecordFormat;
 pub use journal::{DataMode, LogGap, LogKind, LogPlaces, WriteThreshold};
 pub use log::superblock::ERRNO_DAMAGED;
-pub use recovery::passes::{clear_recorded_error, recover};
+pub use recovery::passes::{clear_recorded_error, flush_found, recover};
 pub use recovery::replay_preview::{PreviewedBlock, PreviewedTransaction, replay_preview};
 pub use recovery::report::{PassReport, RecoveryReport, RestartForecast};
 pub use recovery::restart::{forecast_restart, restart};

@@ -215,9 +215,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Allows changes to an engine that was opened to be read, or has quiesced.
+    /// Allows changes to an engine that was opened to be read, or has quiesced. What it found is
+    /// durable first, as with [`crate::flush_found`].
     pub async fn begin_writing(self: &Rc<Self>) -> Result<(), EngineError> {
         self.check()?;
+        if !units::fault!("mount-finds-no-cache") {
+            self.durability.assume_unflushed();
+            self.runner.run(plan_found_log()).await?;
+        }
         self.pipeline.set_quiesced(false);
         self.spawn_tasks();
         Ok(())

@@ -278,6 +278,21 @@ impl Case {
         self.setup.logs.is_some() && is_plain && self.seed % 4 < 2
     }
 
+    /// Circular logs: whether an earlier life without barriers has left what it wrote in the disk's
+    /// cache, in one of three cases.
+    pub(crate) fn had_unflushed_life(&self) -> bool {
+        let is_plain = self.lying_disk.is_none() && self.fault.is_none() && !self.hostile;
+        let flushes =
+            (self.barrier, self.later_barrier) == (BarrierKind::Flush, BarrierKind::Flush);
+        let is_circular = self.setup.logs.is_none() && !self.setup.is_tight();
+        is_circular && is_plain && flushes && self.draw("unflushed life", 3) == 0
+    }
+
+    /// Whether files of an earlier life are there.
+    pub(crate) fn has_earlier_files(&self) -> bool {
+        self.had_earlier_life() || self.had_unflushed_life()
+    }
+
     /// Scattered logs: whether memory that survives the cuts has a table of their runs, in two of
     /// three cases.
     pub(crate) fn has_run_table(&self) -> bool {

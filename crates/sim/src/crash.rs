@@ -76,7 +76,7 @@ pub fn record(
         Box::new(Failure { case, cut, left: "everything".into(), why })
     };
     let lived = match case.had_earlier_life() {
-        true => Some(earlier_life::live(case, fresh).map_err(|error| unexpected(error, 0))?),
+        true => Some(earlier_life::cut(case, fresh).map_err(|error| unexpected(error, 0))?),
         false => None,
     };
     // Only scattered logs have snapshots, in the journal's own blocks.
@@ -86,7 +86,12 @@ pub fn record(
     };
     let world = VirtualWorld::new(case.seed);
     let begun = run_table::with_memory(case, lived.as_ref().unwrap_or(fresh));
-    let disks = MemoryDisks::of(&world, &with_zones(case, &begun), case);
+    let disks = match case.had_unflushed_life() {
+        true => earlier_life::unflushed(case, &begun)
+            .map_err(|error| unexpected(error, 0))?
+            .go_on(&world, case),
+        false => MemoryDisks::of(&world, &with_zones(case, &begun), case),
+    };
     let snapshots = Rc::new(RefCell::new(Vec::new()));
     let at_cuts = Rc::new(RefCell::new(Vec::new()));
     let outcome = world.run({

@@ -1,6 +1,8 @@
-//! An earlier life of a volume with scattered logs, which a power cut has ended. The next mount
-//! continues with the content of its logs, and everything after that happens beside files that lie
-//! in them.
+//! An earlier life of a volume, whose files must stay whatever happens after the next mount.
+//!
+//! 1. With scattered logs a power cut has ended it. The next mount continues with the content of
+//!    its logs, and everything after that happens beside files that lie in them.
+//! 2. Otherwise it kept no barriers and was unmounted, and what it wrote is in the disk's cache.
 
 use crate::case::Case;
 use crate::memory_disks::MemoryDisks;
@@ -8,6 +10,7 @@ use crate::run_table::with_memory;
 use crate::setup::Disks;
 use crate::stalls;
 use disks::CrashPolicy;
+use engine::BarrierKind;
 use ext4::{Caller, Error, Volume, WriteFlags};
 use runtime::VirtualWorld;
 use std::rc::Rc;
@@ -33,10 +36,30 @@ fn changed(number: u8) -> Vec<u8> {
     vec![b'a' + number; CHANGED.len()]
 }
 
-/// Returns `fresh` disks after such a life.
-pub fn live(case: &Case, fresh: &Disks) -> Result<Disks, Error> {
+/// Returns `fresh` disks after a life that a power cut has ended.
+pub fn cut(case: &Case, fresh: &Disks) -> Result<Disks, Error> {
     let world = VirtualWorld::new(case.seed);
     let disks = MemoryDisks::of(&world, &with_memory(case, fresh), case);
+    live(case, &world, &disks, async |volume| volume.sync().await)?;
+    Ok(disks.crash(CrashPolicy::LoseAll))
+}
+
+/// Returns `fresh` disks after a life without barriers that an unmount has ended.
+pub fn unflushed(case: &Case, fresh: &Disks) -> Result<MemoryDisks, Error> {
+    let world = VirtualWorld::new(case.seed);
+    let disks = MemoryDisks::of(&world, fresh, case);
+    let case = Case { barrier: BarrierKind::None, ..case.clone() };
+    live(&case, &world, &disks, async |volume| volume.close().await)?;
+    Ok(disks)
+}
+
+/// Makes and changes the files in a life of their own.
+fn live(
+    case: &Case,
+    world: &VirtualWorld,
+    disks: &MemoryDisks,
+    end: impl AsyncFnOnce(Rc<Volume>) -> Result<(), Error> + 'static,
+) -> Result<(), Error> {
     let lived = world.run({
         let (world, disks, case) = (world.clone(), disks.clone(), case.clone());
         async move {
@@ -56,12 +79,13 @@ pub fn live(case: &Case, fresh: &Disks) -> Result<Disks, Error> {
                 volume.write(file, &Caller::ROOT, at, &changed(number), flags).await?;
             }
             volume.unlink(&root, &name(REMOVED)).await?;
-            volume.sync().await
+            drop(files);
+            end(volume).await
         }
     });
-    stalls::note(&world);
+    stalls::note(world);
     world.end();
-    lived.map(|()| disks.crash(CrashPolicy::LoseAll))
+    lived
 }
 
 /// Checks that its files are unchanged.

@@ -183,7 +183,7 @@ fn recover(
             let volume =
                 memory.open(&world, options).await.map_err(|error| format!("recovery: {error}"))?;
             let recovery = volume.open_report().recovery;
-            if case.had_earlier_life() {
+            if case.has_earlier_files() {
                 earlier_life::check(&volume).await?;
             }
             let found = read_back(&volume, 0..writers).await.map_err(read_error)?;

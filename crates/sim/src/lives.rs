@@ -125,7 +125,7 @@ fn judge_image(
         async move {
             let volume =
                 memory.open(&world, &case).await.map_err(|error| format!("recovery: {error}"))?;
-            if case.had_earlier_life() {
+            if case.has_earlier_files() {
                 earlier_life::check(&volume).await?;
             }
             let earlier = read_back(&volume, 0..before).await.map_err(read_error)?;

@@ -159,10 +159,15 @@ impl Durability {
         let begins = ordered && !self.ordered.get();
         self.ordered.set(ordered);
         if begins {
-            self.unflushed.iter().for_each(|disk| disk.set(true));
-            self.begun.set(self.begun.get() + 1);
+            self.assume_unflushed();
         }
         begins
+    }
+    /// Records that the caches of the disks may hold what nobody has counted: the next barrier of
+    /// each flushes it.
+    pub fn assume_unflushed(&self) {
+        self.unflushed.iter().for_each(|disk| disk.set(true));
+        self.begun.set(self.begun.get() + 1);
     }
 
     pub fn keeps_barriers(&self) -> bool {

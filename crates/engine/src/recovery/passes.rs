@@ -70,6 +70,15 @@ fn superblock_at(area: &LogArea, superblock: &JournalSuperblock) -> LogBlock {
     LogBlock(area.superblock.get() * superblock.log_blocks_per_block())
 }
 
+/// Makes durable what earlier processes left in the caches of the disks: what they wrote is what a
+/// new engine finds, and a sync has nothing to write of it. For volumes that are not recovered,
+/// before anything is written to them; a recovery does it by itself.
+pub async fn flush_found(parts: &EngineParts) -> Result<(), EngineError> {
+    let durability = Rc::new(Durability::after_unknown_writes(parts));
+    let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
+    runner.run(plan_found_log()).await
+}
+
 pub(crate) enum RecoveryStart<'a> {
     /// There is nothing to do.
     Clean(Box<RecoveryReport>),

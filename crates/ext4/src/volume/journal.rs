@@ -107,13 +107,17 @@ fn has_records(parts: &OpenParts, superblock: &VolumeSuperblock) -> bool {
     superblock.features.has(feature::RECOVER) || parts.options.engine.find_log
 }
 
-/// Replays the log if the superblock asks for it, or continues the log with its records.
+/// Replays the log if the superblock asks for it, or continues the log with its records. A volume
+/// that is about to be written is found durable.
 pub(super) async fn restart(
     parts: &OpenParts,
     first: &VolumeSuperblock,
     found: &FoundJournal,
 ) -> Result<(RecoveryReport, Option<RetainedLog>)> {
     if !has_records(parts, first) {
+        if parts.options.access == Access::ReadWrite && !units::fault!("mount-finds-no-cache") {
+            engine::flush_found(&found.parts).await?;
+        }
         return Ok((RecoveryReport { clean: true, ..RecoveryReport::default() }, None));
     }
     let read_early = [superblock::place(first.block_size).0];

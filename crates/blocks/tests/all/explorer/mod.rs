@@ -21,6 +21,7 @@ use format::blocks::SUPERBLOCK_AT;
 use model::{Kind, SECTOR};
 use runtime::{Either, SplitMix, join_all, race};
 use std::cell::Cell;
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -207,16 +208,23 @@ fn what_was_promised_survives_every_power_cut() {
     }
 }
 
-/// The explorer finds what such disks lose where their flushes are trusted.
+/// The explorer finds what such disks lose where their flushes are trusted. Some of their logs are
+/// refused by recovery.
 #[test]
-#[should_panic(expected = "holds write")]
 fn disks_that_ignore_flushes_lose_what_was_promised() {
-    for seed in (0..SEEDS).rev().take(36) {
-        let mut case = Case::new(seed);
+    let lost = (0..SEEDS).rev().take(36).filter(|seed| {
+        let mut case = Case::new(*seed);
         case.changes = case.changes * 2 / case.changes_a_flush();
         case.coerces = false;
-        explore(case);
-    }
+        let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| explore(case))) else {
+            return false;
+        };
+        let why = panic.downcast::<String>().expect("a text");
+        let is_lost = why.contains("holds write");
+        assert!(is_lost || why.contains("Damaged"), "SEED={seed}: {why}");
+        is_lost
+    });
+    assert!(lost.count() > 0, "nothing is lost");
 }
 
 #[test]

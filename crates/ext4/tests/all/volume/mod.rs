@@ -2,6 +2,7 @@
 
 mod allocation;
 mod damage;
+mod disk_caches;
 mod geometry;
 mod growth;
 mod hostile;
