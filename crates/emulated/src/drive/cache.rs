@@ -343,6 +343,11 @@ impl Cache {
         }
     }
 
+    /// Drops what was read up to `end` in the segment that reaches there.
+    pub fn forget_read(&mut self, end: u64) {
+        self.clean.cut_read(end);
+    }
+
     /// Drops dirty and clean content of the range.
     pub fn discard(&mut self, sectors: Range<u64>) {
         self.contents.remove(&sectors, Order::MAX);

@@ -5,4 +5,5 @@ mod around_the_cache;
 mod common;
 mod drive;
 mod evictions;
+mod read_policies;
 mod shingled;
