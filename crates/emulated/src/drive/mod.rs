@@ -286,12 +286,17 @@ impl EmulatedDisk {
     fn read_hit_time(&self, bytes: u64, hit: ReadHit) -> Duration {
         let interface = &self.0.model.interface;
         let ms = interface.overheads.read_hit_ms(interface.hit_ms.get(), hit);
-        self.bus_time(bytes) + duration_of(ms)
+        self.bus_time(bytes) + duration_of(ms) + self.hit_delay()
     }
     /// Time of a write that needs no medium, beyond that of the bus.
     fn write_hit_time(&self, hit: WriteHit) -> Duration {
         let interface = &self.0.model.interface;
         duration_of(interface.overheads.write_hit_ms(interface.hit_ms.get(), hit))
+            + self.hit_delay()
+    }
+    /// Further time of some hits.
+    fn hit_delay(&self) -> Duration {
+        duration_of(self.0.model.interface.overheads.delay_ms(|| self.0.world.random()))
     }
     fn bus_time(&self, bytes: u64) -> Duration {
         Duration::from_nanos(moving_ns(bytes, self.0.model.interface.bus_mb_s.get()) as u64)

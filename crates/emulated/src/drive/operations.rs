@@ -33,6 +33,7 @@ impl EmulatedDisk {
             if self.0.cache.borrow_mut().answers(&sectors) {
                 self.count(|statistics| statistics.read_hits += 1);
                 self.forget_read(&sectors);
+                self.read_on(&sectors);
                 self.sleep(self.read_hit_time(bytes, hit)).await;
                 break;
             }

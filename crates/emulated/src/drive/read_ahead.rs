@@ -93,8 +93,34 @@ impl EmulatedDisk {
         let end = read.end + u64::from(cache.read_ahead) / SECTOR;
         let fits = if read.end - read.start < most { end.min(read.start + most) } else { end };
         let track = self.0.medium.borrow().track(read.end - 1);
-        let bound = track.filter(|_| cache.read_ahead_within_track);
+        let is_bound = cache.read_ahead_within_track && !self.0.read_continues.get();
+        let bound = track.filter(|_| is_bound);
         bound.map_or(fits, |track| fits.min(track.end)).min(self.0.size / SECTOR)
+    }
+    /// Reads ahead for a stream whose read was in the cache, if the medium has nothing to do.
+    pub(super) fn read_on(&self, read: &Range<u64>) {
+        let Some(cache) = self.0.model.cache.as_ref().filter(|cache| cache.read_ahead_on_hits)
+        else {
+            return;
+        };
+        let is_idle = self.0.in_service.borrow().is_empty()
+            && self.0.queue.borrow().is_empty()
+            && !self.0.cache.borrow().is_dirty()
+            && !self.is_reading_ahead();
+        if !self.0.read_continues.get() || !is_idle {
+            return;
+        }
+        self.stop_read_ahead();
+        let reached = self.0.cache.borrow().end_around(read.end);
+        let end = self.read_ahead_end(cache, read);
+        if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut() {
+            if reached < end {
+                let now = self.now() as f64;
+                let runs = arm.transfer(now, Direction::Read, reached, end - reached);
+                *self.0.read_ahead.borrow_mut() =
+                    Some(ReadAhead { from: reached, sectors: reached..end, runs: runs.into() });
+            }
+        }
     }
     /// Whether the drive reads beyond the last read.
     fn reads_ahead_now(&self, cache: &CacheModel) -> bool {

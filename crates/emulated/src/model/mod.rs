@@ -9,7 +9,7 @@ mod shipped;
 
 pub use layout::{PhysicalSector, TrackLayout};
 pub use number::{NotNegative, Positive, Share};
-pub use overheads::{NEAR_CYLINDERS, Overheads};
+pub use overheads::{DelayByChance, NEAR_CYLINDERS, Overheads};
 pub(crate) use overheads::{ReadHit, WriteHit};
 pub use read::ModelError;
 pub use seek::SeekCurve;
@@ -193,9 +193,13 @@ pub struct CacheModel {
     /// Which reads the drive reads ahead of.
     #[serde(default)]
     pub read_ahead_after: ReadAheadAfter,
-    /// Whether reading ahead ends with the track.
+    /// Whether reading ahead ends with the track, unless the read continues the one before.
     #[serde(default)]
     pub read_ahead_within_track: bool,
+    /// Whether a read that continues the one before and finds its sectors in the cache makes the
+    /// idle medium read ahead again, from where the cache ends.
+    #[serde(default)]
+    pub read_ahead_on_hits: bool,
     /// Bytes before a request, on its track, that the drive reads along with it, if it reads ahead
     /// and keeps reads. A simplification: they count as read when the request is. What is read
     /// ahead takes their space if the segment is too short for both.

@@ -1,6 +1,6 @@
 //! Times of requests by their kind and by the request before.
 
-use super::NotNegative;
+use super::{NotNegative, Share};
 use serde::Deserialize;
 
 /// Times in milliseconds that replace the general ones of `[interface]`, for drives of which they
@@ -30,6 +30,19 @@ pub struct Overheads {
     /// A write that the cache takes, more than [`NEAR_CYLINDERS`] from the arm; default: as nearer
     /// ones.
     pub distant_write_ms: Option<NotNegative>,
+    /// Random choice of requests answered by the cache that wait because the drive is busy with
+    /// itself; default: none.
+    pub delay_by_chance: Option<DelayByChance>,
+}
+
+/// A delay for no reason visible to the host.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DelayByChance {
+    /// Share of the requests…
+    pub share: Share,
+    /// …that take so much longer.
+    pub ms: NotNegative,
 }
 
 /// Cylinders from the arm up to which a cached write counts as near.
@@ -58,6 +71,11 @@ impl Overheads {
         let by_order = self.read_after_write_ms.filter(|_| after_write);
         let without_seek = self.read_without_seek_ms.filter(|_| !seeks);
         by_order.map_or(read_ms, NotNegative::get) + without_seek.map_or(0.0, NotNegative::get)
+    }
+    /// Further time of a hit in milliseconds, by chance.
+    pub(crate) fn delay_ms(&self, chance: impl Fn() -> u64) -> f64 {
+        let takes = |delay: &DelayByChance| (chance() as f64) < delay.share.get() * 2f64.powi(64);
+        self.delay_by_chance.filter(takes).map_or(0.0, |delay| delay.ms.get())
     }
     /// Time of a hit in milliseconds. `hit_ms` is that of `[interface]`.
     pub(crate) fn read_hit_ms(&self, hit_ms: f64, hit: ReadHit) -> f64 {
@@ -105,6 +123,7 @@ mod tests {
             write_hit_after_read_ms: some(7.0),
             appended_write_ms: some(8.0),
             distant_write_ms: some(9.0),
+            delay_by_chance: None,
         };
         let reads = [(false, true), (true, true), (false, false), (true, false)];
         assert_eq!(
@@ -122,5 +141,21 @@ mod tests {
             WriteHit { after_read: true, cylinders: NEAR_CYLINDERS + 1, ..near },
         ];
         assert_eq!(writes.map(|hit| times.write_hit_ms(1.0, hit)), [6.0, 7.0, 8.0, 9.0]);
+    }
+    #[test]
+    fn a_share_of_the_hits_is_delayed() {
+        let delay = |share| Overheads {
+            delay_by_chance: Some(DelayByChance {
+                share: Share::try_from(share).expect("a share"),
+                ms: NotNegative::try_from(3.0).expect("a time"),
+            }),
+            ..Overheads::default()
+        };
+        let half = u64::MAX / 2;
+        let chances = [0, half - 2000, half + 2000, u64::MAX];
+        let delays = |share| chances.map(|chance| delay(share).delay_ms(|| chance));
+        assert_eq!(delays(0.5), [3.0, 3.0, 0.0, 0.0]);
+        assert_eq!(delays(0.0), [0.0; 4]);
+        assert_eq!(Overheads::default().delay_ms(|| panic!("no chance is taken")), 0.0);
     }
 }

@@ -72,6 +72,18 @@ fn reading_ahead_may_end_with_the_track() {
     assert_eq!(hits("read_ahead_within_track = true", reads), [false, true, false]);
 }
 #[test]
+fn a_stream_goes_on_beyond_the_track_and_reads_on_at_hits() {
+    const STREAM: &str = "read_ahead_within_track = true";
+    const FROM: u64 = TRACK - 8192;
+    let reads = &[FROM, FROM + 4096, TRACK, TRACK + 4096];
+    assert_eq!(hits(STREAM, reads), [false, true, false, true]);
+    const READS_ON: &str = "read_ahead_within_track = true\nread_ahead_on_hits = true";
+    assert_eq!(hits(READS_ON, reads), [false, true, true, true]);
+    // No stream: nothing is read on.
+    assert_eq!(hits(READS_ON, &[FROM, FROM + 4096, FROM, TRACK]), [false, true, true, true]);
+    assert_eq!(hits(READS_ON, &[FROM - 4096, FROM + 4096, TRACK]), [false, true, false]);
+}
+#[test]
 fn sectors_before_a_read_are_kept_on_its_track() {
     let before = "read_before = 200000";
     assert_eq!(hits("", &[BASE, BASE - 8192]), [false, false]);
@@ -95,6 +107,31 @@ fn what_was_written_stays_where_the_drive_keeps_writes() {
     assert!(!answers("keeps_writes = false"));
 }
 
+/// The greatest and least numbers that a file may have.
+#[test]
+fn no_number_of_a_file_makes_a_drive_panic_or_hang() {
+    const INTERFACE: &str = "bus_paces_reads = true\noverheads.read_without_seek_ms = 1e9\n\
+                             overheads.delay_by_chance = { share = 1, ms = 1e9 }";
+    for before in ["0", "1", "511", "4294967295"] {
+        for rest in [
+            "keeps_reads = false\nread_ahead_on_hits = true",
+            "keeps_writes = false\nread_ahead_within_track = true\nread_ahead_on_hits = true",
+            "read_ahead_after = \"sequential-read\"\nread_ahead_on_hits = true",
+        ] {
+            let cache = format!("read_before = {before}\n{rest}");
+            on_cheetah(INTERFACE, &cache, |world, disk| async move {
+                let size = disk.geometry().size;
+                for at in [0, 512, 1024, size - 1024, size - 512, 512, TRACK - 512, TRACK] {
+                    disk.read(at, 512).await.expect("a read");
+                    disk.write(at, filled(512, 1), Durability::Cached).await.expect("a write");
+                    disk.read(at, 512).await.expect("a read");
+                    world.sleep_until(world.now().plus(Duration::from_millis(at % 7 * 10))).await;
+                }
+                disk.flush().await.expect("a flush");
+            });
+        }
+    }
+}
 #[test]
 fn a_read_from_the_medium_takes_the_bus_where_it_paces_reads() {
     let read_ms = |interface: &'static str| {
