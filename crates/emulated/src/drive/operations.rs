@@ -102,7 +102,9 @@ impl EmulatedDisk {
         });
         let continues = self.0.last_write_end.replace(sectors.end) == sectors.start;
         let is_appended = continues && !after_read;
-        let cylinders = self.0.medium.borrow().distance(sectors.start);
+        let by_distance = self.0.model.interface.overheads.distant_write_ms.is_some();
+        let cylinders =
+            if by_distance { self.0.medium.borrow().distance(sectors.start) } else { 0 };
         let hit = WriteHit { after_read, is_appended, cylinders };
         let asks_for_cache = durability == Durability::Cached || self.0.lies.ignores_flush;
         let cache = self.0.model.cache.as_ref().filter(|_| asks_for_cache && self.0.caching.get());

@@ -58,7 +58,7 @@ impl EmulatedDisk {
             Direction::Read if self.reads_on(now, start) => 0.0,
             Direction::Write => interface.write_ms.get(),
             Direction::Read => {
-                let seeks = self.0.medium.borrow().distance(start) > 0;
+                let seeks = || self.0.medium.borrow().distance(start) > 0;
                 let after_write = self.0.after_write.get();
                 interface.overheads.read_ms(interface.read_ms.get(), after_write, seeks)
             }

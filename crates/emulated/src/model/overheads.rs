@@ -66,10 +66,16 @@ pub(crate) struct WriteHit {
 }
 
 impl Overheads {
-    /// Time of a read from the medium in milliseconds. `read_ms` is that of `[interface]`.
-    pub(crate) fn read_ms(&self, read_ms: f64, after_write: bool, seeks: bool) -> f64 {
+    /// Time of a read from the medium in milliseconds. `read_ms` is that of `[interface]`; `seeks`
+    /// is asked only where it matters, since it costs time for each candidate of a choice.
+    pub(crate) fn read_ms(
+        &self,
+        read_ms: f64,
+        after_write: bool,
+        seeks: impl FnOnce() -> bool,
+    ) -> f64 {
         let by_order = self.read_after_write_ms.filter(|_| after_write);
-        let without_seek = self.read_without_seek_ms.filter(|_| !seeks);
+        let without_seek = self.read_without_seek_ms.filter(|_| !seeks());
         by_order.map_or(read_ms, NotNegative::get) + without_seek.map_or(0.0, NotNegative::get)
     }
     /// Further time of a hit in milliseconds, by chance.
@@ -104,7 +110,7 @@ mod tests {
     fn without_own_times_the_general_ones_hold() {
         let none = Overheads::default();
         for flag in [false, true] {
-            assert_eq!(none.read_ms(0.7, flag, !flag), 0.7);
+            assert_eq!(none.read_ms(0.7, flag, || !flag), 0.7);
             let read = ReadHit { after_write: flag, is_streamed: flag };
             assert_eq!(none.read_hit_ms(0.1, read), 0.1);
             let write = WriteHit { after_read: flag, is_appended: flag, cylinders: 1000 };
@@ -127,7 +133,7 @@ mod tests {
         };
         let reads = [(false, true), (true, true), (false, false), (true, false)];
         assert_eq!(
-            reads.map(|(after, seeks)| times.read_ms(1.0, after, seeks)),
+            reads.map(|(after, seeks)| times.read_ms(1.0, after, || seeks)),
             [1.0, 2.0, 1.5, 2.5]
         );
         let hits = [(false, false), (true, false), (false, true)];
