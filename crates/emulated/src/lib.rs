@@ -17,8 +17,9 @@ mod shingled;
 
 pub use drive::{CacheMode, CrashImage, DriveOptions, DriveStatistics, EmulatedDisk, Lies};
 pub use model::{
-    CacheModel, Flash, Interface, Mechanics, Model, ModelError, NetworkVolume, PhysicalSector,
-    Schedule, SeekCurve, SegmentReplacement, TrackLayout, Zone, shipped,
+    CacheModel, DelayByChance, Flash, Interface, Mechanics, Model, ModelError, NEAR_CYLINDERS,
+    NetworkVolume, Overheads, PhysicalSector, ReadAheadAfter, Schedule, SeekCurve,
+    SegmentReplacement, TrackLayout, Zone, shipped,
 };
 
 pub use shingled::{Cleaned, LogChoice, ShingledDisk, ShingledLogs, ShingledStatistics, Shingles};

@@ -6,6 +6,7 @@
 
 use crate::model::{Mechanics, PhysicalSector, SeekCurve, TrackLayout};
 use crate::run::{Direction, Run};
+use std::ops::Range;
 
 const NS_PER_MS: f64 = 1e6;
 
@@ -66,6 +67,16 @@ impl Arm {
 
     pub fn travelled(&self) -> Travelled {
         self.travelled
+    }
+    /// Cylinders from the arm to `sector`.
+    pub fn distance(&self, sector: u64) -> u32 {
+        self.cylinder.abs_diff(self.layout.place(sector).cylinder)
+    }
+    /// The track on which `sector` lies.
+    pub fn track(&self, sector: u64) -> Range<u64> {
+        let place = self.layout.place(sector);
+        let start = sector - u64::from(place.index);
+        start..start + u64::from(place.track_sectors)
     }
 
     /// Time until the head is over `sector`, if it starts at `now`: the drive's criterion of

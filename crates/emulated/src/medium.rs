@@ -5,6 +5,7 @@ use crate::mechanics::{Arm, Travelled};
 use crate::model::{Flash, Model, NetworkVolume};
 use crate::run::{Direction, Run};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 pub(crate) enum Medium {
     Platters(Arm),
@@ -44,6 +45,20 @@ impl Medium {
         match self {
             Medium::Platters(arm) => arm.cylinder(),
             Medium::Flash(_) | Medium::Volume(_) => 0,
+        }
+    }
+    /// Cylinders from the arm to `sector`; 0 without an arm.
+    pub fn distance(&self, sector: u64) -> u32 {
+        match self {
+            Medium::Platters(arm) => arm.distance(sector),
+            Medium::Flash(_) | Medium::Volume(_) => 0,
+        }
+    }
+    /// The track on which `sector` lies; `None` without an arm.
+    pub fn track(&self, sector: u64) -> Option<Range<u64>> {
+        match self {
+            Medium::Platters(arm) => Some(arm.track(sector)),
+            Medium::Flash(_) | Medium::Volume(_) => None,
         }
     }
     pub fn seek_ns(&self, cylinders: u32) -> u64 {

@@ -343,6 +343,16 @@ impl Cache {
         }
     }
 
+    /// End of the clean segment that goes on at `sector`, or `sector`.
+    pub fn end_around(&self, sector: u64) -> u64 {
+        self.clean.end_around(sector).unwrap_or(sector)
+    }
+
+    /// Drops what was read up to `end` in the segment that reaches there.
+    pub fn forget_read(&mut self, end: u64) {
+        self.clean.cut_read(end);
+    }
+
     /// Drops dirty and clean content of the range.
     pub fn discard(&mut self, sectors: Range<u64>) {
         self.contents.remove(&sectors, Order::MAX);

@@ -116,6 +116,19 @@ impl Clean {
         true
     }
 
+    /// Cuts the segment that was read and holds the sector before `end`: it begins there.
+    pub fn cut_read(&mut self, end: u64) {
+        let Some((start, segment)) = self.by_start.range(..end).next_back() else { return };
+        if segment.origin == Origin::Written || segment.end < end {
+            return;
+        }
+        let start = *start;
+        let old = self.remove(start);
+        if end < old.end {
+            self.insert(end..old.end, old.origin, old.used);
+        }
+    }
+
     fn insert(&mut self, sectors: Range<u64>, origin: Origin, used: u64) {
         self.sectors[origin as usize] += self.sectors_taken(&sectors);
         self.recent[origin as usize].insert((used, sectors.start));

@@ -16,7 +16,7 @@ pub(crate) use places::{Head, Places};
 use crate::SECTOR;
 use crate::mechanics::Travelled;
 use crate::medium::{Medium, moving_ns};
-use crate::model::Model;
+use crate::model::{Model, ReadHit, WriteHit};
 use crate::run::Direction;
 use cache::Cache;
 use content::{Order, Piece};
@@ -116,6 +116,11 @@ struct State {
     read_ahead_timer: Cell<bool>,
     /// Whether the last request was a read.
     is_reading: Cell<bool>,
+    /// Whether the last read came right after a write.
+    after_write: Cell<bool>,
+    /// End of the last read of the host, and whether it continued the read before.
+    last_read_end: Cell<u64>,
+    read_continues: Cell<bool>,
     upwards: Cell<bool>,
     /// Choices since the oldest request was served for its age.
     choices_since_oldest: Cell<u32>,
@@ -136,8 +141,8 @@ struct Waiting {
     direction: Direction,
     sectors: Range<u64>,
     pieces: Vec<Piece>,
-    /// Notified when it is done; `None` for a destage.
-    done: Option<Sender<()>>,
+    /// Given the time when the host has it, when the medium is done; `None` for a destage.
+    done: Option<Sender<Instant>>,
     /// Whether it stays in the cache's segments.
     keep: bool,
     /// Decides where a write goes when it is served; its sectors count from 0 until then.
@@ -164,8 +169,10 @@ struct Service {
     sectors: Range<u64>,
     pieces: Vec<Piece>,
     runs: Vec<crate::run::Run>,
+    /// Time when the host has what is read.
+    sent: Instant,
     destages: bool,
-    done: Option<Sender<()>>,
+    done: Option<Sender<Instant>>,
     keep: bool,
 }
 
@@ -219,6 +226,9 @@ impl EmulatedDisk {
             destage_timer: Cell::new(false),
             read_ahead_timer: Cell::new(false),
             is_reading: Cell::new(false),
+            after_write: Cell::new(false),
+            last_read_end: Cell::new(u64::MAX),
+            read_continues: Cell::new(false),
             upwards: Cell::new(true),
             choices_since_oldest: Cell::new(0),
             position: Cell::new(0),
@@ -268,10 +278,25 @@ impl EmulatedDisk {
         change(&mut statistics);
         self.0.statistics.set(statistics);
     }
-    /// Time of the interface for a request that needs no medium.
-    fn hit_time(&self, bytes: u64) -> Duration {
-        self.bus_time(bytes)
-            + Duration::from_nanos((self.0.model.interface.hit_ms.get() * 1e6) as u64)
+    /// Time of a flush or of a discard, beyond what it waits for.
+    fn hit_time(&self) -> Duration {
+        duration_of(self.0.model.interface.hit_ms.get())
+    }
+    /// Time of a read that needs no medium.
+    fn read_hit_time(&self, bytes: u64, hit: ReadHit) -> Duration {
+        let interface = &self.0.model.interface;
+        let ms = interface.overheads.read_hit_ms(interface.hit_ms.get(), hit);
+        self.bus_time(bytes) + duration_of(ms) + self.hit_delay()
+    }
+    /// Time of a write that needs no medium, beyond that of the bus.
+    fn write_hit_time(&self, hit: WriteHit) -> Duration {
+        let interface = &self.0.model.interface;
+        duration_of(interface.overheads.write_hit_ms(interface.hit_ms.get(), hit))
+            + self.hit_delay()
+    }
+    /// Further time of some hits.
+    fn hit_delay(&self) -> Duration {
+        duration_of(self.0.model.interface.overheads.delay_ms(|| self.0.world.random()))
     }
     fn bus_time(&self, bytes: u64) -> Duration {
         Duration::from_nanos(moving_ns(bytes, self.0.model.interface.bus_mb_s.get()) as u64)
@@ -280,4 +305,8 @@ impl EmulatedDisk {
         self.0.world.sleep_until(self.0.world.now().plus(time)).await;
         self.hang_if_off().await;
     }
+}
+
+fn duration_of(ms: f64) -> Duration {
+    Duration::from_nanos((ms * 1e6) as u64)
 }

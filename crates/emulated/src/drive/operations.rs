@@ -5,7 +5,7 @@ use super::content::{Order, Piece};
 use super::places::Queued;
 use super::{EmulatedDisk, Way, Writer};
 use crate::SECTOR;
-use crate::model::CacheModel;
+use crate::model::{CacheModel, ReadHit, WriteHit};
 use crate::run::Direction;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
 use std::future::Future;
@@ -16,7 +16,12 @@ use std::time::Duration;
 impl EmulatedDisk {
     async fn read_now(self, sectors: Range<u64>) -> Result<Buffer, DeviceError> {
         self.arrive().await;
-        self.0.is_reading.set(true);
+        let after_write = !self.0.is_reading.replace(true);
+        self.0.after_write.set(after_write);
+        let continues = self.0.last_read_end.replace(sectors.end) == sectors.start;
+        self.0.read_continues.set(continues);
+        let is_streamed = continues && self.is_reading_ahead();
+        let hit = ReadHit { after_write, is_streamed };
         let bytes = (sectors.end - sectors.start) * SECTOR;
         self.count(|statistics| {
             statistics.reads += 1;
@@ -27,7 +32,9 @@ impl EmulatedDisk {
             let coming = self.read_ahead_has(&sectors);
             if self.0.cache.borrow_mut().answers(&sectors) {
                 self.count(|statistics| statistics.read_hits += 1);
-                self.sleep(self.hit_time(bytes)).await;
+                self.forget_read(&sectors);
+                self.read_on(&sectors);
+                self.sleep(self.read_hit_time(bytes, hit)).await;
                 break;
             }
             match coming.filter(|at| at.0 > self.now()) {
@@ -38,13 +45,17 @@ impl EmulatedDisk {
                     // A read longer than a segment was sent to the host as it was read.
                     if is_whole && self.read_ahead_passed(&sectors) {
                         self.count(|statistics| statistics.read_hits += 1);
-                        self.sleep(self.hit_time(0)).await;
+                        self.sleep(self.read_hit_time(0, hit)).await;
                         break;
                     }
                 }
                 None => {
-                    self.through_medium(Queued::at(Direction::Read, sectors.clone()), &[], true)
-                        .await;
+                    let queued = Queued::at(Direction::Read, sectors.clone());
+                    let sent = self.through_medium(queued, &[], true).await;
+                    if sent > self.0.world.now() {
+                        self.0.world.sleep_until(sent).await;
+                        self.hang_if_off().await;
+                    }
                     break;
                 }
             }
@@ -83,13 +94,18 @@ impl EmulatedDisk {
         durability: Durability,
     ) -> Result<(), DeviceError> {
         self.arrive().await;
-        self.0.is_reading.set(false);
+        let after_read = self.0.is_reading.replace(false);
         let bytes = (sectors.end - sectors.start) * SECTOR;
         self.count(|statistics| {
             statistics.writes += 1;
             statistics.bytes_written += bytes;
         });
         let continues = self.0.last_write_end.replace(sectors.end) == sectors.start;
+        let is_appended = continues && !after_read;
+        let by_distance = self.0.model.interface.overheads.distant_write_ms.is_some();
+        let cylinders =
+            if by_distance { self.0.medium.borrow().distance(sectors.start) } else { 0 };
+        let hit = WriteHit { after_read, is_appended, cylinders };
         let asks_for_cache = durability == Durability::Cached || self.0.lies.ignores_flush;
         let cache = self.0.model.cache.as_ref().filter(|_| asks_for_cache && self.0.caching.get());
         let goes_around = |cache: &CacheModel| {
@@ -104,19 +120,22 @@ impl EmulatedDisk {
             Some(cache) if goes_around(cache) => match cache.stream_buffer {
                 // One half is filled while the other is sent.
                 Some(buffer) => {
-                    self.write_behind(cache, Way::StreamBuffer, buffer.get() / 2, sectors, &parts)
-                        .await
+                    let most = buffer.get() / 2;
+                    self.write_behind(cache, Way::StreamBuffer, most, sectors, &parts).await;
+                    self.sleep(self.write_hit_time(hit)).await;
                 }
                 None => {
-                    self.through_medium(Queued::at(Direction::Write, sectors), &parts, false).await
+                    let queued = Queued::at(Direction::Write, sectors);
+                    self.through_medium(queued, &parts, false).await;
                 }
             },
             Some(cache)
                 if (bytes <= cache.segment_size.get().into() || !cache.one_segment_per_write)
                     && !(cache.merges_through && self.rests(&sectors).next().is_some()) =>
             {
-                self.write_behind(cache, Way::Segments, cache.segment_size.get(), sectors, &parts)
-                    .await;
+                let most = cache.segment_size.get();
+                self.write_behind(cache, Way::Segments, most, sectors, &parts).await;
+                self.sleep(self.write_hit_time(hit)).await;
             }
             // It goes through one segment to the medium, and (its end) stays there.
             _ => {
@@ -158,7 +177,6 @@ impl EmulatedDisk {
             self.sleep(self.bus_time((part.end - part.start) * SECTOR)).await;
         }
         self.count(|statistics| statistics.cached_writes += 1);
-        self.sleep(self.hit_time(0)).await;
     }
     fn try_insert(
         &self,
@@ -212,7 +230,7 @@ impl EmulatedDisk {
             let more_us = state.model.flash.as_ref().map_or(0.0, |flash| flash.flush_us.get());
             self.sleep(Duration::from_nanos((more_us * 1e3) as u64)).await;
         }
-        self.sleep(self.hit_time(0)).await;
+        self.sleep(self.hit_time()).await;
         Ok(())
     }
     pub(super) fn answer_flushes(&self) {
@@ -225,7 +243,7 @@ impl EmulatedDisk {
 
     async fn discard_now(self, sectors: Range<u64>) -> Result<(), DeviceError> {
         self.arrive().await;
-        self.sleep(self.hit_time(0)).await;
+        self.sleep(self.hit_time()).await;
         let length = (sectors.end - sectors.start) * SECTOR;
         self.0.cache.borrow_mut().discard(sectors.clone());
         self.admit_writers();

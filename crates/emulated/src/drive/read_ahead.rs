@@ -5,7 +5,7 @@ use super::EmulatedDisk;
 use super::clean::Origin;
 use crate::SECTOR;
 use crate::medium::Medium;
-use crate::model::CacheModel;
+use crate::model::{CacheModel, ReadAheadAfter};
 use crate::run::{Direction, Run};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -46,6 +46,9 @@ impl EmulatedDisk {
     /// Continues reading from the end of a read, where the head stands.
     pub(super) fn start_read_ahead(&self, now: u64, read: &Range<u64>) {
         let Some(cache) = &self.0.model.cache else { return };
+        if !self.reads_ahead_now(cache) {
+            return;
+        }
         let (sector, end) = (read.end, self.read_ahead_end(cache, read));
         if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut() {
             if sector < end {
@@ -89,7 +92,70 @@ impl EmulatedDisk {
         let most = u64::from(cache.read_segment_size()) / SECTOR;
         let end = read.end + u64::from(cache.read_ahead) / SECTOR;
         let fits = if read.end - read.start < most { end.min(read.start + most) } else { end };
-        fits.min(self.0.size / SECTOR)
+        let track = self.0.medium.borrow().track(read.end - 1);
+        let is_bound = cache.read_ahead_within_track && !self.0.read_continues.get();
+        let bound = track.filter(|_| is_bound);
+        bound.map_or(fits, |track| fits.min(track.end)).min(self.0.size / SECTOR)
+    }
+    /// Reads ahead for a stream whose read was in the cache, if the medium has nothing to do.
+    pub(super) fn read_on(&self, read: &Range<u64>) {
+        let Some(cache) = self.0.model.cache.as_ref().filter(|cache| cache.read_ahead_on_hits)
+        else {
+            return;
+        };
+        let is_idle = self.0.in_service.borrow().is_empty()
+            && self.0.queue.borrow().is_empty()
+            && !self.0.cache.borrow().is_dirty()
+            && !self.is_reading_ahead();
+        if !self.0.read_continues.get() || !is_idle {
+            return;
+        }
+        self.stop_read_ahead();
+        let reached = self.0.cache.borrow().end_around(read.end);
+        let end = self.read_ahead_end(cache, read);
+        if let Medium::Platters(arm) = &mut *self.0.medium.borrow_mut() {
+            if reached < end {
+                let now = self.now() as f64;
+                let runs = arm.transfer(now, Direction::Read, reached, end - reached);
+                *self.0.read_ahead.borrow_mut() =
+                    Some(ReadAhead { from: reached, sectors: reached..end, runs: runs.into() });
+            }
+        }
+    }
+    /// Whether the drive reads beyond the last read.
+    fn reads_ahead_now(&self, cache: &CacheModel) -> bool {
+        match cache.read_ahead_after {
+            ReadAheadAfter::AnyRead => true,
+            ReadAheadAfter::SequentialRead => self.0.read_continues.get(),
+        }
+    }
+    /// The range that the cache keeps after the medium has read this.
+    pub(super) fn kept_of_read(
+        &self,
+        cache: &CacheModel,
+        sectors: &Range<u64>,
+    ) -> Option<Range<u64>> {
+        let before = u64::from(cache.read_before) / SECTOR;
+        let track = if self.reads_ahead_now(cache) && before > 0 {
+            self.0.medium.borrow().track(sectors.start)
+        } else {
+            None
+        };
+        let start = track
+            .map_or(sectors.start, |track| track.start.max(sectors.start.saturating_sub(before)));
+        cache.keeps_reads.then_some(start..sectors.end)
+    }
+    /// Whether the medium is reading ahead now.
+    pub(super) fn is_reading_ahead(&self) -> bool {
+        let slot = self.0.read_ahead.borrow();
+        let end = slot.as_ref().and_then(|ahead| ahead.runs.back()).map(|run| run.end_ns());
+        end.is_some_and(|end| end > self.now() as f64)
+    }
+    /// Drops what the host has now read, where the drive does not keep it.
+    pub(super) fn forget_read(&self, sectors: &Range<u64>) {
+        if self.0.model.cache.as_ref().is_some_and(|cache| !cache.keeps_reads) {
+            self.0.cache.borrow_mut().forget_read(sectors.end);
+        }
     }
 
     /// Whether the read-ahead continues where the cache's part of this ends.

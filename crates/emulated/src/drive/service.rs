@@ -6,8 +6,10 @@ use super::clean::Origin;
 use super::content::Piece;
 use super::places::{Queued, placed};
 use super::{EmulatedDisk, Service, Waiting, Way};
+use crate::SECTOR;
+use crate::medium::moving_ns;
 use crate::model::SegmentReplacement;
-use crate::run::{Direction, Run};
+use crate::run::{Direction, Run, sent_ns};
 use device::Buffer;
 use std::ops::Range;
 use std::rc::Rc;
@@ -55,7 +57,11 @@ impl EmulatedDisk {
             Direction::Write if is_known && start == self.0.position.get() => 0.0,
             Direction::Read if self.reads_on(now, start) => 0.0,
             Direction::Write => interface.write_ms.get(),
-            Direction::Read => interface.read_ms.get(),
+            Direction::Read => {
+                let seeks = || self.0.medium.borrow().distance(start) > 0;
+                let after_write = self.0.after_write.get();
+                interface.overheads.read_ms(interface.read_ms.get(), after_write, seeks)
+            }
         };
         (ms * 1e6) as u64
     }
@@ -114,6 +120,7 @@ impl EmulatedDisk {
         let runs = self.0.medium.borrow_mut().transfer(begin, direction, sectors.start, count);
         let ended = end_of(&runs);
         let end = ended.ceil() as u64;
+        let sent = self.sent(direction, &runs, ended);
         self.0.ended.set(ended);
         self.0.ended_reading.set(direction == Direction::Read);
         self.0.position.set(sectors.end);
@@ -123,6 +130,7 @@ impl EmulatedDisk {
             sectors,
             pieces,
             runs,
+            sent,
             destages,
             done,
             keep,
@@ -133,6 +141,18 @@ impl EmulatedDisk {
             disk.hang_if_off().await;
             disk.complete(order, end);
         }));
+    }
+
+    /// Time when the host has what the medium reads until `ended`.
+    fn sent(&self, direction: Direction, runs: &[Run], ended: f64) -> Instant {
+        let interface = &self.0.model.interface;
+        let sent = match direction {
+            Direction::Read if interface.bus_paces_reads => {
+                sent_ns(runs, moving_ns(SECTOR, interface.bus_mb_s.get()))
+            }
+            _ => ended,
+        };
+        Instant(sent.ceil() as u64)
     }
 
     /// The ranges that must be read before a write, because it changes parts of physical sectors
@@ -160,7 +180,7 @@ impl EmulatedDisk {
                 .expect("it is in service");
             in_service.remove(index)
         };
-        let Service { order, direction, sectors, pieces, destages, done, keep, .. } = service;
+        let Service { order, direction, sectors, pieces, sent, destages, done, keep, .. } = service;
         if direction == Direction::Write {
             self.write_medium(&pieces);
             let mut cache = self.0.cache.borrow_mut();
@@ -181,13 +201,17 @@ impl EmulatedDisk {
                     model.replacement == SegmentReplacement::Random && first == Some(Way::Segments)
                 });
                 let taken = since.is_some_and(|since| order > since) && !cache.streams(&sectors);
-                cache.taken_is_destaged(model, &sectors, !taken);
+                cache.taken_is_destaged(model, &sectors, !taken && model.keeps_writes);
                 admits = since.is_none() || taken || cache.dirty_count() == 0;
                 self.count(|statistics| statistics.destages += 1);
             } else if keep {
-                let origin =
-                    if direction == Direction::Read { Origin::Read } else { Origin::Written };
-                cache.keep(model, sectors.clone(), origin, || self.0.world.random());
+                let (kept, origin) = match direction {
+                    Direction::Read => (self.kept_of_read(model, &sectors), Origin::Read),
+                    Direction::Write => (Some(sectors.clone()), Origin::Written),
+                };
+                if let Some(kept) = kept {
+                    cache.keep(model, kept, origin, || self.0.world.random());
+                }
             }
         }
         if admits {
@@ -204,7 +228,7 @@ impl EmulatedDisk {
             self.start_read_ahead(end, &sectors);
         }
         if let Some(done) = done {
-            done.send(());
+            done.send(sent);
         }
     }
 
@@ -241,13 +265,13 @@ impl EmulatedDisk {
         }));
     }
 
-    /// Submits a request to the medium and waits for it.
+    /// Submits a request to the medium and waits for it. Returns when the host has what is read.
     pub(super) async fn through_medium(
         &self,
         Queued { direction, sectors, places }: Queued,
         parts: &[Rc<Buffer>],
         keep: bool,
-    ) {
+    ) -> Instant {
         let order = self.next_order();
         let (sender, receiver) = runtime::oneshot();
         let pieces = Piece::of(parts, sectors.start, order);
@@ -255,7 +279,8 @@ impl EmulatedDisk {
             Waiting { order, direction, sectors, pieces, done: Some(sender), keep, places };
         self.0.queue.borrow_mut().push_back(waiting);
         self.pump();
-        receiver.await;
+        let sent = receiver.await;
         self.hang_if_off().await;
+        sent.unwrap_or_else(|| self.0.world.now())
     }
 }

@@ -2,12 +2,15 @@
 
 mod layout;
 mod number;
+mod overheads;
 mod read;
 mod seek;
 mod shipped;
 
 pub use layout::{PhysicalSector, TrackLayout};
 pub use number::{NotNegative, Positive, Share};
+pub use overheads::{DelayByChance, NEAR_CYLINDERS, Overheads};
+pub(crate) use overheads::{ReadHit, WriteHit};
 pub use read::ModelError;
 pub use seek::SeekCurve;
 pub use shipped::shipped;
@@ -61,6 +64,13 @@ pub struct Interface {
     pub hit_ms: NotNegative,
     /// Rate between host and cache, in 1,000,000 bytes each second.
     pub bus_mb_s: Positive,
+    /// Whether a read from the medium takes the bus, too: sectors are sent while the medium reads
+    /// on, the last after it was read. If not, such a read is answered when it has been read.
+    #[serde(default)]
+    pub bus_paces_reads: bool,
+    /// Times that differ by the kind of request and by the request before.
+    #[serde(default)]
+    pub overheads: Overheads,
 }
 
 fn oldest_every() -> NonZeroU32 {
@@ -180,6 +190,28 @@ pub struct CacheModel {
     /// waits for them; otherwise they go before it.
     #[serde(default)]
     pub read_ahead_first: bool,
+    /// Which reads the drive reads ahead of.
+    #[serde(default)]
+    pub read_ahead_after: ReadAheadAfter,
+    /// Whether reading ahead ends with the track, unless the read continues the one before.
+    #[serde(default)]
+    pub read_ahead_within_track: bool,
+    /// Whether a read that continues the one before and finds its sectors in the cache makes the
+    /// idle medium read ahead again, from where the cache ends.
+    #[serde(default)]
+    pub read_ahead_on_hits: bool,
+    /// Bytes before a request, on its track, that the drive reads along with it, if it reads ahead
+    /// and keeps reads. A simplification: they count as read when the request is. What is read
+    /// ahead takes their space if the segment is too short for both.
+    #[serde(default)]
+    pub read_before: u32,
+    /// Whether sectors that the host has read stay in the cache. If not, only those stay that were
+    /// read ahead, until the host has read them or later ones of their segment.
+    #[serde(default = "yes")]
+    pub keeps_reads: bool,
+    /// Whether writes that have reached the medium stay in the cache.
+    #[serde(default = "yes")]
+    pub keeps_writes: bool,
     pub replacement: SegmentReplacement,
     /// Whether a write that continues the one before goes straight to the medium.
     pub sequential_bypass: bool,
@@ -201,6 +233,20 @@ pub struct CacheModel {
     /// Share of the write segments, or of their bytes, above which they go to the medium beside
     /// other requests.
     pub destage_above: Share,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Reads after which the drive reads ahead.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadAheadAfter {
+    #[default]
+    AnyRead,
+    /// A read that continues the read before.
+    SequentialRead,
 }
 
 /// Writes that go around the cache for no reason visible to the host.

@@ -151,6 +151,26 @@ mod tests {
         assert_eq!(error.line, line_of("[cache]"), "{error}");
     }
     #[test]
+    fn times_by_kind_and_policies_are_checked_with_line_and_column() {
+        let after = |line: &str| format!("bus_mb_s = 400\n{line}");
+        for (line, column, problem) in [
+            ("overheads.read_hit_ms = -1", 25, "0 or more"),
+            ("overheads.distant_write_ms = 2e12", 30, "at most 1e12"),
+            ("overheads.read_hits_ms = 1", 11, "unknown field"),
+            ("overheads.delay_by_chance = { share = 2, ms = 1 }", 39, "between 0 and 1"),
+            ("overheads.delay_by_chance = { share = 0.5 }", 29, "missing field"),
+            ("bus_paces_reads = 1", 19, "boolean"),
+        ] {
+            let error = cheetah_with("bus_mb_s = 400", &after(line));
+            assert_eq!((error.line, error.column), (line_of("bus_mb_s") + 1, column), "{error}");
+            assert!(error.problem.contains(problem), "{error}");
+        }
+        let error = cheetah_with("\nreplacement", "\nread_ahead_after = \"never\"\nreplacement");
+        assert_eq!((error.line, error.column), (line_of("replacement"), 20), "{error}");
+        let error = cheetah_with("\nreplacement", "\nread_before = -512\nreplacement");
+        assert_eq!((error.line, error.column), (line_of("replacement"), 15), "{error}");
+    }
+    #[test]
     fn what_does_not_fit_together_is_refused() {
         let error = cheetah_with("size = 146815737344", "size = 1468157373440");
         assert_eq!(error.line, line_of("size"), "{error}");

@@ -9,7 +9,7 @@ macro_rules! models {
     };
 }
 
-const SHIPPED: [(&str, &str); 17] = models![
+const SHIPPED: [(&str, &str); 23] = models![
     "cheetah-15k5",
     "cheetah-15k5-300",
     "cheetah-15k7",
@@ -23,6 +23,12 @@ const SHIPPED: [(&str, &str); 17] = models![
     "barracuda-7200.11",
     "seagate-32",
     "constellation-es3",
+    "atlas-10k",
+    "atlas-iii",
+    "barracuda-2gb",
+    "cheetah-4lp",
+    "cheetah-9lp",
+    "ibm-18es",
     "sata-ssd",
     "nvme-ssd",
     "sd-card",

@@ -4,8 +4,9 @@ use super::recorded::{Recorded, Timing};
 use std::str::FromStr;
 use std::time::Duration;
 
-pub(super) const KNOWN: &str = "op,lbn,sectors,service_us,gap_us; time_us,op,offset_bytes,size_bytes; MSR Cambridge; \
-                                Microsoft text dump; fio iolog version 2 or 3; blkparse";
+pub(super) const KNOWN: &str = "op,lbn,sectors,service_us,gap_us (or gap_before_us); \
+                                time_us,op,offset_bytes,size_bytes; MSR Cambridge; Microsoft text \
+                                dump; fio iolog version 2 or 3; blkparse";
 
 /// Column and problem.
 type Wrong = (usize, String);
@@ -13,6 +14,8 @@ type Parsed = Result<Option<Recorded>, Wrong>;
 
 pub(super) struct Format {
     pub timing: Timing,
+    /// Whether the gap of a line is that before its request, not that after it.
+    pub gaps_before: bool,
     pub has_header: bool,
     /// Whether this line is the header's last.
     pub ends_header: fn(&str) -> bool,
@@ -22,11 +25,19 @@ pub(super) struct Format {
 
 pub(super) fn recognise(text: &str) -> Option<Format> {
     let first = text.lines().find(|line| !line.trim().is_empty())?;
-    let format =
-        |timing, has_header, parse| Format { timing, has_header, ends_header: |_| true, parse };
+    let format = |timing, has_header, parse| Format {
+        timing,
+        gaps_before: false,
+        has_header,
+        ends_header: |_| true,
+        parse,
+    };
     let fields: Vec<&str> = first.split(',').map(str::trim).collect();
     Some(match first.trim() {
         "op,lbn,sectors,service_us,gap_us" => format(Timing::Gaps, true, measured),
+        "op,lbn,sectors,service_us,gap_before_us" => {
+            Format { gaps_before: true, ..format(Timing::Gaps, true, measured) }
+        }
         "time_us,op,offset_bytes,size_bytes" => format(Timing::Timestamps, true, cloud_physics),
         "fio version 2 iolog" => format(Timing::Gaps, true, fio_2),
         "fio version 3 iolog" => format(Timing::Timestamps, true, fio_3),

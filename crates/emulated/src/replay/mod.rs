@@ -6,7 +6,7 @@ mod report;
 mod trace;
 
 pub use recorded::{Recorded, Timing};
-pub use report::{Comparison, ServiceTimes, TraceReport};
+pub use report::{Comparison, KindComparison, ServiceTimes, TraceReport};
 pub use trace::{BlockTraceError, Trace};
 
 use crate::run::Direction;

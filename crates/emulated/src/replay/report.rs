@@ -26,6 +26,17 @@ pub struct Comparison {
     pub demerit_percent: f64,
     /// Root mean square difference of each request from its own measured time.
     pub request_error_ms: f64,
+    /// Reads and writes apart, if there are both.
+    pub reads: Option<KindComparison>,
+    pub writes: Option<KindComparison>,
+}
+
+/// Reads, or writes, beside the measured ones, as [`Comparison`].
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct KindComparison {
+    pub mean_error_percent: f64,
+    pub demerit_ms: f64,
+    pub demerit_percent: f64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -60,7 +71,11 @@ impl TraceReport {
             all: ServiceTimes::of(&modelled),
             reads: of_kind(false),
             writes: of_kind(true),
-            comparison: measured.map(|measured| Comparison::of(&modelled, &measured)),
+            comparison: measured.map(|measured| {
+                let kinds: Vec<bool> =
+                    trace.requests.iter().map(|request| request.is_write).collect();
+                Comparison::of(&modelled, &measured, &kinds)
+            }),
         }
     }
 }
@@ -87,15 +102,38 @@ impl ServiceTimes {
 }
 
 impl Comparison {
-    fn of(modelled: &[f64], measured: &[f64]) -> Comparison {
-        let (mean, times) = (ServiceTimes::of(modelled).mean_ms, ServiceTimes::of(measured));
-        let demerit_ms = distance(&sorted(modelled), &sorted(measured));
+    /// `writes`: which requests are writes.
+    fn of(modelled: &[f64], measured: &[f64], writes: &[bool]) -> Comparison {
+        let has_both = writes.contains(&true) && writes.contains(&false);
+        let of_kind = |is_write| {
+            let select = |times: &[f64]| -> Vec<f64> {
+                let kind = times.iter().zip(writes).filter(|(_, write)| **write == is_write);
+                kind.map(|(time, _)| *time).collect()
+            };
+            has_both.then(|| KindComparison::of(&select(modelled), &select(measured)))
+        };
+        let KindComparison { mean_error_percent, demerit_ms, demerit_percent } =
+            KindComparison::of(modelled, measured);
         Comparison {
-            mean_error_percent: (mean / times.mean_ms - 1.0) * 100.0,
+            mean_error_percent,
             demerit_ms,
-            demerit_percent: demerit_ms / times.mean_ms * 100.0,
+            demerit_percent,
             request_error_ms: distance(modelled, measured),
-            measured: times,
+            measured: ServiceTimes::of(measured),
+            reads: of_kind(false),
+            writes: of_kind(true),
+        }
+    }
+}
+
+impl KindComparison {
+    fn of(modelled: &[f64], measured: &[f64]) -> KindComparison {
+        let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
+        let demerit_ms = distance(&sorted(modelled), &sorted(measured));
+        KindComparison {
+            mean_error_percent: (mean(modelled) / mean(measured) - 1.0) * 100.0,
+            demerit_ms,
+            demerit_percent: demerit_ms / mean(measured) * 100.0,
         }
     }
 }

@@ -1,5 +1,6 @@
 use super::formats;
 use super::recorded::{Recorded, Timing};
+use std::time::Duration;
 
 pub struct Trace {
     pub timing: Timing,
@@ -58,6 +59,11 @@ impl Trace {
                 problem: "no request in it".to_owned(),
             });
         }
+        if format.gaps_before {
+            let gaps: Vec<Duration> = requests.iter().skip(1).map(|next| next.time).collect();
+            let gaps = gaps.into_iter().chain([Duration::ZERO]);
+            requests.iter_mut().zip(gaps).for_each(|(request, gap)| request.time = gap);
+        }
         Ok(Trace { timing: format.timing, requests })
     }
 }
@@ -65,7 +71,6 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn first(text: &str) -> Recorded {
         Trace::parse(text, 1 << 40)
@@ -100,6 +105,16 @@ mod tests {
         let measured = first("op,lbn,sectors,service_us,gap_us\nR,8,16,4067.0,9.0\n");
         assert_eq!((measured.at, measured.length), (4096, 8192));
         assert_eq!(measured.measured, Some(Duration::from_micros(4067)));
+    }
+    #[test]
+    fn gaps_before_requests_become_those_after_the_ones_before() {
+        let gaps = |unit: &str| {
+            let text = format!("op,lbn,sectors,service_us,{unit}\nR,8,1,5,10\nW,9,1,5,20\n");
+            let trace = Trace::parse(&text, 1 << 40).expect("a trace");
+            trace.requests.iter().map(|request| request.time.as_micros()).collect::<Vec<_>>()
+        };
+        assert_eq!(gaps("gap_us"), [10, 20]);
+        assert_eq!(gaps("gap_before_us"), [20, 0]);
     }
     #[test]
     fn garbage_is_refused_with_line_and_column() {

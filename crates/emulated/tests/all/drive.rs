@@ -100,9 +100,13 @@ fn a_reader_with_two_requests_gets_the_rate_of_the_medium() {
 fn every_turning_disk_reads_a_stream_as_fast_as_one_long_request() {
     const LENGTH: usize = 32 << 20;
     for (name, text) in shipped() {
-        if Model::parse(text).expect("a valid model").mechanics.is_none() {
+        let model = Model::parse(text).expect("a valid model");
+        if model.mechanics.is_none() {
             continue;
         }
+        // A bus slower than the medium adds the time of a hit to each request, and the medium
+        // waits for it.
+        let most = if model.interface.bus_paces_reads { 1.06 } else { 1.03 };
         let time = |chunk: usize| {
             on_drive(name, honest(CacheMode::On), move |world, disk| async move {
                 let read = async {
@@ -117,7 +121,7 @@ fn every_turning_disk_reads_a_stream_as_fast_as_one_long_request() {
         for chunk in [65536, 1 << 20, 4 << 20] {
             let stream = time(chunk);
             assert!(
-                stream < 1.03 * whole,
+                stream < most * whole,
                 "{name}: {stream} ms in requests of {chunk}, {whole} ms in one"
             );
         }

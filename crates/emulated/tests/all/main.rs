@@ -5,4 +5,6 @@ mod around_the_cache;
 mod common;
 mod drive;
 mod evictions;
+mod measured;
+mod read_policies;
 mod shingled;

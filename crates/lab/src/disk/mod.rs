@@ -10,7 +10,7 @@ use crate::text::table::Table;
 use clap::{Args, Subcommand, ValueEnum};
 use device::{Disk, World};
 use disks::Raid0;
-use emulated::replay::{self, Comparison, ServiceTimes, Trace, TraceReport};
+use emulated::replay::{self, Comparison, KindComparison, ServiceTimes, Trace, TraceReport};
 use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, SECTOR, shipped};
 use runtime::VirtualWorld;
 use serde::Serialize;
@@ -211,6 +211,8 @@ fn text_of(replayed: &Replayed) -> String {
         demerit_ms,
         demerit_percent,
         request_error_ms,
+        reads,
+        writes,
         ..
     }) = comparison
     {
@@ -218,6 +220,16 @@ fn text_of(replayed: &Replayed) -> String {
             "mean off by {mean_error_percent:+.2} %; demerit {demerit_ms:.3} ms, {demerit_percent:.2} % of the mean; \
              single requests off by {request_error_ms:.3} ms (root mean square)\n"
         );
+        for (kind, apart) in [("reads", reads), ("writes", writes)] {
+            let Some(KindComparison { mean_error_percent, demerit_ms, demerit_percent }) = apart
+            else {
+                continue;
+            };
+            text += &format!(
+                "{kind} alone: mean off by {mean_error_percent:+.2} %; demerit {demerit_ms:.3} ms, \
+                 {demerit_percent:.2} % of their mean\n"
+            );
+        }
     }
     let Replayed {
         virtual_seconds, processor_seconds, requests_per_processor_second: speed, ..
