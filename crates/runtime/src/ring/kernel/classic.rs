@@ -73,8 +73,8 @@ impl Classic {
         self.threads.collect(arrived);
     }
 
-    /// Renews threads: those that begin from now on have the current rights and filters of this
-    /// thread; older ones have ended when this returns.
+    /// Renews threads: calls are from now on begun by threads that have the current rights and
+    /// filters of this thread. Calls that others are in are not waited for.
     pub fn renew_threads(&mut self) {
         self.threads.renew();
     }
