@@ -98,8 +98,9 @@ impl Ring {
         self.0.no_ring.as_ref()
     }
 
-    /// Applies the calling thread's rights, filters and flags to all threads that carry operations
-    /// out. Call it behind each change of them. Waits for the calls that threads are in.
+    /// Applies the calling thread's rights, filters and flags to all threads that begin operations
+    /// from now on. Call it behind each change of them. Does not wait for the calls that threads
+    /// are in.
     pub fn renew_threads(&self) {
         match &mut *self.0.kernel.borrow_mut() {
             Kernel::Classic(classic) => classic.renew_threads(),

@@ -1,11 +1,12 @@
 //! The world without a ring: when it is chosen, what its threads do and own, and how they end.
 
-use crate::filter::refuse;
+use crate::filter::{hold, refuse};
 use device::{Buffer, Durability, World};
 use runtime::{Either, File, IoChoice, NoRing, RealWorld, join_all, race};
 use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::PoisonError;
+use std::sync::{PoisonError, mpsc};
 use std::time::Duration;
 
 /// Runs `test` in a thread of its own, whose filters end with it. One after the other: the threads
@@ -160,6 +161,45 @@ fn operations_under_way_outlive_a_renewal() {
             let back = inner.ring().read(&file, 0, 200 * 4096).await.unwrap();
             assert!(back.chunks(4096).enumerate().all(|(at, bytes)| bytes == [at as u8; 4096]));
         });
+    });
+}
+
+fn is_readable(file: &OwnedFd) -> bool {
+    let mut polled = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the structure outlives the call, which does not wait.
+    unsafe { libc::poll(&raw mut polled, 1, 0) > 0 }
+}
+
+#[test]
+fn a_renewal_waits_for_no_disk() {
+    const PATIENCE: Duration = Duration::from_secs(10);
+    alone(|| {
+        let held = hold(libc::SYS_pread64).unwrap();
+        let world = RealWorld::over(IoChoice::Classic).unwrap();
+        let (ring, inner) = (world.ring().clone(), world.clone());
+        world.run(async move {
+            let file = new_file();
+            let mut read = Box::pin(ring.read(&file, 0, 4096));
+            while !is_readable(&held) {
+                let soon = inner.sleep_until(inner.now().plus(Duration::from_millis(1)));
+                assert!(matches!(race(&mut read, soon).await, Either::Right(())));
+            }
+            let (renewed, is_renewed) = mpsc::channel();
+            let disk = std::thread::spawn(move || {
+                let was_first = is_renewed.recv_timeout(PATIENCE).is_ok();
+                drop(held);
+                was_first
+            });
+            ring.renew_threads();
+            // By a thread that is not the one in the call.
+            ring.write(&file, 0, &[block(1)], Durability::Durable).await.unwrap();
+            // The other end is gone if it has waited for too long.
+            let _ = renewed.send(());
+            assert_eq!(read.await.unwrap_err().raw_os_error(), Some(libc::ENOSYS));
+            assert!(disk.join().unwrap(), "the renewal waited for the disk");
+        });
+        drop(world);
+        wait_until(|| disk_threads().is_empty());
     });
 }
 

@@ -9,31 +9,9 @@ use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::rc::Rc;
-use std::sync::PoisonError;
 use std::time::Duration;
 use units::Instant;
 
-macro_rules! over_both {
-    ($($name:ident),* $(,)?) => {
-        mod ring {
-            use super::*;
-            $(#[test] fn $name() {
-                let _beside = crate::WORLDS.read().unwrap_or_else(PoisonError::into_inner);
-                match RealWorld::over(IoChoice::Ring) {
-                    Ok(_) => super::$name(IoChoice::Ring),
-                    Err(error) => eprintln!("NOT TESTED: io_uring: {error}"),
-                }
-            })*
-        }
-        mod classic {
-            use super::*;
-            $(#[test] fn $name() {
-                let _beside = crate::WORLDS.read().unwrap_or_else(PoisonError::into_inner);
-                super::$name(IoChoice::Classic)
-            })*
-        }
-    };
-}
 over_both!(
     what_is_written_is_read_back,
     more_parts_than_one_call_takes_are_written_in_order,
@@ -53,7 +31,6 @@ over_both!(
     an_interrupted_wait_goes_on,
     a_run_begins_with_the_time_that_has_passed_since_the_last,
     a_dropped_write_keeps_its_buffer_until_it_is_done,
-    a_device_takes_short_and_long_requests_past_the_cache,
 );
 
 fn new_file() -> File {
@@ -453,75 +430,4 @@ fn a_dropped_write_keeps_its_buffer_until_it_is_done(io: IoChoice) {
         let back = ring.read(&file, 0, 100 * 4096).await.unwrap();
         assert!(back.chunks(4096).enumerate().all(|(byte, block)| block == [byte as u8; 4096]));
     });
-}
-
-/// A loop device over a file, removed on drop.
-struct LoopDevice(String);
-impl LoopDevice {
-    fn new(length: u64) -> Option<LoopDevice> {
-        let image = tempfile::NamedTempFile::new().unwrap();
-        image.as_file().set_len(length).unwrap();
-        let command = std::process::Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(image.path())
-            .output();
-        let output = command.ok().filter(|output| output.status.success())?;
-        Some(LoopDevice(String::from_utf8(output.stdout).unwrap().trim().to_owned()))
-    }
-}
-impl Drop for LoopDevice {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("losetup").args(["--detach", &self.0]).status();
-    }
-}
-
-fn a_device_takes_short_and_long_requests_past_the_cache(io: IoChoice) {
-    use std::os::unix::fs::OpenOptionsExt;
-    const UNIT: usize = 256 << 10;
-    const REQUESTS: usize = 100;
-    let Some(device) = LoopDevice::new((REQUESTS * UNIT) as u64) else {
-        return eprintln!("NOT TESTED: no loop device (losetup, root)");
-    };
-    let open =
-        || OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(&device.0);
-    let file: File = Rc::new(open().unwrap().into());
-    let world = RealWorld::over(io).unwrap();
-    let inner = world.clone();
-    world.run(async move {
-        let lengths = [4096, 512, 64 << 10, 128 << 10, UNIT];
-        let tasks = (0..REQUESTS).map(|index| -> device::LocalFuture<()> {
-            let (ring, file) = (inner.ring().clone(), file.clone());
-            Box::pin(async move {
-                let (at, length) = ((index * UNIT) as u64, lengths[index % lengths.len()]);
-                let parts = [filled(512, 1), filled(length - 512, index as u8)];
-                let parts = if length > 512 { &parts[..] } else { &parts[..1] };
-                let durability =
-                    if index % 2 == 0 { Durability::Durable } else { Durability::Cached };
-                ring.write(&file, at, parts, durability).await.unwrap();
-                let back = ring.read(&file, at, length).await.unwrap();
-                assert!(back[..512].iter().all(|byte| *byte == 1), "{index}");
-                assert!(back[512..].iter().all(|byte| *byte == index as u8), "{index}");
-            })
-        });
-        join_all(tasks.collect()).await;
-        let behind = (REQUESTS * UNIT) as u64;
-        let error = inner.ring().write(&file, behind, &[filled(512, 1)], Durability::Cached).await;
-        assert_eq!(error.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
-        let misaligned =
-            inner.ring().write(&file, 100, &[filled(512, 1)], Durability::Durable).await;
-        assert_eq!(misaligned.unwrap_err().raw_os_error(), Some(libc::EINVAL));
-        // An operation that is in flight when the world ends.
-        let parts = [filled(4096, 7)];
-        let last = inner.ring().write(&file, 0, &parts, Durability::Durable);
-        assert!(matches!(race(last, yield_now()).await, Either::Right(())));
-    });
-    drop(world);
-    let mut start = [0; 4096];
-    std::os::unix::fs::FileExt::read_exact_at(
-        &std::fs::File::open(&device.0).unwrap(),
-        &mut start,
-        0,
-    )
-    .unwrap();
-    assert_eq!(start, [7; 4096], "a write that nobody waits for is carried out");
 }

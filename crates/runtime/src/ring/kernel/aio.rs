@@ -1,9 +1,10 @@
 //! Short direct reads and writes of block devices by Linux AIO (io_submit(2)), which needs no
 //! thread: a commit is then not passed from thread to thread before it reaches the disk.
 //!
-//! io_submit(2) waits for the disk where a file is not a block device opened with O_DIRECT, and
-//! where the device's queue is full. So only a few short requests use it, fewer than any queue
-//! holds; all others are carried out by threads.
+//! io_submit(2) waits for the disk where a file is not a block device opened with O_DIRECT, where
+//! the device's queue is full, perhaps with requests of others, and where the device is suspended.
+//! So only short requests to such devices use it, with `RWF_NOWAIT`: what would wait is refused,
+//! and carried out by a thread, as are all other calls.
 
 use super::call::{Call, Completion, Source};
 use super::threads::result_of;
@@ -25,7 +26,7 @@ struct Request {
     data: u64,
     /// Swapped with the next field on big-endian machines.
     key: u32,
-    flags_of_write: i32,
+    flags_of_call: i32,
     operation: u16,
     priority: i16,
     file: u32,
@@ -57,7 +58,16 @@ const ALARM: u32 = 1;
 pub(super) struct Aio {
     context: libc::c_ulong,
     alarm: RawFd,
-    under_way: usize,
+    /// Calls in flight, each with the number of its operation.
+    calls: Vec<(u64, Call)>,
+}
+
+/// Results of requests.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub completions: Vec<Completion>,
+    /// Calls that would have waited for something else than their completion.
+    pub refused: Vec<(u64, Call)>,
 }
 
 impl Aio {
@@ -69,19 +79,19 @@ impl Aio {
         let result = result_of(|| unsafe {
             libc::syscall(libc::SYS_io_setup, REQUESTS, &raw mut context) as isize
         });
-        (result == 0).then_some(Aio { context, alarm, under_way: 0 })
+        (result == 0).then(|| Aio { context, alarm, calls: Vec::with_capacity(REQUESTS) })
     }
 
-    /// Submits a call. Returns whether the kernel accepted it.
+    /// Submits a call. Returns it if the kernel does not accept it.
     ///
     /// # Safety
     /// All memory that the call points to must live until its completion.
-    pub unsafe fn submit(&mut self, call: &Call, user_data: u64) -> bool {
-        if self.under_way == REQUESTS {
-            return false;
+    pub unsafe fn submit(&mut self, call: Call, user_data: u64) -> Option<Call> {
+        if self.calls.len() == REQUESTS {
+            return Some(call);
         }
         // SAFETY: as promised by the caller.
-        let Some(mut request) = (unsafe { request_of(call) }) else { return false };
+        let Some(mut request) = (unsafe { request_of(&call) }) else { return Some(call) };
         (request.data, request.flags) = (user_data, ALARM);
         request.alarm = self.alarm as u32;
         let requests = [&raw mut request];
@@ -90,18 +100,21 @@ impl Aio {
         let taken = result_of(|| unsafe {
             libc::syscall(libc::SYS_io_submit, self.context, 1, requests.as_ptr()) as isize
         });
-        self.under_way += usize::from(taken == 1);
-        taken == 1
+        if taken != 1 {
+            return Some(call);
+        }
+        self.calls.push((user_data, call));
+        None
     }
 
-    /// Takes completions, and waits for the first for at most `limit`.
-    pub fn collect(&mut self, limit: Duration, arrived: &mut Vec<Completion>) {
+    /// Takes results, and waits for the first for at most `limit`.
+    pub fn collect(&mut self, limit: Duration, outcome: &mut Outcome) {
         let mut events = [AioEvent::default(); EVENTS];
         let mut time = libc::timespec {
             tv_sec: limit.as_secs() as libc::time_t,
             tv_nsec: limit.subsec_nanos().into(),
         };
-        while self.under_way > 0 {
+        while !self.calls.is_empty() {
             let least = libc::c_long::from(!limit.is_zero());
             // SAFETY: there is space for as many events as passed, and the time outlives the call.
             let count = result_of(|| unsafe {
@@ -110,23 +123,31 @@ impl Aio {
                     as isize
             });
             let count = usize::try_from(count).unwrap_or(0);
-            self.under_way -= count;
-            let completions = events[..count].iter();
-            arrived.extend(completions.map(|it| Completion::last(it.data, it.result as i32)));
+            events[..count].iter().for_each(|event| self.take(event, outcome));
             if count < EVENTS {
                 break;
             }
         }
     }
 
+    fn take(&mut self, event: &AioEvent, outcome: &mut Outcome) {
+        let is_it = |(user_data, _): &(u64, Call)| *user_data == event.data;
+        let at = self.calls.iter().position(is_it).expect("a request in flight");
+        let call = self.calls.swap_remove(at);
+        match event.result as i32 {
+            result if would_wait(result) => outcome.refused.push(call),
+            result => outcome.completions.push(Completion::last(event.data, result)),
+        }
+    }
+
     /// Waits for all until `deadline`. Returns whether none is left.
-    pub fn end(&mut self, deadline: Instant) -> bool {
-        while self.under_way > 0 {
+    pub fn end(&mut self, deadline: Instant, outcome: &mut Outcome) -> bool {
+        while !self.calls.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
             }
-            self.collect(left, &mut Vec::new());
+            self.collect(left, outcome);
         }
         // SAFETY: no request is in flight, and the context is no longer used.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
@@ -134,11 +155,18 @@ impl Aio {
     }
 }
 
+/// Whether a request was not carried out, or not all of it, because it would have waited, or
+/// because the device cannot tell whether it would (EOPNOTSUPP).
+fn would_wait(result: i32) -> bool {
+    matches!(-result, libc::EAGAIN | libc::EOPNOTSUPP)
+}
+
 /// # Safety
 /// The memory that the call points to lives.
 unsafe fn request_of(call: &Call) -> Option<Request> {
     let request = match *call {
         Call::Read { file, start, length, at } if u64::from(length) <= LENGTH_MAX => Request {
+            flags_of_call: without_wait(),
             operation: READ,
             file: file as u32,
             address: start as u64,
@@ -158,7 +186,7 @@ unsafe fn request_of(call: &Call) -> Option<Request> {
             };
             let is_durable = durability == Durability::Durable;
             Request {
-                flags_of_write: if is_durable { libc::RWF_DSYNC } else { 0 },
+                flags_of_call: without_wait() | if is_durable { libc::RWF_DSYNC } else { 0 },
                 operation,
                 file: file as u32,
                 address,
@@ -170,6 +198,10 @@ unsafe fn request_of(call: &Call) -> Option<Request> {
         _ => return None,
     };
     is_direct_device(request.file as RawFd).then_some(request)
+}
+
+fn without_wait() -> i32 {
+    if units::fault!("aio-waits-for-the-device") { 0 } else { libc::RWF_NOWAIT }
 }
 
 /// Returns the length in bytes.

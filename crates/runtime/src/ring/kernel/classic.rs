@@ -6,7 +6,7 @@
 //!    ring. Those that wait for a disk may then overtake one another, as over a ring.
 //! 2. A completion comes once, and for all but polls it is the last.
 
-use super::aio::Aio;
+use super::aio::{Aio, Outcome};
 use super::call::{Call, Completion};
 use super::threads::Threads;
 use super::watches::Watches;
@@ -51,10 +51,23 @@ impl Classic {
     pub fn find_events(&mut self) -> io::Result<bool> {
         if self.watches.look(&mut self.ready)? {
             if let Some(aio) = &mut self.aio {
-                aio.collect(Duration::ZERO, &mut self.ready);
+                let mut outcome = Outcome::default();
+                aio.collect(Duration::ZERO, &mut outcome);
+                self.take(outcome);
             }
         }
         Ok(!self.ready.is_empty())
+    }
+
+    fn take(&mut self, outcome: Outcome) {
+        self.ready.extend(outcome.completions);
+        if !outcome.refused.is_empty() {
+            for (user_data, call) in outcome.refused {
+                // SAFETY: as promised to `push`: the operation has had no completion.
+                unsafe { self.threads.push(call, user_data) };
+            }
+            self.threads.staff();
+        }
     }
 
     /// Submits, and waits for a completion, for at most `limit` (else ETIME).
@@ -73,8 +86,8 @@ impl Classic {
         self.threads.collect(arrived);
     }
 
-    /// Renews threads: those that begin from now on have the current rights and filters of this
-    /// thread; older ones have ended when this returns.
+    /// Renews threads: calls are from now on begun by threads that have the current rights and
+    /// filters of this thread. Calls that others are in are not waited for.
     pub fn renew_threads(&mut self) {
         self.threads.renew();
     }
@@ -84,7 +97,9 @@ impl Classic {
     pub fn end(&mut self, deadline: Instant) -> bool {
         self.hand_over();
         self.watches.clear();
-        let has_ended = self.aio.as_mut().is_none_or(|aio| aio.end(deadline));
+        let mut outcome = Outcome::default();
+        let has_ended = self.aio.as_mut().is_none_or(|aio| aio.end(deadline, &mut outcome));
+        self.take(outcome);
         self.threads.end(deadline) && has_ended
     }
 
@@ -104,8 +119,11 @@ impl Classic {
                 | Call::Discard { .. } => {
                     // SAFETY: as promised to `push`.
                     unsafe {
-                        let aio = self.aio.as_mut();
-                        if !aio.is_some_and(|aio| aio.submit(&call, user_data)) {
+                        let refused = match &mut self.aio {
+                            Some(aio) => aio.submit(call, user_data),
+                            None => Some(call),
+                        };
+                        if let Some(call) = refused {
                             self.threads.push(call, user_data);
                         }
                     }

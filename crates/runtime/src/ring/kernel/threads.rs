@@ -4,7 +4,8 @@
 //! 1. A job is with the queue, with one thread, or done. Its memory is owned by its slot until its
 //!    completion was taken; threads see addresses and numbers alone.
 //! 2. Threads are made by the world's thread when there is work for them, so that they have its
-//!    rights, its limits and its filters. [`Threads::renew`] ends those that have older ones.
+//!    rights, its limits and its filters. Behind [`Threads::renew`] those that have older ones take
+//!    no job; the calls that they are in are not waited for.
 //! 3. Idle threads sleep until they are notified.
 
 use super::call::{Call, Completion, Source};
@@ -116,13 +117,22 @@ struct State {
     /// Jobs that threads have taken and not finished.
     under_way: usize,
     done: Vec<Completion>,
-    /// Threads that sleep, and those that have not looked for work yet.
+    /// Number of renewals. Threads of an earlier generation take no jobs, and end.
+    generation: u64,
+    /// Threads of this generation that sleep, and those that have not looked for work yet.
     idle: usize,
     starting: usize,
     /// Set when threads are to end, whatever is in the queue.
     is_over: bool,
     /// Set while the world's thread sleeps, and must be woken by the next completion.
     wants_alarm: bool,
+}
+
+impl State {
+    /// Whether a thread of this generation is to end.
+    fn ends(&self, generation: u64) -> bool {
+        self.is_over || self.generation != generation
+    }
 }
 
 struct Shared {
@@ -140,6 +150,8 @@ struct Shared {
 pub(super) struct Threads {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Threads of earlier generations that may still be in a call.
+    former: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
@@ -158,7 +170,7 @@ impl Threads {
             is_done: AtomicBool::new(false),
             alarm,
         };
-        Ok(Threads { shared: Arc::new(shared), threads: Vec::new() })
+        Ok(Threads { shared: Arc::new(shared), threads: Vec::new(), former: Vec::new() })
     }
 
     /// Returns the alarm, which becomes readable, by an edge, when something is done and
@@ -190,13 +202,17 @@ impl Threads {
     /// Starts one more thread. Returns whether there is one; without any the caller does the work.
     fn begin_one(&mut self) -> bool {
         let shared = self.shared.clone();
-        self.shared.state().starting += 1;
+        let generation = {
+            let mut state = self.shared.state();
+            state.starting += 1;
+            state.generation
+        };
         let builder = Builder::new().name("disk".into()).stack_size(STACK);
-        match without_signals(|| builder.spawn(move || shared.work())) {
+        match without_signals(|| builder.spawn(move || shared.work(generation))) {
             Ok(thread) => self.threads.push(thread),
             Err(_) => {
                 self.shared.state().starting -= 1;
-                while self.threads.is_empty() && self.shared.carry_out_next() {}
+                while self.threads.is_empty() && self.shared.carry_out_next(generation) {}
                 return false;
             }
         }
@@ -225,20 +241,22 @@ impl Threads {
         self.shared.state().wants_alarm = false;
     }
 
-    /// Ends the threads, each behind the call that it is in, and waits for that. New threads carry
-    /// out the remaining jobs, as soon as [`Threads::staff`] makes them.
+    /// Retires the threads: each ends behind the call that it is in, which may be one to a disk
+    /// that does not answer. New threads carry out all other jobs, as soon as [`Threads::staff`]
+    /// makes them.
     pub fn renew(&mut self) {
-        self.end_threads();
-        self.shared.state().is_over = false;
-    }
-
-    fn end_threads(&mut self) {
-        self.shared.state().is_over = true;
+        let mut state = self.shared.state();
+        state.generation += 1;
+        (state.idle, state.starting) = (0, 0);
+        drop(state);
         self.shared.filled.notify_all();
-        for thread in self.threads.drain(..) {
-            // It does not panic, and would have nothing to say if it did.
-            let _ = thread.join();
-        }
+        self.former.append(&mut self.threads);
+        let former = std::mem::take(&mut self.former).into_iter();
+        let waits = units::fault!("renewal-waits-for-calls");
+        let (ended, in_call): (Vec<_>, _) =
+            former.partition(|thread| waits || thread.is_finished());
+        ended.into_iter().for_each(join);
+        self.former = in_call;
     }
 
     /// Waits for all jobs until `deadline`. Returns whether all are done, and the threads gone.
@@ -256,10 +274,17 @@ impl Threads {
             let waited = self.shared.emptied.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+        state.is_over = true;
         drop(state);
-        self.end_threads();
+        self.shared.filled.notify_all();
+        self.former.drain(..).chain(self.threads.drain(..)).for_each(join);
         true
     }
+}
+
+fn join(thread: JoinHandle<()>) {
+    // It does not panic, and would have nothing to say if it did.
+    let _ = thread.join();
 }
 
 impl Shared {
@@ -267,30 +292,38 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a thread's loop.
-    fn work(&self) {
-        self.state().starting -= 1;
+    /// Runs the loop of a thread of this generation.
+    fn work(&self, generation: u64) {
+        let mut state = self.state();
+        if state.generation == generation {
+            state.starting -= 1;
+        }
+        drop(state);
         loop {
-            if self.carry_out_next() {
+            if self.carry_out_next(generation) {
                 continue;
             }
             let mut state = self.state();
-            if state.is_over {
+            if state.ends(generation) {
                 return;
             }
             if !state.jobs.has_for_now() {
                 state.idle += 1;
-                let until = |state: &mut State| !state.jobs.has_for_now() && !state.is_over;
+                let until =
+                    |state: &mut State| !state.jobs.has_for_now() && !state.ends(generation);
                 let woken = self.filled.wait_while(state, until);
-                woken.unwrap_or_else(PoisonError::into_inner).idle -= 1;
+                let mut state = woken.unwrap_or_else(PoisonError::into_inner);
+                if state.generation == generation {
+                    state.idle -= 1;
+                }
             }
         }
     }
 
-    /// Carries out a job; false if there is none, or at the end.
-    fn carry_out_next(&self) -> bool {
+    /// Carries out a job; false if there is none, or threads of this generation are to end.
+    fn carry_out_next(&self, generation: u64) -> bool {
         let mut state = self.state();
-        if state.is_over {
+        if state.ends(generation) {
             return false;
         }
         let Some(job) = state.jobs.pop() else { return false };
