@@ -1,5 +1,6 @@
 //! Recovery in front of a directory, which does not count changes and uses numbers of files again.
 
+use crate::common::watched_store::WatchedStore;
 use crate::common::{JOURNAL_BYTES, ROOT, identity};
 use device::{Disk, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
@@ -7,7 +8,7 @@ use host::{
     CONFLICT_DIRECTORY, Destage, Durable, FileFate, Host, HostJournal, HostOptions,
     HostRecoveryReport, recover,
 };
-use runtime::{RealWorld, spawn_with_result};
+use runtime::{Either, RealWorld, race, spawn_with_result};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
@@ -172,6 +173,38 @@ fn nothing_is_replayed_into_the_next_file_of_a_number() {
         assert_eq!(set_aside(root, &report), b"thirds");
         true
     });
+}
+
+/// Removed files are forgotten with the log. Their names may come back until the directory is
+/// durable, and what was synced then is in the log alone.
+#[test]
+fn a_recovery_forgets_a_removed_file_only_when_that_is_durable() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, image) = crashed_after(directory.path(), 0o644, async |host, file| {
+        host.close_file(file).await.unwrap();
+        host.unlink(host.root(), b"file").await.unwrap();
+    });
+    let world = RealWorld::new().unwrap();
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let disk = MemoryDisk::from_image(shared.clone(), image);
+    let (root, power) = (directory.path().to_owned(), disk.clone());
+    let before = world.run(async move {
+        let store = LocalStore::open(shared.clone(), &root, identity()).unwrap();
+        let watched = Rc::new(WatchedStore::new(Rc::new(store)));
+        watched.slow_removals.set(true);
+        let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        let (store, clock) = (watched.clone(), shared.clone());
+        let recovered = spawn_with_result(&*shared, async move {
+            recover(&*clock, &*store, &journal, false).await.unwrap()
+        });
+        let asked =
+            watched.changed.until(|| (!watched.durable_removals.borrow().is_empty()).then_some(()));
+        assert!(matches!(race(asked, recovered).await, Either::Left(())), "nothing was synced");
+        power.crash(CrashPolicy::KeepAll)
+    });
+    world.end();
+    let report = recovered(directory.path(), before);
+    assert_eq!(report.files[0].outcome, FileFate::Removed, "{report:?}");
 }
 
 /// Set for the test below when it runs again without the right to pass over modes.

@@ -13,7 +13,7 @@ use crate::open_file::{OpenFile, OpenMode};
 use crate::overlay::Overlay;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate,
-    fcntl_getfl, openat, utimensat,
+    fcntl_getfl, openat, syncfs, utimensat,
 };
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io;
@@ -412,6 +412,20 @@ impl Local {
     pub async fn sync_names(&self, directory: FileId) -> Result<(), StoreError> {
         let place = self.places.directory(directory)?;
         self.away("making names durable", move || sync_directory(place.as_ref())).await
+    }
+    /// Syncs each directory, or the store's file system if one is not where it was: the directory
+    /// may have been removed, too, from a place that is not known.
+    pub async fn sync_removals(&self, directories: Option<Vec<FileId>>) -> Result<(), StoreError> {
+        let what = "making removals durable";
+        let open = |directory: &FileId| self.places.open_known_directory(*directory);
+        let opened = directories.and_then(|all| all.iter().map(open).collect::<Option<Vec<_>>>());
+        let root = self.places.root_directory().try_clone();
+        let root = root.map_err(|error| self.failed(what, &error))?;
+        let sync = move || match opened {
+            Some(opened) => opened.iter().try_for_each(File::sync_all),
+            None => Ok(syncfs(&root)?),
+        };
+        self.away(what, sync).await
     }
 }
 

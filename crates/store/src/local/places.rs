@@ -121,6 +121,13 @@ impl Places {
         self.place_in(directory, b".")
     }
 
+    /// Opens a directory where it was last. `None`: it cannot be opened there.
+    pub fn open_known_directory(&self, directory: FileId) -> Option<fs::File> {
+        let place = Place::new(self.opened_directory(&self.names(directory)?).ok()?, b".");
+        let opened = fs::File::open(&place).ok()?;
+        self.is(directory, &opened.metadata().ok()?).then_some(opened)
+    }
+
     /// Returns one of the file's names from the root on, if one is known or found.
     pub fn path(&self, file: FileId) -> Option<Vec<u8>> {
         self.place(file).ok()?;

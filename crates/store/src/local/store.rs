@@ -526,6 +526,9 @@ impl Store for LocalStore {
     fn sync_directory(&self, directory: FileId) -> Answer<()> {
         self.start(move |local| async move { local.sync_names(directory).await })
     }
+    fn make_removals_durable(&self, directories: Option<Vec<FileId>>) -> Answer<()> {
+        self.start(move |local| async move { local.sync_removals(directories).await })
+    }
     fn space(&self) -> Answer<Space> {
         self.at_once(|local| local.space())
     }
