@@ -127,12 +127,10 @@ impl Local {
             return Ok(FileAttributes { links: buffered.links(), ..buffered.attributes });
         }
         let metadata = match self.open_or_removed(file) {
-            Some(found) => found,
-            None => fs::symlink_metadata(self.places.place(file)?),
+            Some(found) => found.map_err(|error| self.failed("asking for attributes", &error))?,
+            None => self.places.metadata(file)?,
         };
-        Ok(self.attributes_of(
-            &metadata.map_err(|error| self.failed("asking for attributes", &error))?,
-        ))
+        Ok(self.attributes_of(&metadata))
     }
 
     /// Returns the metadata of a file or directory that is held open here, whatever its name is
