@@ -380,9 +380,12 @@ impl Host {
                 }
                 self.begin_sending(is_sent)?;
                 let changed = self.store.set_attributes(id, change).await;
-                let attributes = self.noted_change(&file, changed)?;
-                file.reported.set(attributes.version);
-                return Ok(attributes);
+                let changed = self.noted_change(&file, changed);
+                match &changed {
+                    Ok(attributes) => file.reported.set(attributes.version),
+                    Err(_) => self.settle_failed_change(&file).await?,
+                }
+                return changed;
             }
             // As for a write: no space is held while it waits for the file.
             let Some(reservation) = self.log().reserve_at_once(0)? else {
@@ -404,6 +407,15 @@ impl Host {
         }
     }
 
+    /// Settles a file of which a change has failed at the store, which may have carried out a part
+    /// of it: what is written under its token builds on the state that it has now.
+    async fn settle_failed_change(&self, file: &File) -> Result<(), HostError> {
+        match file.token.get() {
+            Some(Token::ExclusiveWrite) => self.settle_unreported(file).await,
+            _ => Ok(()),
+        }
+    }
+
     /// Removes file capabilities before a write, as the kernel does for its own file systems: a
     /// program loses its privileges when its file is written. The caller holds the file's lock for
     /// writing, with a token.
@@ -414,7 +426,11 @@ impl Host {
         }
         if self.has_capabilities(file.id).await? {
             self.destage_locked(file).await?;
-            self.noted(self.store.remove_xattr(file.id, CAPABILITIES).await)?;
+            let removed = self.noted(self.store.remove_xattr(file.id, CAPABILITIES).await);
+            if removed.is_err() {
+                self.settle_failed_change(file).await?;
+            }
+            removed?;
             file.reported.set(self.noted(self.store.attributes(file.id).await)?.version);
         }
         file.without_capabilities.set(grant);

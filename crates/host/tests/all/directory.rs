@@ -15,7 +15,10 @@ use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{FileId, Identity, LocalStore, NewNode, OpenMode, Store, Token, XattrMode};
+use store::{
+    AttributeChange, FileId, Identity, LocalStore, NewNode, OpenMode, Store, Token,
+    XattrMode,
+};
 
 /// Lets a host sync a file and crash, with its buffer and its locks.
 fn crashed(root: &Path, mode: u32) -> (FileId, Image) {
@@ -141,6 +144,48 @@ fn set_aside(root: &Path, report: &HostRecoveryReport) -> Vec<u8> {
         panic!("{report:?}");
     };
     fs::read(root.join(CONFLICT_DIRECTORY).join(name)).unwrap()
+}
+
+/// Lets a host sync a file, fail to change its size, sync it again, and crash. What was synced last
+/// builds on a state that a note has.
+fn crashed_behind_a_failed_change(root: &Path) -> (FileId, Image) {
+    crashed_after(root, 0o644, async |host, file| {
+        let too_much = AttributeChange { size: Some(u64::MAX), ..Default::default() };
+        host.set_attributes(file, too_much).await.unwrap_err();
+        host.write(file, 0, b"second", Durable::Now).await.unwrap();
+    })
+}
+
+/// The file is as it was then, also for a recovery.
+#[test]
+fn a_change_that_fails_sets_nothing_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, image) = crashed_behind_a_failed_change(directory.path());
+    let report = recovered(directory.path(), image);
+    assert_eq!(outcomes(&report), [FileFate::Replayed], "{report:?}");
+    assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"second");
+}
+
+#[test]
+fn anothers_change_that_fails_sets_nothing_of_a_dead_host_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, image) = crashed_behind_a_failed_change(directory.path());
+    as_peer(directory.path(), async move |peer| {
+        peer.lookup(peer.root(), b"file").await.unwrap();
+        peer.remove_xattr(file, b"user.none").await.unwrap_err();
+    });
+    let report = recovered(directory.path(), image);
+    assert_eq!(outcomes(&report), [FileFate::Replayed], "{report:?}");
+}
+
+/// Plays a script of another client of the directory.
+fn as_peer(root: &Path, script: impl AsyncFnOnce(LocalStore) + 'static) {
+    let (world, root) = (RealWorld::new().unwrap(), root.to_owned());
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    world.run(async move {
+        script(LocalStore::open(shared, &root, Identity("host-2".into())).unwrap()).await;
+    });
+    world.end();
 }
 
 /// The note of a file that is removed past okeanos stays, and here another one gets its number, its
