@@ -16,7 +16,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    AttributeChange, FileId, Identity, LocalStore, NewNode, OpenMode, Store, Token,
+    AttributeChange, FileId, Identity, LocalStore, NewNode, OpenMode, RenameOver, Store, Token,
     XattrMode,
 };
 
@@ -186,6 +186,32 @@ fn as_peer(root: &Path, script: impl AsyncFnOnce(LocalStore) + 'static) {
         script(LocalStore::open(shared, &root, Identity("host-2".into())).unwrap()).await;
     });
     world.end();
+}
+
+/// Another client moves a file, gives it another name, and removes that again.
+#[test]
+fn anothers_changes_of_names_set_nothing_of_a_dead_host_aside() {
+    for is_destaged in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, image) = match is_destaged {
+            false => crashed(directory.path(), 0o644),
+            true => crashed_behind_a_failed_change(directory.path()),
+        };
+        as_peer(directory.path(), async move |peer| {
+            let root = peer.root();
+            peer.lookup(root, b"file").await.unwrap();
+            peer.rename(root, b"file", root, b"moved", RenameOver::Replace).await.unwrap();
+            peer.link(file, root, b"linked").await.unwrap();
+            peer.unlink(root, b"moved").await.unwrap();
+            peer.link(file, root, b"replaced").await.unwrap();
+            peer.make(root, b"new", NewNode::Regular { mode: 0o644 }, ROOT).await.unwrap();
+            peer.rename(root, b"new", root, b"replaced", RenameOver::Replace).await.unwrap();
+        });
+        let report = recovered(directory.path(), image);
+        assert_eq!(outcomes(&report), [FileFate::Replayed], "{report:?}");
+        let synced: &[u8] = if is_destaged { b"second" } else { b"synced" };
+        assert_eq!(fs::read(directory.path().join("linked")).unwrap(), synced);
+    }
 }
 
 /// The note of a file that is removed past okeanos stays, and here another one gets its number, its

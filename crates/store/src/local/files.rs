@@ -1,6 +1,7 @@
 //! Content and attributes: how they are buffered, and how they are written to the files.
 
 use super::buffered::LocalBuffered;
+use super::in_flight::{InFlight, clocks};
 use super::notes::{Born, Note, changed_ns, sync_directory, version_of};
 use super::store::Local;
 use crate::attributes::{
@@ -22,15 +23,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 use std::sync::mpsc::{TryRecvError, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use units::Timestamp;
 
 /// Pauses before checking whether a thread has ended: the first and the longest.
 const POLL_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
-/// How long a note is valid that says a file is being written, and the part of that which must be
-/// left before the file changes.
-const IN_FLIGHT_NOTED: Duration = Duration::from_secs(2);
-const IN_FLIGHT_RENEWED: Duration = Duration::from_secs(1);
 
 /// A file's new state, to be written by another thread.
 struct Flush {
@@ -44,19 +41,18 @@ impl Flush {
     fn run(self) -> io::Result<()> {
         let FileAttributes { file: id, version, modified, accessed, mode, uid, gid, .. } =
             self.attributes;
-        let mut noted_until = Instant::now();
-        let found = self.file.metadata()?;
+        let (mut in_flight, found) = (None, self.file.metadata()?);
+        // Right before each change of the file.
         let mut note_way = || -> io::Result<()> {
-            if noted_until.saturating_duration_since(Instant::now()) < IN_FLIGHT_RENEWED {
-                noted_until = Instant::now() + IN_FLIGHT_NOTED;
-                self.notes.write(id, Note::in_flight(version, &found, IN_FLIGHT_NOTED))?;
-            }
+            let write = |until| self.notes.write(id, Note::in_flight(version, &found, until));
+            in_flight = Some(InFlight::renewed(in_flight, clocks, write)?);
             Ok(())
         };
         note_way()?;
         // Behind the note, as it may change the mode for a moment.
         let file = for_writing(&self.file)?;
         if self.overlay.base_end() < file.metadata()?.size() {
+            note_way()?;
             file.set_len(self.overlay.base_end())?;
         }
         for (at, bytes) in self.overlay.pieces() {
@@ -67,14 +63,17 @@ impl Flush {
         file.set_len(version.size)?;
         let now = file.metadata()?;
         if (now.uid(), now.gid()) != (uid, gid) {
+            note_way()?;
             fchown(&file, Some(uid), Some(gid))?;
         }
         if now.mode() & 0o7777 != mode {
+            note_way()?;
             file.set_permissions(Permissions::from_mode(mode))?;
         }
         let times = FileTimes::new()
             .set_modified(system_time(modified))
             .set_accessed(system_time(accessed));
+        note_way()?;
         file.set_times(times)?;
         file.sync_all()?;
         // Not every file system stores what it was given: some keep whole seconds, some have a last

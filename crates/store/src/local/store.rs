@@ -356,7 +356,7 @@ impl Local {
     }
     /// Returns whether the recovery of another host may compare a file with what it builds on.
     /// Where times have whole seconds, only the note distinguishes a state from the one before.
-    fn is_awaited(&self) -> bool {
+    pub fn is_awaited(&self) -> bool {
         !units::fault!("store-note-not-kept") && self.hosts.has_dead().unwrap_or(true)
     }
 
