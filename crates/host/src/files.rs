@@ -10,6 +10,7 @@
 use crate::dirty_ranges::DirtyRanges;
 use crate::lock_owners::ProgramLocks;
 use crate::record::Slot;
+use crate::removals::Removal;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -70,6 +71,8 @@ pub(crate) struct File {
     /// Whether its last name is being removed here. A recovery that does not find the file then
     /// loses nothing.
     pub is_removed: Cell<bool>,
+    /// The last removal of one of its names here.
+    pub last_removal: Cell<Removal>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -186,6 +189,7 @@ impl Files {
                 destaging: Cell::new(None),
                 is_stuck: Cell::new(false),
                 is_removed: Cell::new(false),
+                last_removal: Cell::default(),
             })
         };
         self.table.borrow_mut().entry(id).or_insert_with(fresh).clone()

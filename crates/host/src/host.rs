@@ -11,6 +11,7 @@ use crate::log::{FileChange, HostLog};
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
 use crate::recover::{FileOutcome, HostRecoveryReport};
+use crate::removals::Removals;
 use crate::shared_lookups::SharedLookups;
 use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
@@ -69,6 +70,7 @@ pub struct Host {
     pub(crate) files: Files,
     pub(crate) creations: Creations,
     pub(crate) departures: Departures,
+    pub(crate) removals: Removals,
     pub(crate) kept_tokens: KeptTokens,
     pub(crate) attributes_asked: SharedLookups<FileId, Result<FileAttributes, StoreError>>,
     pub(crate) names_asked: SharedLookups<(FileId, Vec<u8>), Result<Found, StoreError>>,
@@ -120,6 +122,7 @@ impl Host {
             files: Files::default(),
             creations: Creations::default(),
             departures: Departures::default(),
+            removals: Removals::default(),
             kept_tokens: KeptTokens::default(),
             attributes_asked: SharedLookups::default(),
             names_asked: SharedLookups::default(),
@@ -200,7 +203,7 @@ impl Host {
             return Ok(());
         }
         let _busy = self.busy();
-        self.drop_nameless(&file).await?;
+        self.drop_nameless(&file).await;
         self.let_go(&file).await?;
         self.limit_dirty_files().await;
         Ok(())

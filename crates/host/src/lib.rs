@@ -38,6 +38,7 @@ mod record;
 mod recover;
 mod recovery_window;
 mod relog;
+mod removals;
 mod replay;
 mod run_plan;
 mod shared_lookups;

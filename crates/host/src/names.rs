@@ -4,6 +4,7 @@
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File};
 use crate::host::Host;
+use crate::removals::Removal;
 use runtime::sync::WriteGuard;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -142,9 +143,11 @@ impl Host {
     async fn name_removed(
         &self,
         file: Option<Rc<File>>,
+        removal: Removal,
         settled: Option<WriteGuard>,
     ) -> Result<(), HostError> {
         let Some(file) = file else { return Ok(()) };
+        file.last_removal.set(removal);
         if file.dirty.get().is_some() && file.opens.get() == 0 {
             self.add_departure(file, settled).await;
             return Ok(());
@@ -159,9 +162,10 @@ impl Host {
         settled: Option<WriteGuard>,
     ) -> Result<(), HostError> {
         if let Some(dirty) = file.dirty.get() {
-            let links = match self.store.attributes(file.id).await {
-                Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound)) => 0,
-                answer => self.noted(answer)?.links,
+            let links = match file.nameless.get() {
+                // It was asked when the name was removed.
+                true => 0,
+                false => self.links_left(&file).await?,
             };
             let links = if units::fault!("host-names-not-counted") { 0 } else { links };
             file.nameless.set(links == 0);
@@ -169,7 +173,12 @@ impl Host {
                 file.is_removed.set(false);
             }
             match links {
-                0 if file.opens.get() == 0 => self.drop_dirty(&file, dirty).await?,
+                0 if file.opens.get() == 0 => {
+                    self.drop_dirty(&file, dirty).await?;
+                    // A file that gets its number has not been removed.
+                    file.nameless.set(false);
+                    file.forgive();
+                }
                 0 => {}
                 _ => self.destage_locked(&file).await?,
             }
@@ -183,7 +192,15 @@ impl Host {
         self.let_go(&file).await
     }
 
-    /// Drops the dirty bytes of a file that nobody can read any more, without destaging it. If
+    async fn links_left(&self, file: &File) -> Result<u32, HostError> {
+        match self.store.attributes(file.id).await {
+            Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound)) => Ok(0),
+            answer => Ok(self.noted(answer)?.links),
+        }
+    }
+
+    /// Drops the dirty bytes of a file that nobody can read any more, without destaging it, once
+    /// the removal of its names is durable: until then a crash of the store may bring one back. If
     /// programs of other clients may still read it, the store gets them first: what it refuses
     /// stays in the journal, and is tried again. The caller holds the file's lock for writing.
     async fn drop_dirty(&self, file: &File, dirty: Dirty) -> Result<(), HostError> {
@@ -191,6 +208,7 @@ impl Host {
             return self.destage_locked(file).await;
         }
         self.log().commit(dirty.last).await?;
+        self.noted(self.removals.make_durable(&*self.store, file.last_removal.get()).await)?;
         self.log().free(dirty.slot);
         self.files.set_dirty(file, None);
         self.drained.notify();
@@ -200,23 +218,15 @@ impl Host {
             None => Ok(()),
         }
     }
-    /// Drops a file without a name after its last descriptor was closed.
-    pub(crate) async fn drop_nameless(&self, file: &File) -> Result<(), HostError> {
+    /// Drops a file without a name, behind the answer, after its last descriptor was closed.
+    pub(crate) async fn drop_nameless(&self, file: &Rc<File>) {
         // A file that the store refuses is of no use either.
         if !file.nameless.get() || file.failure.borrow().as_ref().is_some_and(Failure::lasts) {
-            return Ok(());
+            return;
         }
-        let _guard = file.lock.write().await;
-        match file.dirty.get() {
-            Some(dirty) if file.opens.get() == 0 => {
-                self.drop_dirty(file, dirty).await?;
-                // A file that gets its number has not been removed.
-                file.nameless.set(false);
-                file.is_removed.set(false);
-                file.forgive();
-                self.give_up_token(file).await
-            }
-            _ => Ok(()),
+        let guard = file.lock.write().await;
+        if file.dirty.get().is_some() && file.opens.get() == 0 {
+            self.add_departure(file.clone(), Some(guard)).await;
         }
     }
 
@@ -239,14 +249,17 @@ impl Host {
             }
             return Err(error);
         }
+        let removal = self.removals.add(parent);
         self.removal_noted(file.as_ref()).await?;
-        made(self.name_removed(file, settled).await)
+        made(self.name_removed(file, removal, settled).await)
     }
 
     pub async fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
         self.once("a removal", async |is_sent| {
             self.begin_sending(is_sent)?;
-            self.noted(self.store.remove_directory(parent, name).await)
+            self.noted(self.store.remove_directory(parent, name).await)?;
+            self.removals.add(parent);
+            Ok(())
         })
         .await
     }
@@ -297,9 +310,11 @@ impl Host {
             }
             return Err(error);
         }
+        self.removals.add(parent);
+        let removal = self.removals.add(new_parent);
         drop(of_file);
         self.removal_noted(victim.as_ref()).await?;
-        made(self.name_removed(victim, of_victim).await)
+        made(self.name_removed(victim, removal, of_victim).await)
     }
     pub async fn read_link(&self, file: FileId) -> Result<Vec<u8>, HostError> {
         self.query(|| self.store.read_link(file)).await
@@ -365,9 +380,12 @@ impl Host {
                 }
                 self.begin_sending(is_sent)?;
                 let changed = self.store.set_attributes(id, change).await;
-                let attributes = self.noted_change(&file, changed)?;
-                file.reported.set(attributes.version);
-                return Ok(attributes);
+                let changed = self.noted_change(&file, changed);
+                match &changed {
+                    Ok(attributes) => file.reported.set(attributes.version),
+                    Err(_) => self.settle_failed_change(&file).await?,
+                }
+                return changed;
             }
             // As for a write: no space is held while it waits for the file.
             let Some(reservation) = self.log().reserve_at_once(0)? else {
@@ -389,6 +407,15 @@ impl Host {
         }
     }
 
+    /// Settles a file of which a change has failed at the store, which may have carried out a part
+    /// of it: what is written under its token builds on the state that it has now.
+    async fn settle_failed_change(&self, file: &File) -> Result<(), HostError> {
+        match file.token.get() {
+            Some(Token::ExclusiveWrite) => self.settle_unreported(file).await,
+            _ => Ok(()),
+        }
+    }
+
     /// Removes file capabilities before a write, as the kernel does for its own file systems: a
     /// program loses its privileges when its file is written. The caller holds the file's lock for
     /// writing, with a token.
@@ -399,7 +426,11 @@ impl Host {
         }
         if self.has_capabilities(file.id).await? {
             self.destage_locked(file).await?;
-            self.noted(self.store.remove_xattr(file.id, CAPABILITIES).await)?;
+            let removed = self.noted(self.store.remove_xattr(file.id, CAPABILITIES).await);
+            if removed.is_err() {
+                self.settle_failed_change(file).await?;
+            }
+            removed?;
             file.reported.set(self.noted(self.store.attributes(file.id).await)?.version);
         }
         file.without_capabilities.set(grant);

@@ -26,6 +26,7 @@ use crate::ledger::{FILES_MAX, Ledger, Progress, SharedLedger};
 use crate::log::image_of;
 use crate::record::STATES_MAX;
 use crate::recovery_window::{RecoveryWindow, states_for};
+use crate::removals::Removals;
 use crate::replay::{FileReplay, LogContent};
 use crate::run_plan::run_plan;
 use crate::superblock::HostJournal;
@@ -142,6 +143,7 @@ pub(crate) async fn recover_noting(
         window,
         setting_aside,
         recalled,
+        removals: Removals::default(),
         log,
         dry_run,
         note,
@@ -195,6 +197,7 @@ struct Recovery<'a> {
     setting_aside: Rc<RwLock>,
     /// Files that other clients want, until the token is back.
     recalled: RefCell<BTreeSet<FileId>>,
+    removals: Removals,
     log: (u32, u32),
     dry_run: bool,
     note: &'a dyn Fn(&FileOutcome),
@@ -308,7 +311,13 @@ impl Recovery<'_> {
     /// missed.
     async fn gone(&self, replay: &FileReplay) -> Result<FileFate, HostError> {
         match replay.last.is_removed {
-            true => Ok(FileFate::Removed),
+            true if self.dry_run => Ok(FileFate::Removed),
+            true => {
+                // Otherwise a crash of the store brings it back, and its records are gone.
+                let removal = self.removals.add_anywhere();
+                self.removals.make_durable(self.store, removal).await?;
+                Ok(FileFate::Removed)
+            }
             false => self.set_aside(replay, "The file is gone.".into()).await,
         }
     }

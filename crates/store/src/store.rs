@@ -160,6 +160,12 @@ pub trait Store {
     fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing>;
     /// Makes the names of a directory durable.
     fn sync_directory(&self, directory: FileId) -> Answer<()>;
+    /// Makes durable that names were removed, or moved away: as of now, in these directories, or
+    /// with `None` wherever any client has done so. A directory of these may be gone itself. A
+    /// store does nothing whose answer that a file has no name is durable.
+    fn make_removals_durable(&self, _directories: Option<Vec<FileId>>) -> Answer<()> {
+        Box::pin(async { Ok(()) })
+    }
     fn space(&self) -> Answer<Space>;
 
     // Attributes

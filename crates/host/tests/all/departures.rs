@@ -1,6 +1,7 @@
 //! Files that lose a name while they are dirty. Only the store knows whether it was the last one;
 //! it is asked after the answer.
 
+use crate::common::watched_store::WatchedStore;
 use crate::common::*;
 use disks::CrashPolicy;
 use host::{Destage, Durable, FileFate, Host, HostOptions, HostRecoveryReport};
@@ -8,7 +9,7 @@ use runtime::spawn_with_result;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Cut, CutKind, FileId, Moment};
+use store::{Cut, CutKind, FileId, Moment, RenameOver};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -267,4 +268,81 @@ fn what_was_removed_before_a_crash_does_not_come_back() {
         removed += u32::from(answered.get());
     }
     assert!(removed > 6, "{removed} removals were answered before the crash");
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Removal {
+    Unlinked,
+    Replaced,
+    UnlinkedWhileOpen,
+}
+
+/// Removes a file with synced content, in this way, from a host whose store takes its time to make
+/// that durable.
+async fn remove_in(way: Removal, host: &Rc<Host>, file: FileId) {
+    let root = host.root();
+    if way == Removal::UnlinkedWhileOpen {
+        host.open_file(file).await.unwrap();
+    }
+    match way {
+        Removal::Replaced => {
+            make_mail(host, "new").await;
+            let renamed = host.rename((root, b"new"), (root, b"file"), RenameOver::Replace);
+            renamed.await.unwrap();
+        }
+        _ => host.unlink(root, b"file").await.unwrap(),
+    }
+    host.close_file(file).await.unwrap();
+}
+
+/// A crash of the store brings the name back until then, and the file needs its records.
+#[test]
+fn records_of_a_removed_file_stay_until_that_is_durable() {
+    for way in [Removal::Unlinked, Removal::Replaced, Removal::UnlinkedWhileOpen] {
+        let stage = Rc::new(Stage::new(7));
+        let (watched, disk) =
+            (Rc::new(WatchedStore::new(stage.connect())), stage.disk(stage.formatted()));
+        watched.slow_removals.set(true);
+        let begun = begin_host(stage.world(), watched.clone(), disk.clone(), under_pressure());
+        let (world, power) = (stage.world(), disk.clone());
+        let (file, before) = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let file = make_mail(&host, "file").await;
+            remove_in(way, &host, file).await;
+            sleep(&*world, Duration::from_secs(5)).await;
+            assert_eq!(*watched.durable_removals.borrow(), [Some(vec![host.root()])], "{way:?}");
+            let before = power.crash(CrashPolicy::KeepAll);
+            watched.release_calls();
+            sleep(&*world, Duration::from_secs(5)).await;
+            assert_eq!(host.statistics().dirty_in_journal, 0, "{way:?}");
+            (file, before)
+        });
+        stage.crash(&disk, CrashPolicy::LoseAll);
+        let begun = stage.begin(&stage.disk(before), under_pressure());
+        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let outcome = report.files.iter().find(|one| one.file == file.0).map(|one| &one.outcome);
+        assert_eq!(outcome, Some(&FileFate::Removed), "{way:?}: {report:?}");
+    }
+}
+
+#[test]
+fn one_sync_makes_many_removals_durable() {
+    let stage = Stage::new(8);
+    let (watched, disk) =
+        (Rc::new(WatchedStore::new(stage.connect())), stage.disk(stage.formatted()));
+    let begun = begin_host(stage.world(), watched.clone(), disk, under_pressure());
+    let world = stage.world();
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        for number in 0..200 {
+            make_mail(&host, &format!("file {number}")).await;
+        }
+        for number in 0..200 {
+            host.unlink(host.root(), format!("file {number}").as_bytes()).await.unwrap();
+        }
+        sleep(&*world, Duration::from_secs(5)).await;
+        assert_eq!(host.statistics().dirty_in_journal, 0);
+        let syncs = watched.durable_removals.borrow().len();
+        assert!((1..=2).contains(&syncs), "{syncs} syncs");
+    });
 }

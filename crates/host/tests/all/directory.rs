@@ -1,20 +1,24 @@
 //! Recovery in front of a directory, which does not count changes and uses numbers of files again.
 
+use crate::common::watched_store::WatchedStore;
 use crate::common::{JOURNAL_BYTES, ROOT, identity};
 use device::{Disk, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
 use host::{
-    CONFLICT_DIRECTORY, Destage, Durable, FileFate, Host, HostJournal, HostOptions,
+    CONFLICT_DIRECTORY, Destage, Durable, FileFate, Host, HostError, HostJournal, HostOptions,
     HostRecoveryReport, recover,
 };
-use runtime::{RealWorld, spawn_with_result};
+use runtime::{Either, RealWorld, race, spawn_with_result};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{FileId, Identity, LocalStore, OpenMode, Store, Token, XattrMode};
+use store::{
+    AttributeChange, FileId, Identity, LocalStore, NewNode, OpenMode, RenameOver, Store, Token,
+    XattrMode,
+};
 
 /// Lets a host sync a file and crash, with its buffer and its locks.
 fn crashed(root: &Path, mode: u32) -> (FileId, Image) {
@@ -84,17 +88,21 @@ fn a_client_that_wants_a_replayed_file_sets_nothing_aside() {
 
 /// Recovers a journal to the directory, and returns the report.
 fn recovered(root: &Path, image: Image) -> HostRecoveryReport {
+    tried(root, image).0.unwrap()
+}
+/// Recovers a journal, and returns what it has afterwards, too.
+fn tried(root: &Path, image: Image) -> (Result<HostRecoveryReport, HostError>, Image) {
     let world = RealWorld::new().unwrap();
     let shared: Rc<dyn World> = Rc::new(world.clone());
     let disk = MemoryDisk::from_image(shared.clone(), image);
-    let root = root.to_owned();
+    let (root, used) = (root.to_owned(), disk.clone());
     let report = world.run(async move {
         let store = LocalStore::open(shared.clone(), &root, identity()).unwrap();
-        let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
-        recover(&*shared, &store, &journal, false).await.unwrap()
+        let journal = HostJournal::open(Rc::new(used) as Rc<dyn Disk>).await.unwrap();
+        recover(&*shared, &store, &journal, false).await
     });
     world.end();
-    report
+    (report, disk.crash(CrashPolicy::LoseAll))
 }
 
 /// Makes a file again and again until it has the number of one that is gone. False: another program
@@ -138,6 +146,74 @@ fn set_aside(root: &Path, report: &HostRecoveryReport) -> Vec<u8> {
     fs::read(root.join(CONFLICT_DIRECTORY).join(name)).unwrap()
 }
 
+/// Lets a host sync a file, fail to change its size, sync it again, and crash. What was synced last
+/// builds on a state that a note has.
+fn crashed_behind_a_failed_change(root: &Path) -> (FileId, Image) {
+    crashed_after(root, 0o644, async |host, file| {
+        let too_much = AttributeChange { size: Some(u64::MAX), ..Default::default() };
+        host.set_attributes(file, too_much).await.unwrap_err();
+        host.write(file, 0, b"second", Durable::Now).await.unwrap();
+    })
+}
+
+/// The file is as it was then, also for a recovery.
+#[test]
+fn a_change_that_fails_sets_nothing_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, image) = crashed_behind_a_failed_change(directory.path());
+    let report = recovered(directory.path(), image);
+    assert_eq!(outcomes(&report), [FileFate::Replayed], "{report:?}");
+    assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"second");
+}
+
+#[test]
+fn anothers_change_that_fails_sets_nothing_of_a_dead_host_aside() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, image) = crashed_behind_a_failed_change(directory.path());
+    as_peer(directory.path(), async move |peer| {
+        peer.lookup(peer.root(), b"file").await.unwrap();
+        peer.remove_xattr(file, b"user.none").await.unwrap_err();
+    });
+    let report = recovered(directory.path(), image);
+    assert_eq!(outcomes(&report), [FileFate::Replayed], "{report:?}");
+}
+
+/// Plays a script of another client of the directory.
+fn as_peer(root: &Path, script: impl AsyncFnOnce(LocalStore) + 'static) {
+    let (world, root) = (RealWorld::new().unwrap(), root.to_owned());
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    world.run(async move {
+        script(LocalStore::open(shared, &root, Identity("host-2".into())).unwrap()).await;
+    });
+    world.end();
+}
+
+/// Another client moves a file, gives it another name, and removes that again.
+#[test]
+fn anothers_changes_of_names_set_nothing_of_a_dead_host_aside() {
+    for is_destaged in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, image) = match is_destaged {
+            false => crashed(directory.path(), 0o644),
+            true => crashed_behind_a_failed_change(directory.path()),
+        };
+        as_peer(directory.path(), async move |peer| {
+            let root = peer.root();
+            peer.lookup(root, b"file").await.unwrap();
+            peer.rename(root, b"file", root, b"moved", RenameOver::Replace).await.unwrap();
+            peer.link(file, root, b"linked").await.unwrap();
+            peer.unlink(root, b"moved").await.unwrap();
+            peer.link(file, root, b"replaced").await.unwrap();
+            peer.make(root, b"new", NewNode::Regular { mode: 0o644 }, ROOT).await.unwrap();
+            peer.rename(root, b"new", root, b"replaced", RenameOver::Replace).await.unwrap();
+        });
+        let report = recovered(directory.path(), image);
+        assert_eq!(outcomes(&report), [FileFate::Replayed], "{report:?}");
+        let synced: &[u8] = if is_destaged { b"second" } else { b"synced" };
+        assert_eq!(fs::read(directory.path().join("linked")).unwrap(), synced);
+    }
+}
+
 /// The note of a file that is removed past okeanos stays, and here another one gets its number, its
 /// size, and its time of modification.
 #[test]
@@ -174,20 +250,62 @@ fn nothing_is_replayed_into_the_next_file_of_a_number() {
     });
 }
 
-/// Set for the test below when it runs again without the right to pass over modes.
+/// Removed files are forgotten with the log. Their names may come back until the directory is
+/// durable, and what was synced then is in the log alone.
+#[test]
+fn a_recovery_forgets_a_removed_file_only_when_that_is_durable() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, image) = crashed_after(directory.path(), 0o644, async |host, file| {
+        host.close_file(file).await.unwrap();
+        host.unlink(host.root(), b"file").await.unwrap();
+    });
+    let world = RealWorld::new().unwrap();
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let disk = MemoryDisk::from_image(shared.clone(), image);
+    let (root, power) = (directory.path().to_owned(), disk.clone());
+    let before = world.run(async move {
+        let store = LocalStore::open(shared.clone(), &root, identity()).unwrap();
+        let watched = Rc::new(WatchedStore::new(Rc::new(store)));
+        watched.slow_removals.set(true);
+        let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        let (store, clock) = (watched.clone(), shared.clone());
+        let recovered = spawn_with_result(&*shared, async move {
+            recover(&*clock, &*store, &journal, false).await.unwrap()
+        });
+        let asked =
+            watched.changed.until(|| (!watched.durable_removals.borrow().is_empty()).then_some(()));
+        assert!(matches!(race(asked, recovered).await, Either::Left(())), "nothing was synced");
+        power.crash(CrashPolicy::KeepAll)
+    });
+    world.end();
+    let report = recovered(directory.path(), before);
+    assert_eq!(report.files[0].outcome, FileFate::Removed, "{report:?}");
+}
+
+/// Set for a test when it runs again without the right to pass over modes.
 const AS_OWNER: &str = "OKEANOS_TEST_AS_OWNER";
+
+/// Runs a test of this file again without the right to pass over modes, if this process has it.
+/// Returns whether it did.
+fn ran_as_owner(test: &str) -> bool {
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !is_root || std::env::var_os(AS_OWNER).is_some() {
+        return false;
+    }
+    let mut as_owner = Command::new("setpriv");
+    as_owner.args(["--bounding-set=-dac_override,-dac_read_search"]);
+    as_owner.args(["--inh-caps=-dac_override,-dac_read_search"]);
+    as_owner.arg(std::env::current_exe().unwrap()).env(AS_OWNER, "1");
+    as_owner.args(["--exact", &format!("directory::{test}")]);
+    let ended = as_owner.output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    true
+}
 
 /// Git makes its objects so.
 #[test]
 fn an_owner_recovers_what_he_made_read_only() {
-    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
-    if is_root && std::env::var_os(AS_OWNER).is_none() {
-        let mut as_owner = Command::new("setpriv");
-        as_owner.args(["--bounding-set=-dac_override", "--inh-caps=-dac_override"]);
-        as_owner.arg(std::env::current_exe().unwrap()).env(AS_OWNER, "1");
-        as_owner.args(["--exact", "directory::an_owner_recovers_what_he_made_read_only"]);
-        let ended = as_owner.output().unwrap();
-        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    if ran_as_owner("an_owner_recovers_what_he_made_read_only") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -197,4 +315,51 @@ fn an_owner_recovers_what_he_made_read_only() {
     let file = directory.path().join("file");
     assert_eq!(fs::read(&file).unwrap(), b"synced");
     assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o444);
+}
+
+/// Makes directories in each other, and a file with synced content in the last.
+async fn make_in(host: &Rc<Host>, names: &[Vec<u8>]) {
+    let mut parent = host.root();
+    for name in names {
+        let node = NewNode::Directory { mode: 0o755 };
+        parent = host.make(parent, name, node, ROOT).await.unwrap().file;
+    }
+    let file = host.create(parent, b"deep", 0o644, ROOT).await.unwrap().file;
+    host.write(file, 0, b"deep", Durable::Now).await.unwrap();
+}
+fn outcomes(report: &HostRecoveryReport) -> Vec<FileFate> {
+    report.files.iter().map(|one| one.outcome.clone()).collect()
+}
+
+/// The kernel takes paths of 4,095 bytes; programs reach the file directory by directory.
+#[test]
+fn a_file_beyond_the_longest_path_is_recovered() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, image) = crashed_after(directory.path(), 0o644, async |host, _| {
+        make_in(host, &vec![vec![b'd'; 255]; 25]).await;
+    });
+    let report = recovered(directory.path(), image);
+    assert_eq!(outcomes(&report), [FileFate::Replayed, FileFate::Replayed], "{report:?}");
+}
+
+/// What cannot be looked at may have the file: it is not gone.
+#[test]
+fn a_directory_that_cannot_be_read_keeps_the_journal() {
+    if ran_as_owner("a_directory_that_cannot_be_read_keeps_the_journal") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let closed = directory.path().join("closed");
+    let (_, image) = crashed_after(directory.path(), 0o644, async |host, _| {
+        make_in(host, &[b"closed".to_vec()]).await;
+    });
+    let close = |mode| fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
+    close(0);
+    let (refused, image) = tried(directory.path(), image);
+    close(0o755);
+    let error = refused.expect_err("a part of the tree was not looked at").to_string();
+    assert!(error.contains("\"closed\"") && error.contains("Permission denied"), "{error}");
+    let report = recovered(directory.path(), image);
+    assert!(outcomes(&report).contains(&FileFate::Replayed), "{report:?}");
+    assert_eq!(fs::read(closed.join("deep")).unwrap(), b"deep");
 }

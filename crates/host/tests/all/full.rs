@@ -240,6 +240,7 @@ fn a_refused_file_without_a_name_is_dropped_at_its_last_close() {
         assert_eq!(host.statistics().failed_files, 1);
         host.unlink(host.root(), b"file").await.unwrap();
         host.close_file(file).await.unwrap();
+        sleep(&*world, Duration::from_secs(2)).await;
         let statistics = host.statistics();
         assert_eq!((statistics.failed_files, statistics.held_bytes), (0, 0));
         host.close().await.unwrap();

@@ -5,7 +5,6 @@ use crate::attributes::{FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::limits::XATTR_BYTES_MAX;
 use crate::names::XattrMode;
-use crate::overlay::Overlay;
 use rustix::fs::{
     XattrFlags, fgetxattr, flistxattr, fremovexattr, fsetxattr, lgetxattr, llistxattr,
     lremovexattr, lsetxattr,
@@ -60,20 +59,16 @@ impl Local {
         let _exclusion = self.exclude(file, kind).await?;
         let handle = self.any_handle(file);
         let place = if handle.is_none() { Some(self.places.place(file)?) } else { None };
-        self.notes.forget(file);
-        let path = place.as_ref().map(AsRef::as_ref);
-        change_at(handle.as_deref(), path, &name[..], value)
-            .map_err(|error| self.refused(error))?;
-        let metadata = match (&handle, path) {
-            (None, Some(path)) => fs::symlink_metadata(path),
-            (handle, _) => handle.as_ref().ok_or(Refusal::Stale)?.metadata(),
+        let path = place.as_ref().map_or(Path::new(""), AsRef::as_ref);
+        let look = || {
+            self.look_at("attributes", || {
+                handle.as_ref().map_or_else(|| fs::symlink_metadata(path), |open| open.metadata())
+            })
         };
-        let metadata = metadata.map_err(|error| self.failed("attributes", &error))?;
-        let attributes = self.attributes_of(&metadata);
-        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
-            (buffered.attributes, buffered.overlay) =
-                (attributes, Overlay::over(attributes.version.size));
-        }
+        let before = look()?;
+        let changed = change_at(handle.as_deref(), path, &name[..], value);
+        let changed = changed.map_err(|error| self.refused(error));
+        let attributes = self.end_change(&before, &look()?, changed)?;
         if matches!(attributes.kind, FileKind::Regular | FileKind::Directory) {
             let open = match (handle, place) {
                 (Some(handle), _) => handle.try_clone(),
@@ -90,7 +85,7 @@ impl Local {
 
 fn change_at(
     handle: Option<&File>,
-    path: Option<&Path>,
+    path: &Path,
     name: &[u8],
     value: Option<(Vec<u8>, XattrMode)>,
 ) -> Result<(), Errno> {
@@ -99,11 +94,10 @@ fn change_at(
         XattrMode::Create => XattrFlags::CREATE,
         XattrMode::Replace => XattrFlags::REPLACE,
     };
-    match (handle, path, value) {
-        (Some(file), _, Some((value, mode))) => fsetxattr(file, name, &value, flags(mode)),
-        (Some(file), _, None) => fremovexattr(file, name),
-        (None, Some(path), Some((value, mode))) => lsetxattr(path, name, &value, flags(mode)),
-        (None, Some(path), None) => lremovexattr(path, name),
-        (None, None, _) => Err(Errno::STALE),
+    match (handle, value) {
+        (Some(file), Some((value, mode))) => fsetxattr(file, name, &value, flags(mode)),
+        (Some(file), None) => fremovexattr(file, name),
+        (None, Some((value, mode))) => lsetxattr(path, name, &value, flags(mode)),
+        (None, None) => lremovexattr(path, name),
     }
 }

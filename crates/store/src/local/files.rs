@@ -1,7 +1,8 @@
 //! Content and attributes: how they are buffered, and how they are written to the files.
 
 use super::buffered::LocalBuffered;
-use super::notes::{Born, Note, sync_directory, version_of};
+use super::in_flight::{InFlight, clocks};
+use super::notes::{Born, Note, changed_ns, sync_directory, version_of};
 use super::store::Local;
 use crate::attributes::{
     Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version,
@@ -13,23 +14,20 @@ use crate::open_file::{OpenFile, OpenMode};
 use crate::overlay::Overlay;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate,
-    fcntl_getfl, openat, utimensat,
+    fcntl_getfl, openat, syncfs, utimensat,
 };
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::Path;
 use std::sync::mpsc::{TryRecvError, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use units::Timestamp;
 
 /// Pauses before checking whether a thread has ended: the first and the longest.
 const POLL_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
-/// How long a note is valid that says a file is being written, and the part of that which must be
-/// left before the file changes.
-const IN_FLIGHT_NOTED: Duration = Duration::from_secs(2);
-const IN_FLIGHT_RENEWED: Duration = Duration::from_secs(1);
 
 /// A file's new state, to be written by another thread.
 struct Flush {
@@ -43,19 +41,18 @@ impl Flush {
     fn run(self) -> io::Result<()> {
         let FileAttributes { file: id, version, modified, accessed, mode, uid, gid, .. } =
             self.attributes;
-        let mut noted_until = Instant::now();
-        let found = self.file.metadata()?;
+        let (mut in_flight, found) = (None, self.file.metadata()?);
+        // Right before each change of the file.
         let mut note_way = || -> io::Result<()> {
-            if noted_until.saturating_duration_since(Instant::now()) < IN_FLIGHT_RENEWED {
-                noted_until = Instant::now() + IN_FLIGHT_NOTED;
-                self.notes.write(id, Note::in_flight(version, &found, IN_FLIGHT_NOTED))?;
-            }
+            let write = |until| self.notes.write(id, Note::in_flight(version, &found, until));
+            in_flight = Some(InFlight::renewed(in_flight, clocks, write)?);
             Ok(())
         };
         note_way()?;
         // Behind the note, as it may change the mode for a moment.
         let file = for_writing(&self.file)?;
         if self.overlay.base_end() < file.metadata()?.size() {
+            note_way()?;
             file.set_len(self.overlay.base_end())?;
         }
         for (at, bytes) in self.overlay.pieces() {
@@ -66,14 +63,17 @@ impl Flush {
         file.set_len(version.size)?;
         let now = file.metadata()?;
         if (now.uid(), now.gid()) != (uid, gid) {
+            note_way()?;
             fchown(&file, Some(uid), Some(gid))?;
         }
         if now.mode() & 0o7777 != mode {
+            note_way()?;
             file.set_permissions(Permissions::from_mode(mode))?;
         }
         let times = FileTimes::new()
             .set_modified(system_time(modified))
             .set_accessed(system_time(accessed));
+        note_way()?;
         file.set_times(times)?;
         file.sync_all()?;
         // Not every file system stores what it was given: some keep whole seconds, some have a last
@@ -127,12 +127,10 @@ impl Local {
             return Ok(FileAttributes { links: buffered.links(), ..buffered.attributes });
         }
         let metadata = match self.open_or_removed(file) {
-            Some(found) => found,
-            None => fs::symlink_metadata(self.places.place(file)?),
+            Some(found) => found.map_err(|error| self.failed("asking for attributes", &error))?,
+            None => self.places.metadata(file)?,
         };
-        Ok(self.attributes_of(
-            &metadata.map_err(|error| self.failed("asking for attributes", &error))?,
-        ))
+        Ok(self.attributes_of(&metadata))
     }
 
     /// Returns the metadata of a file or directory that is held open here, whatever its name is
@@ -215,14 +213,12 @@ impl Local {
         if let Some(answer) = buffered {
             return answer;
         }
-        self.notes.forget(file);
         self.changed_at_once(file);
-        for_writing(&handle)
-            .and_then(|to| to.write_all_at(bytes, at))
-            .map_err(|error| self.failed("writing", &error))?;
-        let metadata =
-            handle.metadata().map_err(|error| self.failed("asking for attributes", &error))?;
-        Ok(self.attributes_of(&metadata))
+        let look = || self.look_at("writing", || handle.metadata());
+        let before = look()?;
+        let written = for_writing(&handle).and_then(|to| to.write_all_at(bytes, at));
+        let written = written.map_err(|error| self.failed("writing", &error));
+        self.end_change(&before, &look()?, written)
     }
 
     /// Writes the file in the state that was reported last.
@@ -331,41 +327,60 @@ impl Local {
         let kind = self.attributes(file)?.kind;
         let _exclusion = self.exclude(file, kind).await?;
         self.changed_at_once(file);
-        let metadata = match self.writable(file).or_else(|| self.removed_directory(file)) {
-            // Works also after the file has lost its last name.
-            Some(handle) => {
-                self.notes.forget(file);
-                let applied = apply_to_handle(&handle, &change, now);
-                if change.size.is_some() && applied.is_ok() {
-                    let handle = handle
-                        .try_clone()
-                        .map_err(|error| self.failed("setting attributes", &error))?;
-                    self.away("making a size durable", move || handle.sync_all()).await?;
-                }
-                applied.and_then(|()| handle.metadata())
-            }
-            None => {
-                let place = self.places.place(file)?;
-                self.notes.forget(file);
-                let mut applied = apply_to_path(place.as_ref(), &change, now);
-                if change.size.is_some() && applied.is_ok() {
-                    match open_to_cut(place.as_ref()) {
-                        Ok(cut) => {
-                            self.away("making a size durable", move || cut.sync_all()).await?
-                        }
-                        Err(error) => applied = Err(error),
-                    }
-                }
-                applied.and_then(|()| fs::symlink_metadata(&place))
-            }
+        let what = "setting attributes";
+        // A handle works also after the file has lost its last name.
+        let handle = self.writable(file).or_else(|| self.removed_directory(file));
+        let place = if handle.is_none() { Some(self.places.place(file)?) } else { None };
+        let path = place.as_ref().map_or(Path::new(""), AsRef::as_ref);
+        let look = || {
+            self.look_at(what, || {
+                handle.as_ref().map_or_else(|| fs::symlink_metadata(path), |open| open.metadata())
+            })
         };
-        let metadata = metadata.map_err(|error| self.failed("setting attributes", &error))?;
-        let attributes = self.attributes_of(&metadata);
+        let before = look()?;
+        let applied = match &handle {
+            Some(handle) => apply_to_handle(handle, &change, now),
+            None => apply_to_path(path, &change, now),
+        };
+        let mut applied = applied.map_err(|error| self.failed(what, &error));
+        if change.size.is_some() && applied.is_ok() {
+            let cut = handle.as_ref().map_or_else(|| open_to_cut(path), |open| open.try_clone());
+            applied = match cut {
+                Ok(cut) => self.away("making a size durable", move || cut.sync_all()).await,
+                Err(error) => Err(self.failed(what, &error)),
+            };
+        }
+        self.end_change(&before, &look()?, applied)
+    }
+
+    pub fn look_at(
+        &self,
+        what: &str,
+        look: impl Fn() -> io::Result<Metadata>,
+    ) -> Result<Metadata, StoreError> {
+        look().map_err(|error| self.failed(what, &error))
+    }
+    /// Ends a change that went to a file past any buffer, or has failed: its note is removed,
+    /// durably, unless the file is as it was, and what is buffered from now on builds on what the
+    /// file has. Returns that, or the error. Until then nobody else has the file; after a crash
+    /// before this a change of attributes that was not answered does not count.
+    pub fn end_change(
+        &self,
+        before: &Metadata,
+        now: &Metadata,
+        result: Result<(), StoreError>,
+    ) -> Result<FileAttributes, StoreError> {
+        let file = FileId(now.ino());
+        let is_same = result.is_err() && changed_ns(before) == changed_ns(now);
+        if !is_same || units::fault!("store-failed-change-unnoted") {
+            self.notes.remove(file).map_err(|error| self.failed("removing a note", &error))?;
+        }
+        let attributes = self.attributes_of(now);
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
             buffered.attributes = attributes;
             buffered.overlay = Overlay::over(attributes.version.size);
         }
-        Ok(attributes)
+        result.map(|()| attributes)
     }
 
     pub async fn allocate(
@@ -376,7 +391,8 @@ impl Local {
     ) -> Result<FileAttributes, StoreError> {
         let (file, handle) = self.handle_of(open)?;
         self.flush(file).await?;
-        self.notes.forget(file);
+        let look = || self.look_at("asking for attributes", || handle.metadata());
+        let before = look()?;
         let flags = match what {
             Allocation::Reserve => FallocateFlags::empty(),
             Allocation::ReserveKeepingSize => FallocateFlags::KEEP_SIZE,
@@ -388,14 +404,7 @@ impl Local {
             away.sync_all()
         });
         let allocated = allocated.await;
-        let metadata =
-            handle.metadata().map_err(|error| self.failed("asking for attributes", &error))?;
-        let attributes = self.attributes_of(&metadata);
-        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
-            buffered.attributes = attributes;
-            buffered.overlay = Overlay::over(attributes.version.size);
-        }
-        allocated.map(|()| attributes)
+        self.end_change(&before, &look()?, allocated)
     }
 
     fn writable(&self, file: FileId) -> Option<std::rc::Rc<File>> {
@@ -412,6 +421,20 @@ impl Local {
     pub async fn sync_names(&self, directory: FileId) -> Result<(), StoreError> {
         let place = self.places.directory(directory)?;
         self.away("making names durable", move || sync_directory(place.as_ref())).await
+    }
+    /// Syncs each directory, or the store's file system if one is not where it was: the directory
+    /// may have been removed, too, from a place that is not known.
+    pub async fn sync_removals(&self, directories: Option<Vec<FileId>>) -> Result<(), StoreError> {
+        let what = "making removals durable";
+        let open = |directory: &FileId| self.places.open_known_directory(*directory);
+        let opened = directories.and_then(|all| all.iter().map(open).collect::<Option<Vec<_>>>());
+        let root = self.places.root_directory().try_clone();
+        let root = root.map_err(|error| self.failed(what, &error))?;
+        let sync = move || match opened {
+            Some(opened) => opened.iter().try_for_each(File::sync_all),
+            None => Ok(syncfs(&root)?),
+        };
+        self.away(what, sync).await
     }
 }
 
@@ -447,11 +470,7 @@ fn apply_to_handle(file: &File, change: &AttributeChange, now: Timestamp) -> io:
 
 /// Changes the file itself, if it is a symbolic link. Nothing is opened except to truncate: opening
 /// a pipe waits for its writer, and a device may do anything.
-fn apply_to_path(
-    path: &std::path::Path,
-    change: &AttributeChange,
-    now: Timestamp,
-) -> io::Result<()> {
+fn apply_to_path(path: &Path, change: &AttributeChange, now: Timestamp) -> io::Result<()> {
     if change.uid.is_some() || change.gid.is_some() {
         std::os::unix::fs::lchown(path, change.uid, change.gid)?;
     }
@@ -476,7 +495,7 @@ fn apply_to_path(
 
 /// Holds the file before it changes it, as another user may put a link in its place. A link's own
 /// mode has no meaning.
-fn set_mode(path: &std::path::Path, mode: u32) -> io::Result<()> {
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     let held = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     if File::from(held.try_clone()?).metadata()?.file_type().is_symlink() {
         return Ok(());
@@ -485,7 +504,7 @@ fn set_mode(path: &std::path::Path, mode: u32) -> io::Result<()> {
 }
 
 /// Another user may have put another file there since it was checked.
-fn open_to_cut(path: &std::path::Path) -> io::Result<File> {
+fn open_to_cut(path: &Path) -> io::Result<File> {
     File::options().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 

@@ -24,6 +24,7 @@ mod extended_attributes;
 mod files;
 mod hosts;
 mod identity;
+mod in_flight;
 mod locks;
 mod names;
 mod notes;
@@ -58,7 +59,11 @@ mod tests {
     use super::own_directory::OwnDirectory;
     use crate::{FileId, Version};
     use std::os::unix::fs::MetadataExt;
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
+
+    fn within(milliseconds: u64) -> SystemTime {
+        SystemTime::now() + Duration::from_millis(milliseconds)
+    }
 
     #[test]
     fn an_interrupted_flush_hides_no_later_change_of_others() {
@@ -70,7 +75,7 @@ mod tests {
         let reported = Version { number: 7, ctime_ns: 8, size: 99 };
         let file = FileId(std::fs::metadata(&path).unwrap().ino());
         let found = std::fs::metadata(&path).unwrap();
-        notes.write(file, Note::in_flight(reported, &found, Duration::from_millis(100))).unwrap();
+        notes.write(file, Note::in_flight(reported, &found, within(100))).unwrap();
         let seen = || notes.version(file, &std::fs::metadata(&path).unwrap());
         std::fs::write(&path, b"half of what is new").unwrap();
         assert_eq!(seen(), reported, "its own writes, which a crash cut short");
@@ -78,6 +83,26 @@ mod tests {
         assert_eq!(seen(), reported, "time alone changes nothing");
         std::fs::write(&path, b"theirs").unwrap();
         assert_ne!(seen(), reported);
+    }
+
+    /// The name changes after the time that the note gives its writer, who died.
+    #[test]
+    fn a_change_of_names_keeps_what_an_interrupted_flush_has_begun() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = std::fs::File::open(directory.path()).unwrap();
+        let notes = Notes(OwnDirectory::in_root(&root, "notes").unwrap());
+        let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
+        std::fs::write(&old, b"half of what").unwrap();
+        let reported = Version { number: 7, ctime_ns: 8, size: 99 };
+        let found = std::fs::metadata(&old).unwrap();
+        let file = FileId(found.ino());
+        notes.write(file, Note::in_flight(reported, &found, within(0))).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        notes.keep(file, &found).unwrap();
+        std::fs::rename(&old, &new).unwrap();
+        let renamed = std::fs::metadata(&new).unwrap();
+        assert!(changed_ns(&renamed) > changed_ns(&found));
+        assert_eq!(notes.version(file, &renamed), reported);
     }
 
     /// A note stays when its file is removed past okeanos, and the next file may get its number.
@@ -92,8 +117,7 @@ mod tests {
             let found = std::fs::metadata(&old).unwrap();
             let file = FileId(found.ino());
             let reported = Version { number: 7, ctime_ns: changed_ns(&found), size: 7 };
-            let time = Duration::from_secs(60);
-            notes.write(file, Note::in_flight(reported, &found, time)).unwrap();
+            notes.write(file, Note::in_flight(reported, &found, within(60_000))).unwrap();
             assert_eq!(notes.version(file, &found), reported);
             std::thread::sleep(Duration::from_millis(12));
             std::fs::remove_file(&old).unwrap();

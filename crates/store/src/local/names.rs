@@ -84,7 +84,7 @@ impl Local {
         let file = FileId(metadata.ino());
         if metadata.created().is_err() {
             // Only its time of birth would distinguish it from one that had the number before.
-            self.notes.forget(file);
+            self.notes.remove(file).map_err(|error| self.failed("removing a note", &error))?;
         }
         self.places.note(file, parent, name, &metadata);
         Ok((Found { file, attributes: self.attributes_of(&metadata) }, made))
@@ -102,6 +102,7 @@ impl Local {
         if !self.places.is(file, &found) {
             return Err(Refusal::Stale.into());
         }
+        self.keep_state(&found).await?;
         fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
         Ok(self.lookup(parent, name)?.attributes)
     }
@@ -112,6 +113,9 @@ impl Local {
         let (metadata, _exclusion) = self.exclude_found("unlinking", look).await?;
         if metadata.is_dir() {
             return Err(Refusal::IsDirectory.into());
+        }
+        if metadata.nlink() > 1 {
+            self.keep_state(&metadata).await?;
         }
         fs::remove_file(&place).map_err(|error| self.failed("unlinking", &error))?;
         let file = FileId(metadata.ino());
@@ -153,7 +157,7 @@ impl Local {
         let is_there = fs::symlink_metadata(&new).is_ok();
         let (at_old, at_new) = (|| fs::symlink_metadata(&old), || fs::symlink_metadata(&new));
         // Two files are locked in the order of their numbers.
-        let _exclusions = match is_there {
+        let (moved, replaced) = match is_there {
             false => (Some(self.exclude_found("renaming", at_old).await?), None),
             true if number(&old).ok() == number(&new).ok() => (None, None),
             true if number(&old).ok() < number(&new).ok() => {
@@ -165,6 +169,14 @@ impl Local {
                 (Some(self.exclude_found("renaming", at_old).await?), Some(replaced))
             }
         };
+        if let Some((found, _exclusion)) = &moved {
+            self.keep_state(found).await?;
+        }
+        let keeps_name = |found: &Metadata| found.nlink() > 1 || mode == RenameOver::Exchange;
+        if let Some((found, _exclusion)) = replaced.as_ref().filter(|(found, _)| keeps_name(found))
+        {
+            self.keep_state(found).await?;
+        }
         let flags = match mode {
             RenameOver::Replace => RenameFlags::empty(),
             RenameOver::NoReplace => RenameFlags::NOREPLACE,
@@ -172,14 +184,31 @@ impl Local {
         };
         renameat_with(CWD, old.as_ref(), CWD, new.as_ref(), flags)
             .map_err(|error| self.failed("renaming", &error.into()))?;
-        let mut moved = vec![(&new, to)];
-        moved.extend((mode == RenameOver::Exchange).then_some((&old, from)));
-        for (place, (parent, name)) in moved {
+        let mut renamed = vec![(&new, to)];
+        renamed.extend((mode == RenameOver::Exchange).then_some((&old, from)));
+        for (place, (parent, name)) in renamed {
             let found =
                 fs::symlink_metadata(place).map_err(|error| self.failed("renaming", &error))?;
             self.places.note(FileId(found.ino()), parent, name, &found);
         }
         Ok(())
+    }
+
+    /// Writes a note of a file's present state, durably, before a change of its names gives it
+    /// another time of change: the journal of a dead host may build on that state, of which the
+    /// change takes nothing. The caller excludes others from the file.
+    async fn keep_state(&self, found: &Metadata) -> Result<(), StoreError> {
+        let file = FileId(found.ino());
+        let is_ours = self.files.borrow().contains_key(&file);
+        if !found.is_file()
+            || is_ours
+            || !self.is_awaited()
+            || units::fault!("store-names-are-state")
+        {
+            return Ok(());
+        }
+        let (notes, found) = (self.notes.clone(), found.clone());
+        self.away("noting a state", move || notes.keep(file, &found)).await
     }
 
     pub fn read_link(&self, file: FileId) -> Result<Vec<u8>, StoreError> {

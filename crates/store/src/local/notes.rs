@@ -1,12 +1,13 @@
 //! Notes: the state of a file, where the kernel does not know it.
 
+use super::in_flight::{InFlight, clocks};
 use super::own_directory::OwnDirectory;
 use crate::attributes::{FileId, Version};
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Length of the one line; anything longer is not a note.
 const NOTE_BYTES_MAX: u64 = 256;
@@ -52,9 +53,9 @@ impl Born {
 }
 
 impl Note {
-    /// Creates a note that has to be written again within `time`.
-    pub fn in_flight(version: Version, file: &Metadata, time: Duration) -> Note {
-        let until = (SystemTime::now() + time).duration_since(UNIX_EPOCH).unwrap_or_default();
+    /// Creates a note that has to be written again before `until`.
+    pub fn in_flight(version: Version, file: &Metadata, until: SystemTime) -> Note {
+        let until = until.duration_since(UNIX_EPOCH).unwrap_or_default();
         let in_flight_until = Some(until.as_nanos() as u64);
         Note { version, modified: (0, 0), in_flight_until, born: Born::of(file) }
     }
@@ -85,12 +86,13 @@ impl Note {
         words.next().is_none().then_some(Note { version, modified, in_flight_until, born })
     }
     fn holds(&self, metadata: &Metadata) -> bool {
-        if !self.born.is_of(metadata) {
-            return false;
-        }
-        let is_there = metadata.size() == self.version.size
-            && (metadata.mtime(), metadata.mtime_nsec()) == self.modified;
-        is_there || self.in_flight_until.is_some_and(|until| changed_ns(metadata) <= until)
+        let is_in_flight =
+            || self.in_flight_until.is_some_and(|until| changed_ns(metadata) <= until);
+        self.born.is_of(metadata) && (self.is_reached(metadata) || is_in_flight())
+    }
+    /// Returns whether the file has been brought to the noted state.
+    fn is_reached(&self, metadata: &Metadata) -> bool {
+        metadata.size() == self.version.size && modified_of(metadata) == self.modified
     }
 }
 
@@ -107,6 +109,23 @@ impl Notes {
         match self.read(file).filter(|note| note.holds(metadata)) {
             Some(note) => note.version,
             None => version_of(metadata),
+        }
+    }
+    /// Writes a note that keeps a file's present version if nothing but its time of change changes,
+    /// at once; durable when this returns.
+    pub fn keep(&self, file: FileId, found: &Metadata) -> io::Result<()> {
+        match self.read(file).filter(|note| note.holds(found)) {
+            Some(note) if note.is_reached(found) => Ok(()),
+            // Its writer died amid that.
+            Some(Note { version, .. }) => {
+                let write = |until| self.write(file, Note::in_flight(version, found, until));
+                InFlight::renewed(None, clocks, write).map(drop)
+            }
+            None => {
+                let (version, modified) = (version_of(found), modified_of(found));
+                let born = Born::of(found);
+                self.write(file, Note { version, modified, in_flight_until: None, born })
+            }
         }
     }
     /// Writes a note; durable when this returns.
@@ -138,6 +157,10 @@ impl Notes {
             Ok(()) => self.0.sync(),
         }
     }
+}
+
+fn modified_of(metadata: &Metadata) -> (i64, i64) {
+    (metadata.mtime(), metadata.mtime_nsec())
 }
 
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {

@@ -7,16 +7,17 @@
 //!    kernel lets programs make it.
 //! 3. Other file systems and subvolumes mounted in the tree are not part of the store: their
 //!    numbers name other files.
+//! 4. A file is gone only if the whole tree was looked at: what cannot be read may have it.
 
-use super::OWN_DIRECTORY;
+use super::{OWN_DIRECTORY, failed};
 use crate::attributes::FileId;
 use crate::error::{Refusal, StoreError};
-use rustix::fs::{Mode, OFlags, openat};
-use std::cell::RefCell;
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, makedev, openat, statx};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -60,6 +61,9 @@ pub(super) struct Places {
     /// `st_dev` of everything that belongs to the store.
     file_system: u64,
     known: RefCell<BTreeMap<FileId, Known>>,
+    is_recovering: Cell<bool>,
+    /// Whether everything in the tree is known, or was during this recovery.
+    is_searched: Cell<bool>,
 }
 
 struct Known {
@@ -74,7 +78,15 @@ impl Places {
         let opened = fs::File::options().read(true).custom_flags(libc::O_DIRECTORY).open(&root)?;
         let found = opened.metadata()?;
         let (root_file, file_system) = (FileId(found.ino()), found.dev());
-        Ok(Places { root, opened, root_file, file_system, known: RefCell::default() })
+        Ok(Places {
+            root,
+            opened,
+            root_file,
+            file_system,
+            known: RefCell::default(),
+            is_recovering: Cell::default(),
+            is_searched: Cell::default(),
+        })
     }
     pub fn root(&self) -> FileId {
         self.root_file
@@ -105,20 +117,34 @@ impl Places {
 
     /// Returns the place of `file`, if it is still there.
     pub fn place(&self, file: FileId) -> Result<Place, StoreError> {
-        self.found(file, |names| match names.split_last() {
+        Ok(self.found(file, |names| self.place_at(names))?.0)
+    }
+    /// Returns what `file` is. Another one that is put there at any time is not taken for it.
+    pub fn metadata(&self, file: FileId) -> Result<Metadata, StoreError> {
+        Ok(self.found(file, |names| self.place_at(names))?.1)
+    }
+    fn place_at(&self, names: &[Vec<u8>]) -> io::Result<Place> {
+        match names.split_last() {
             Some((name, parents)) => Ok(Place::new(self.opened_directory(parents)?, name)),
             None => Ok(Place::new(self.opened_directory(names)?, b".")),
-        })
+        }
     }
     /// Returns the place of a name in `directory`, if that is still there; the name need not exist.
     pub fn place_in(&self, directory: FileId, name: &[u8]) -> Result<Place, StoreError> {
         let place =
             self.found(directory, |names| Ok(Place::new(self.opened_directory(names)?, b".")))?;
-        Ok(Place::new(place.held, name))
+        Ok(Place::new(place.0.held, name))
     }
     /// Returns a place as [`Places::place`] does; a link is no directory.
     pub fn directory(&self, directory: FileId) -> Result<Place, StoreError> {
         self.place_in(directory, b".")
+    }
+
+    /// Opens a directory where it was last. `None`: it cannot be opened there.
+    pub fn open_known_directory(&self, directory: FileId) -> Option<fs::File> {
+        let place = Place::new(self.opened_directory(&self.names(directory)?).ok()?, b".");
+        let opened = fs::File::open(&place).ok()?;
+        self.is(directory, &opened.metadata().ok()?).then_some(opened)
     }
 
     /// Returns one of the file's names from the root on, if one is known or found.
@@ -131,14 +157,33 @@ impl Places {
         &self,
         file: FileId,
         place: impl Fn(&[Vec<u8>]) -> io::Result<Place>,
-    ) -> Result<Place, StoreError> {
-        let believed = || {
-            let place = place(&self.names(file)?).ok()?;
-            fs::symlink_metadata(&place)
-                .is_ok_and(|metadata| self.is(file, &metadata))
-                .then_some(place)
+    ) -> Result<(Place, Metadata), StoreError> {
+        let look = || {
+            self.looked(file, &place)
+                .map_err(|error| failed(&self.store_name(), "looking for a file", &error))
         };
-        believed().or_else(|| (self.search(file)).then(believed)?).ok_or(Refusal::Stale.into())
+        let found = match look()? {
+            None if self.search(file)? => look()?,
+            found => found,
+        };
+        found.ok_or(Refusal::Stale.into())
+    }
+    /// Returns the place where the file was last; `None`: it is not there.
+    fn looked(
+        &self,
+        file: FileId,
+        place: impl Fn(&[Vec<u8>]) -> io::Result<Place>,
+    ) -> io::Result<Option<(Place, Metadata)>> {
+        let Some(names) = self.names(file) else { return Ok(None) };
+        let look = || {
+            let place = place(&names)?;
+            let found = fs::symlink_metadata(&place)?;
+            Ok(self.is(file, &found).then_some((place, found)))
+        };
+        look().or_else(|error| if is_not_there(&error) { Ok(None) } else { Err(error) })
+    }
+    fn store_name(&self) -> String {
+        format!("dir:{}", self.root.display())
     }
 
     /// Returns the names from the root on.
@@ -164,33 +209,125 @@ impl Places {
         Ok(at)
     }
 
+    /// Records that a recovery begins or ends. A number that a search has not met during one is
+    /// not searched for again: no file without a name gets one.
+    pub fn set_recovering(&self, is_recovering: bool) {
+        self.is_recovering.set(is_recovering);
+        self.is_searched.set(false);
+    }
+
     /// Searches the whole tree, as after a crash, and remembers what it sees. Returns whether
     /// `wanted` was found.
-    fn search(&self, wanted: FileId) -> bool {
-        let (mut waiting, mut found) = (vec![(self.root.clone(), self.root_file, 0)], false);
-        while let Some((path, parent, depth)) = waiting.pop() {
-            let Ok(entries) = fs::read_dir(&path) else { continue };
-            for entry in entries.flatten() {
-                let name = entry.file_name();
-                let Ok(kind) = entry.file_type() else { continue };
-                if depth == 0 && name == OWN_DIRECTORY {
-                    continue;
+    ///
+    /// # Errors
+    /// It was not found, and a part of the tree could not be looked at: it may be there.
+    fn search(&self, wanted: FileId) -> Result<bool, StoreError> {
+        if self.is_searched.get() && !self.known.borrow().contains_key(&wanted) {
+            return Ok(false);
+        }
+        self.search_watched(wanted, &mut |_| {})
+    }
+    /// Searches as [`Places::search`] does. Calls `seen` with each directory that was read.
+    fn search_watched(
+        &self,
+        wanted: FileId,
+        seen: &mut dyn FnMut(&[Vec<u8>]),
+    ) -> Result<bool, StoreError> {
+        // Another client may move a directory from what is not read yet to what has been read.
+        let walks = if units::fault!("store-searched-once") { 1 } else { 2 };
+        for _ in 0..walks {
+            let (found, unread) = self.walk(wanted, seen);
+            match unread {
+                _ if found => return Ok(true),
+                Some((names, error)) if !units::fault!("store-unread-is-gone") => {
+                    let path = names.join(&b'/');
+                    return Err(StoreError::Failed {
+                        store: self.store_name(),
+                        what: format!("searching {:?} for a file", String::from_utf8_lossy(&path)),
+                        code: error.raw_os_error().unwrap_or(libc::EIO),
+                    });
                 }
-                let Ok(metadata) = entry.metadata() else { continue };
-                let file = FileId(metadata.ino());
-                // Another file with a known number was put there since.
-                if !self.is(file, &metadata) {
-                    continue;
-                }
-                self.note(file, parent, name.as_bytes(), &metadata);
-                found |= file == wanted;
-                if kind.is_dir() && depth < DEPTH_MAX {
-                    waiting.push((entry.path(), file, depth + 1));
-                }
+                _ => {}
             }
         }
-        found
+        self.is_searched.set(self.is_recovering.get());
+        Ok(false)
     }
+    /// Walks through the tree once. Returns whether `wanted` was found, and the first part that
+    /// could not be looked at.
+    fn walk(&self, wanted: FileId, seen: &mut dyn FnMut(&[Vec<u8>])) -> (bool, Option<Unread>) {
+        let (mut found, mut unread) = (false, None);
+        let mut waiting = vec![(Vec::new(), self.root_file)];
+        while let Some((names, directory)) = waiting.pop() {
+            let mut each = |name: &[u8], metadata: &Metadata| {
+                let file = FileId(metadata.ino());
+                // Another file with a known number was put there since.
+                if !self.is(file, metadata) {
+                    return;
+                }
+                self.note(file, directory, name, metadata);
+                found |= file == wanted;
+                if metadata.is_dir() && names.len() < DEPTH_MAX {
+                    waiting.push(([&names[..], &[name.to_vec()]].concat(), file));
+                }
+            };
+            match self.read_entries(&names, directory, &mut each) {
+                Err(error) if !is_not_there(&error) && !is_lost_and_found(&names, &error) => {
+                    unread.get_or_insert((names, error));
+                }
+                _ => seen(&names),
+            }
+        }
+        (found, unread)
+    }
+    /// Reads a directory if it still has these names.
+    fn read_entries(
+        &self,
+        names: &[Vec<u8>],
+        directory: FileId,
+        each: &mut dyn FnMut(&[u8], &Metadata),
+    ) -> io::Result<()> {
+        let place = Place::new(self.opened_directory(names)?, b".");
+        if !self.is(directory, &fs::metadata(&place)?) {
+            return Ok(());
+        }
+        for entry in fs::read_dir(&place)? {
+            let name = entry?.file_name();
+            if names.is_empty() && name == OWN_DIRECTORY {
+                continue;
+            }
+            let inner = place.directory().join(&name);
+            match fs::symlink_metadata(inner) {
+                Ok(metadata) => each(name.as_bytes(), &metadata),
+                Err(error) if is_not_there(&error) || self.is_mounted(&place, &name) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+    /// Returns whether another file system is mounted on the name: one of FUSE may refuse
+    /// everything else to other users, and one whose server is gone fails.
+    fn is_mounted(&self, place: &Place, name: &OsStr) -> bool {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        let found = statx(&place.held, name, flags, StatxFlags::empty());
+        found.is_ok_and(|found| {
+            makedev(found.stx_dev_major, found.stx_dev_minor) != self.file_system
+        })
+    }
+}
+
+/// A directory that could not be read.
+type Unread = (Vec<Vec<u8>>, io::Error);
+
+/// Returns whether there is no such name, or not where a directory was.
+fn is_not_there(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP))
+}
+
+/// Returns whether it is a directory in which nobody but root makes files: that of `mke2fs` in the
+/// root of its file system.
+fn is_lost_and_found(names: &[Vec<u8>], error: &io::Error) -> bool {
+    matches!(names, [name] if name == b"lost+found") && error.kind() == ErrorKind::PermissionDenied
 }
 
 #[cfg(test)]
@@ -203,5 +340,31 @@ mod tests {
         let found = |path: &str| fs::symlink_metadata(path).unwrap();
         assert!(places.has(&found("/")));
         assert!(!places.has(&found("/proc")) && !places.has(&found("/proc/self/status")));
+    }
+
+    /// Another client moves a directory behind the walk.
+    #[test]
+    fn a_directory_that_moves_during_a_search_is_found() {
+        for wanted in ["a", "b"] {
+            let root = tempfile::tempdir().unwrap();
+            for name in ["a", "b"] {
+                fs::create_dir_all(root.path().join(name).join("moved")).unwrap();
+                fs::write(root.path().join(name).join("moved/file"), b"").unwrap();
+            }
+            let places = Places::new(root.path().into()).unwrap();
+            let file = root.path().join(wanted).join("moved/file");
+            let file = FileId(fs::metadata(file).unwrap().ino());
+            let mut is_moved = false;
+            let found = places.search_watched(file, &mut |names| {
+                if let ([name], false) = (names, is_moved) {
+                    is_moved = true;
+                    let other = if name == b"a" { "b" } else { "a" };
+                    let to = root.path().join(OsStr::from_bytes(name)).join("moved there");
+                    fs::rename(root.path().join(other).join("moved"), to).unwrap();
+                }
+            });
+            assert_eq!(found, Ok(true), "{wanted}");
+            assert!(is_moved && places.place(file).is_ok());
+        }
     }
 }

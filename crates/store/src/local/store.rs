@@ -172,29 +172,23 @@ impl Local {
         failed(&self.name, what, error)
     }
 
+    /// Opens a file; again if another client moves it, or puts another file there, after it was
+    /// found.
     fn open(&self, file: FileId, access: OpenMode) -> Result<OpenFile, StoreError> {
-        let place = self.places.place(file)?;
-        let open = |write| {
-            File::options()
-                .read(true)
-                .write(write)
-                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-                .open(&place)
-        };
-        let handle = match open(access == OpenMode::ReadWrite) {
-            // Its owner writes to it all the same: `for_writing`.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(false)
-                .and_then(|handle| Ok((handle.metadata()?.uid() == geteuid().as_raw(), handle)))
-                .and_then(|(is_own, handle)| if is_own { Ok(handle) } else { Err(error) }),
-            opened => opened,
-        };
-        let handle = handle.map_err(|error| self.failed("opening", &error))?;
-        let metadata = handle.metadata().map_err(|error| self.failed("opening", &error))?;
-        let is_same = self.places.is(file, &metadata);
-        if !is_same || self.attributes_of(&metadata).kind != FileKind::Regular {
-            return Err(Refusal::Stale.into());
+        for _ in 0..REPLACED_MAX {
+            let place = self.places.place(file)?;
+            let handle = match open_at(place.as_ref(), access) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(|error| self.failed("opening", &error))?,
+            };
+            let metadata = handle.metadata().map_err(|error| self.failed("opening", &error))?;
+            if self.places.is(file, &metadata) {
+                let is_regular = self.attributes_of(&metadata).kind == FileKind::Regular;
+                is_regular.then_some(()).ok_or(Refusal::Stale)?;
+                return Ok(self.opened(file, access, handle));
+            }
         }
-        Ok(self.opened(file, access, handle))
+        Err(self.failed("opening", &io::Error::from_raw_os_error(libc::EAGAIN)))
     }
     fn opened(&self, file: FileId, access: OpenMode, handle: File) -> OpenFile {
         let number = OpenFile(self.next_open.replace(self.next_open.get() + 1));
@@ -362,7 +356,7 @@ impl Local {
     }
     /// Returns whether the recovery of another host may compare a file with what it builds on.
     /// Where times have whole seconds, only the note distinguishes a state from the one before.
-    fn is_awaited(&self) -> bool {
+    pub fn is_awaited(&self) -> bool {
         !units::fault!("store-note-not-kept") && self.hosts.has_dead().unwrap_or(true)
     }
 
@@ -386,6 +380,20 @@ impl Local {
             let wait = if is_idle { IDLE } else { POLL_INTERVAL };
             self.world.sleep_until(self.world.now().plus(wait)).await;
         }
+    }
+}
+
+fn open_at(path: &Path, access: OpenMode) -> io::Result<File> {
+    let open = |write| {
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        File::options().read(true).write(write).custom_flags(flags).open(path)
+    };
+    match open(access == OpenMode::ReadWrite) {
+        // Its owner writes to it all the same: `for_writing`.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(false)
+            .and_then(|handle| Ok((handle.metadata()?.uid() == geteuid().as_raw(), handle)))
+            .and_then(|(is_own, handle)| if is_own { Ok(handle) } else { Err(error) }),
+        opened => opened,
     }
 }
 
@@ -526,6 +534,9 @@ impl Store for LocalStore {
     fn sync_directory(&self, directory: FileId) -> Answer<()> {
         self.start(move |local| async move { local.sync_names(directory).await })
     }
+    fn make_removals_durable(&self, directories: Option<Vec<FileId>>) -> Answer<()> {
+        self.start(move |local| async move { local.sync_removals(directories).await })
+    }
     fn space(&self) -> Answer<Space> {
         self.at_once(|local| local.space())
     }
@@ -590,6 +601,7 @@ impl Store for LocalStore {
 
     fn register_host(&self, phase: HostPhase) -> Answer<()> {
         self.at_once(move |local| {
+            local.places.set_recovering(phase == HostPhase::Recovering);
             local.hosts.register(phase).map_err(|error| local.failed("registering", &error))
         })
     }

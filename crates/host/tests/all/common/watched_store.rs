@@ -43,6 +43,10 @@ pub struct WatchedStore {
     pub is_full: Cell<bool>,
     /// Whether the end of the connection does not return.
     pub never_disconnects: Cell<bool>,
+    /// Whether removals of names do not become durable before the calls are released.
+    pub slow_removals: Cell<bool>,
+    /// The directories in which removals were made durable, of each call.
+    pub durable_removals: RefCell<Vec<Option<Vec<FileId>>>>,
     /// Whether no name is removed.
     pub refusing_removals: Cell<bool>,
     /// Number of connections that were given up.
@@ -78,6 +82,8 @@ impl WatchedStore {
             waiting_calls: Rc::default(),
             is_released: Rc::default(),
             is_full: Cell::default(),
+            slow_removals: Cell::default(),
+            durable_removals: RefCell::default(),
             never_disconnects: Cell::default(),
             refusing_removals: Cell::default(),
             given_up: Rc::default(),
@@ -170,6 +176,19 @@ impl Store for WatchedStore {
             true => Box::pin(async { Err(StoreError::Refused(Refusal::NotPermitted)) }),
             false => self.inner.unlink(parent, name),
         }
+    }
+    fn make_removals_durable(&self, directories: Option<Vec<FileId>>) -> Answer<()> {
+        self.durable_removals.borrow_mut().push(directories.clone());
+        self.changed.notify();
+        let made = self.inner.make_removals_durable(directories);
+        let (changed, is_released) = (self.changed.clone(), self.is_released.clone());
+        let is_slow = self.slow_removals.get();
+        Box::pin(async move {
+            if is_slow {
+                changed.until(|| is_released.get().then_some(())).await;
+            }
+            made.await
+        })
     }
     fn others_read_removed(&self) -> bool {
         self.others_read_removed.get()

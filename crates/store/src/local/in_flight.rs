@@ -1,0 +1,90 @@
+//! The time for which a note says that a file is being brought to a state. Changes of the file up
+//! to its end count as the writer's, if the writer dies.
+
+use std::io;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long a note is valid at first, and the part of that which must be left before the file
+/// changes.
+const NOTED: Duration = Duration::from_secs(2);
+const RENEWED: Duration = Duration::from_secs(1);
+
+/// The end of that time. The clock of the day gives the times of change, and may be set; the other
+/// one is never set, and stands still while the machine sleeps.
+#[derive(Clone, Copy)]
+pub(super) struct InFlight {
+    ends: Instant,
+    until: SystemTime,
+}
+
+pub(super) fn clocks() -> (Instant, SystemTime) {
+    (Instant::now(), SystemTime::now())
+}
+
+impl InFlight {
+    /// Returns a time of which enough is left for the next change of the file: `current`, or one
+    /// that `write` has noted durably. That may take longer than the noted time.
+    pub fn renewed(
+        current: Option<InFlight>,
+        clocks: impl Fn() -> (Instant, SystemTime),
+        mut write: impl FnMut(SystemTime) -> io::Result<()>,
+    ) -> io::Result<InFlight> {
+        let (mut current, mut time) = (current, NOTED);
+        loop {
+            let (now, day) = clocks();
+            match current {
+                Some(current) if current.left(now, day) >= RENEWED => return Ok(current),
+                Some(current) if time > NOTED && units::fault!("store-note-expired") => {
+                    return Ok(current);
+                }
+                _ => {}
+            }
+            let until = day + time;
+            write(until)?;
+            current = Some(InFlight { ends: now + time, until });
+            time *= 2;
+        }
+    }
+    fn left(&self, now: Instant, day: SystemTime) -> Duration {
+        let left = self.until.duration_since(day).unwrap_or_default();
+        left.min(self.ends.saturating_duration_since(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    #[test]
+    fn enough_is_left_whatever_a_note_takes() {
+        let seconds = Duration::from_secs;
+        let (began, day) = clocks();
+        let [awake, asleep] = [(); 2].map(|()| Cell::new(Duration::ZERO));
+        let (takes, written) = (Cell::new(seconds(3)), RefCell::new(Vec::new()));
+        let renewed = |current| {
+            let clocks = || (began + awake.get(), day + awake.get() + asleep.get());
+            let renewed = InFlight::renewed(current, clocks, |until| {
+                written.borrow_mut().push(until.duration_since(day).unwrap());
+                awake.set(awake.get() + takes.get());
+                Ok(())
+            });
+            let renewed = renewed.unwrap();
+            let (now, day) = clocks();
+            assert!(renewed.left(now, day) >= RENEWED, "{:?}", written.borrow());
+            Some(renewed)
+        };
+        let first = renewed(None);
+        assert_eq!(written.take(), [seconds(2), seconds(3 + 4)]);
+        let second = renewed(first);
+        assert_eq!(written.take(), []);
+        // The machine sleeps.
+        takes.set(seconds(0));
+        asleep.set(seconds(60));
+        let third = renewed(second);
+        assert_eq!(written.take(), [seconds(60 + 6 + 2)]);
+        awake.set(awake.get() + seconds(1));
+        renewed(third);
+        assert_eq!(written.take(), []);
+    }
+}
