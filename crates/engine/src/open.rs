@@ -2,14 +2,10 @@
 
 use crate::cache::block_cache::{Cache, Temperature};
 use crate::cache::direct_writes::DirectWrites;
-use crate::commit::durability::Durability;
-use crate::commit::executor::Runner;
 use crate::engine::Engine;
 use crate::interface::commit_pacing::NoPacing;
 use crate::interface::error::EngineError;
-use crate::interface::home::DiskHome;
 use crate::interface::options::{BarrierKind, EngineOptions, EngineParts};
-use crate::interface::stats::Counters;
 use crate::log::log_state::LogState;
 use crate::log::superblock::read_superblock;
 use crate::recovery::retained_log::RetainedLog;
@@ -17,12 +13,14 @@ use crate::transaction::pipeline::Pipeline;
 use crate::transaction::range_check::RangeChecks;
 use crate::writeback::bytes_in_flight::BytesInFlight;
 use crate::writeback::checkpoints::Checkpoints;
-use crate::writeback::claims::HomeClaims;
 use crate::writeback::dirty_queue::DirtyQueue;
 use crate::writeback::sequence_sweep;
 use crate::writeback::sequences::Sequences;
 use crate::writeback::unordered_data::UnorderedData;
 use crate::writeback::utilization::{MeasuredHome, Utilization};
+use commit::DiskHome;
+use commit::HomeClaims;
+use commit::Runner;
 use device::{Disk, World};
 use journal::{ReplayImage, plan_empty_log, plan_found_log};
 use std::cell::{Cell, RefCell};
@@ -105,7 +103,7 @@ impl Engine {
         };
         let plan = log.borrow_mut().plan_start(self.running());
         match plan {
-            Some(plan) => self.runner.run(plan).await,
+            Some(plan) => Ok(self.runner.run(plan).await?),
             None => Ok(()),
         }
     }
@@ -116,9 +114,8 @@ impl Engine {
         if let Some(utilization) = utilization.clone() {
             parts.home = Rc::new(MeasuredHome { home: parts.home, utilization });
         }
-        let counters: Rc<RefCell<Counters>> = Rc::default();
-        let (claims, durability) = (HomeClaims::default(), Rc::new(Durability::of(&parts)));
-        let runner = Runner::new(&parts, claims.clone(), durability.clone(), counters.clone());
+        let (claims, durability) = (HomeClaims::default(), Rc::new(parts.durability()));
+        let runner = Runner::new(parts.disks(), claims.clone(), durability.clone());
         let mut cache = Cache::new(parts.options.cache_bytes, parts.block_size);
         log.iter().for_each(|log| cache.count_table(log.mapping().memory()));
         let sequences = Sequences::new(sequence_sweep::table_max(&cache));
@@ -141,7 +138,7 @@ impl Engine {
             sequences,
             log: log.map(RefCell::new),
             runner,
-            counters,
+            counters: RefCell::default(),
             pacing,
             begun: Cell::default(),
             commit_age: Cell::new(options.commit),
@@ -255,7 +252,8 @@ impl Engine {
                 log.borrow_mut().forget_notes();
             }
             if !units::fault!("barriers-begin-unflushed") {
-                self.runner.run(plan_found_log()).await.inspect_err(|error| self.abort(error))?;
+                let flushed = self.runner.run(plan_found_log()).await.map_err(EngineError::from);
+                flushed.inspect_err(|error| self.abort(error))?;
             }
         }
         Ok(())

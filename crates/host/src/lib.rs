@@ -39,7 +39,6 @@ mod recover;
 mod recovery_window;
 mod relog;
 mod replay;
-mod run_plan;
 mod shared_lookups;
 mod stats;
 mod superblock;

@@ -17,9 +17,9 @@
 use crate::error::HostError;
 use crate::gathering::Gathering;
 use crate::record::{BLOCK, FileRecord, STATES_MAX, Slot};
-use crate::run_plan::run_plan;
 use crate::superblock::HostJournal;
-use device::{Buffer, Disk, World};
+use commit::Runner;
+use device::{Buffer, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::{self, RecordFormat, Records, RecordsWanted};
 use journal::{
@@ -42,7 +42,7 @@ const TRANSACTION_SHARE: u32 = 4;
 
 pub struct HostLog {
     world: Rc<dyn World>,
-    disk: Rc<dyn Disk>,
+    runner: Runner,
     state: RefCell<State>,
     committed: Cell<TransactionId>,
     wanted: Cell<TransactionId>,
@@ -189,6 +189,7 @@ impl HostLog {
             gap_bytes: 0,
         };
         let records = records::begin(&mut superblock, wanted, || world.random());
+        let runner = journal.runner(records.block_bytes());
         let state = State {
             space: CircularLog::of(&superblock),
             superblock,
@@ -202,7 +203,7 @@ impl HostLog {
             live: VecDeque::new(),
         };
         let log = Rc::new(HostLog {
-            disk: journal.disk.clone(),
+            runner,
             state: RefCell::new(state),
             committed: Cell::new(next.previous()),
             wanted: Cell::new(next.previous()),
@@ -531,7 +532,7 @@ impl HostLog {
 
     async fn commit_running(&self) -> Result<(), HostError> {
         let (count, begun) = (self.gathering.issue(), self.world.now());
-        let (id, freed, plan, unit) = {
+        let (id, freed, plan) = {
             let state = &mut *self.state.borrow_mut();
             if state.running.transaction.is_empty() {
                 // Wanted by a caller whose records are committed already.
@@ -568,11 +569,10 @@ impl HostLog {
                 state.superblock.set_tail(id, start);
                 begin_log(&mut planned.plan, image_of(&state.superblock));
             }
-            let unit = state.records.block_bytes();
-            self.log_bytes.set(self.log_bytes.get() + u64::from(planned.log_blocks) * unit as u64);
-            (id, taken.freed, planned.plan, unit)
+            self.log_bytes.set(self.log_bytes.get() + planned.log_bytes());
+            (id, taken.freed, planned.plan)
         };
-        run_plan(&*self.disk, unit, plan).await?;
+        self.runner.run(plan).await?;
         self.commits.set(self.commits.get() + 1);
         self.committed.set(id);
         self.gathering.answers(count, begun, self.world.now());
@@ -621,11 +621,11 @@ impl HostLog {
                     tail,
                     state.space.start_of(tail).expect("the tail, or the next transaction"),
                 );
-                (tail, superblock, state.records.block_bytes())
+                (tail, superblock)
             };
-        let (tail, superblock, unit) = moved;
+        let (tail, superblock) = moved;
         // Home is durable already: a slot is freed only after the store's fsync.
-        run_plan(&*self.disk, unit, plan_tail_update(image_of(&superblock))).await?;
+        self.runner.run(plan_tail_update(image_of(&superblock))).await?;
         let state = &mut *self.state.borrow_mut();
         state.superblock = superblock;
         state.space.release_before(tail);
@@ -655,7 +655,7 @@ impl HostLog {
     /// Commits, marks the log empty if no slot is left, and ends it: nothing is accepted any more.
     pub async fn close(&self) -> Result<(), HostError> {
         self.end().await?;
-        let (superblock, unit) = {
+        let superblock = {
             let state = self.state.borrow();
             if !state.slots.is_empty() || !state.started {
                 return self.check();
@@ -663,9 +663,9 @@ impl HostLog {
             let mut superblock = state.superblock.clone();
             superblock.set_clean(self.committed.get());
             records::clear(&mut superblock, true);
-            (superblock, state.records.block_bytes())
+            superblock
         };
-        run_plan(&*self.disk, unit, plan_empty_log(Some(image_of(&superblock)))).await
+        Ok(self.runner.run(plan_empty_log(Some(image_of(&superblock)))).await?)
     }
 }
 

@@ -27,7 +27,6 @@ use crate::log::image_of;
 use crate::record::STATES_MAX;
 use crate::recovery_window::{RecoveryWindow, states_for};
 use crate::replay::{FileReplay, LogContent};
-use crate::run_plan::run_plan;
 use crate::superblock::HostJournal;
 use device::World;
 use journal::plan_empty_log;
@@ -156,10 +155,10 @@ pub(crate) async fn recover_noting(
     };
     report.files.sort_by_key(|outcome| outcome.file);
     if !dry_run {
-        let unit = superblock.log_block_bytes();
+        let runner = journal.runner(superblock.log_block_bytes());
         superblock.set_clean(content.next.previous());
         records::clear(&mut superblock, true);
-        run_plan(&*journal.disk, unit, plan_empty_log(Some(image_of(&superblock)))).await?;
+        runner.run(plan_empty_log(Some(image_of(&superblock)))).await?;
         end_at_store(store, journal).await?;
     }
     report.nanoseconds = world.now().since(begun).as_nanos() as u64;

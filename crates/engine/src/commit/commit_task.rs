@@ -308,7 +308,7 @@ impl Committer<'_> {
         let (now, written) = (self.admission.world.now(), commit.plan.log_bytes());
         let CommitTimes { home, idle, log: took } =
             clock.log_is_done(now, self.admission.pipeline.committed_at());
-        let (gap, writes) = (commit.plan.gap_bytes(), self.aborter.runner.sent());
+        let (gap, writes) = (commit.plan.gap_bytes(), self.aborter.runner.counts().writes());
         log.borrow_mut().is_written(&TimedCommit { gap, written, idle, took, writes });
         if let Some(auto) = self.policy.learns() {
             let log =

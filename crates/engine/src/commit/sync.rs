@@ -94,7 +94,7 @@ impl Syncer<'_> {
         owner: Option<Owner>,
     ) -> Result<(), EngineError> {
         match self.aborter.durability.wants_flush_of_unordered(owner) {
-            true => self.aborter.runner.run(plan_home_durable()).await,
+            true => Ok(self.aborter.runner.run(plan_home_durable()).await?),
             false => Ok(()),
         }
     }

@@ -1,3 +1,4 @@
+use commit::CommitError;
 use device::DeviceError;
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -63,4 +64,15 @@ pub enum EngineError {
     /// A handle asked for more log blocks than any transaction may take.
     #[error("a change of {needed} log blocks does not fit into a transaction of at most {limit}")]
     HandleTooLarge { needed: u32, limit: u32 },
+}
+
+impl From<CommitError> for EngineError {
+    fn from(error: CommitError) -> EngineError {
+        match error {
+            CommitError::Device(error) => EngineError::Device(error),
+            CommitError::Aborted { cause } => EngineError::Aborted { cause },
+            CommitError::OutOfRange { at, blocks } => EngineError::OutOfRange { at, blocks },
+            CommitError::BadJournal { why } => EngineError::BadJournal { why },
+        }
+    }
 }

@@ -7,7 +7,8 @@
 //! 2. Before the log has begun the superblock on disk says that it is empty.
 
 use crate::interface::error::EngineError;
-use crate::interface::options::{EngineParts, LogArea};
+use crate::interface::options::EngineParts;
+use commit::LogArea;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::{SuperblockImage, records};
@@ -120,8 +121,7 @@ pub(crate) async fn read_superblock(
     parts: &EngineParts,
     area: &LogArea,
 ) -> Result<JournalSuperblock, EngineError> {
-    let (at, _) = area.locate(area.superblock)?;
-    let bytes = parts.read_log(area, at, 1).await?;
+    let bytes = parts.read_journal_superblock(area).await?;
     let blocks = area.journal_blocks();
     JournalSuperblock::parse(&bytes, parts.block_size, blocks)
         .map_err(|error| EngineError::BadJournal { why: error.to_string() })

@@ -2,16 +2,16 @@
 //! the log is marked empty. A crash at any point is harmless: the log stays until everything is
 //! home, and replaying it again gives the same.
 
-use crate::commit::durability::Durability;
-use crate::commit::executor::Runner;
 use crate::interface::error::EngineError;
-use crate::interface::home::Home;
 use crate::interface::limits::HOME_REQUESTS_MAX;
-use crate::interface::options::{EngineParts, LogArea};
+use crate::interface::options::EngineParts;
 use crate::log::superblock::{ERRNO_DAMAGED, image_of, read_superblock};
 use crate::recovery::log_reader::{LogReader, READ_BYTES};
 use crate::recovery::report::{PassReport, RecoveryReport};
-use crate::writeback::claims::HomeClaims;
+use commit::Home;
+use commit::HomeClaims;
+use commit::LogArea;
+use commit::Runner;
 use device::{Buffer, Disk};
 use format::jbd2::JournalSuperblock;
 use format::run_table::TABLE_PAGE;
@@ -58,11 +58,12 @@ pub async fn clear_recorded_error(parts: &EngineParts) -> Result<(), EngineError
         return Err(EngineError::NeedsRecovery);
     }
     superblock.errno = 0;
-    let durability = Rc::new(Durability::after_unknown_writes(parts));
-    let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
+    let durability = Rc::new(parts.durability().after_unknown());
+    let runner = Runner::new(parts.disks(), HomeClaims::default(), durability);
     runner.count_log_in(superblock.log_block_bytes());
     let at = superblock_at(area, &superblock);
-    runner.run(plan_announcement(SuperblockImage { at, image: image_of(&superblock) })).await
+    let image = image_of(&superblock);
+    Ok(runner.run(plan_announcement(SuperblockImage { at, image })).await?)
 }
 
 /// The place of the superblock, in blocks of a log that has this one.
@@ -107,8 +108,8 @@ impl<'a> Recovery<'a> {
         };
         area.check_apart()?;
         // What earlier runs left in the disk's cache is unknown, so home is flushed in any case.
-        let durability = Rc::new(Durability::after_unknown_writes(parts));
-        let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
+        let durability = Rc::new(parts.durability().after_unknown());
+        let runner = Runner::new(parts.disks(), HomeClaims::default(), durability);
         if !dry_run {
             // Also where the log is empty: that may be in a cache alone.
             runner.run(plan_found_log()).await?;
@@ -479,7 +480,7 @@ impl<'a> Recovery<'a> {
         if units::fault!("recovery-no-flush") {
             plan.steps.remove(0);
         }
-        self.runner.run(plan).await
+        Ok(self.runner.run(plan).await?)
     }
 }
 

@@ -1,12 +1,12 @@
 //! The end of an engine after a failed write, or on request.
 
-use crate::commit::durability::Durability;
-use crate::commit::executor::Runner;
 use crate::interface::error::EngineError;
 use crate::interface::options::EngineOptions;
 use crate::log::log_state::LogState;
 use crate::transaction::pipeline::Pipeline;
 use crate::writeback::dirty_queue::DirtyQueue;
+use commit::Durability;
+use commit::Runner;
 use device::World;
 use std::cell::RefCell;
 

@@ -16,7 +16,7 @@ pub(crate) use superblock_writes::{Announcement, Naming, TailMove};
 
 use crate::cache::mapping::{LogCopy, Mapping};
 use crate::interface::error::EngineError;
-use crate::interface::options::{EngineParts, LogArea};
+use crate::interface::options::EngineParts;
 use crate::interface::stats::LogUse;
 use crate::log::live_records::LiveRecords;
 use crate::log::log_format::records_wanted;
@@ -24,6 +24,7 @@ use crate::log::snapshot::Snapshot;
 use crate::log::superblock::LogSuperblock;
 use crate::log::tail::Tail;
 use crate::recovery::retained_log::RetainedLog;
+use commit::LogArea;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::records::{self, Images, Records};
@@ -345,9 +346,10 @@ fn snapshot_of(superblock: &JournalSuperblock, parts: &EngineParts) -> Snapshot 
 mod tests {
     use super::*;
     use crate::interface::commit_pacing::NoPacing;
-    use crate::interface::home::DiskHome;
-    use crate::interface::options::{EngineOptions, LogExtent, LogPlace};
+    use crate::interface::options::EngineOptions;
     use crate::log::tail::TailRequest;
+    use commit::DiskHome;
+    use commit::{LogExtent, LogPlace};
     use device::World;
     use disks::MemoryDisk;
     use journal::RunningTransaction;
