@@ -18,6 +18,7 @@ mod home;
 mod log_area;
 mod plan_disks;
 mod write_counts;
+mod writers;
 
 pub use claims::{HomeClaim, HomeClaims};
 pub use commit_error::CommitError;
@@ -27,3 +28,4 @@ pub use home::{Completed, DiskHome, Home};
 pub use log_area::{LogArea, LogExtent, LogPlace};
 pub use plan_disks::PlanDisks;
 pub use write_counts::{WriteCounts, WrittenCount};
+pub use writers::{Hold, HoldTime, Writers};

@@ -20,7 +20,6 @@ mod dirty_ranges;
 mod error;
 mod failed_destage;
 mod files;
-mod gathering;
 mod host;
 mod journal_disk;
 mod kept_tokens;

@@ -4,7 +4,7 @@
 //! 1. Everything appended between two waits is in one transaction, so a write(2) is in the log
 //!    whole or not at all.
 //! 2. One transaction is in flight at a time; all callers that arrive during that time share the
-//!    next. So do those that it answers, if they return soon ([`crate::gathering`]).
+//!    next. So do those that it answers, if they return soon.
 //! 3. A slot is freed when the transaction with its revoke is durable. The tail passes a
 //!    transaction when every slot in it is freed; its space is reused when the superblock that says
 //!    so is durable.
@@ -15,10 +15,9 @@
 //!    call, fails.
 
 use crate::error::HostError;
-use crate::gathering::Gathering;
 use crate::record::{BLOCK, FileRecord, STATES_MAX, Slot};
 use crate::superblock::HostJournal;
-use commit::Runner;
+use commit::{HoldTime, Runner, Writers};
 use device::{Buffer, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::{self, RecordFormat, Records, RecordsWanted};
@@ -31,12 +30,18 @@ use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 use store::{FileAttributes, StoreError, Version};
 use units::{BlockRange, HomeBlock, LogBlock, TransactionId};
 
 /// The superblock is written when the tail can move by this part of the log.
 const TAIL_SHARE: u32 = 8;
 const REVOKE_SHARE: u32 = 16;
+/// How long a commit is held for writers about to return. A disk with an arm writes what follows
+/// its last write one revolution later, whenever within the revolution it was issued, so there a
+/// part of that costs nothing. Commits that take less come from no disk with an arm: the fastest
+/// revolution takes 4 ms.
+const HOLD: HoldTime = HoldTime::PerCommit { part: 4, commit_min: Duration::from_millis(2) };
 /// Part of the log that one transaction may fill.
 const TRANSACTION_SHARE: u32 = 4;
 
@@ -62,7 +67,9 @@ pub struct HostLog {
     waiting: Cell<u32>,
     /// Set when nothing runs and a caller waits for space: perhaps the tail can move.
     tail_wanted: Cell<bool>,
-    gathering: Gathering,
+    writers: Writers,
+    /// Number of writers that wait for the running transaction.
+    writers_waiting: Cell<usize>,
     commits: Cell<u64>,
     log_bytes: Cell<u64>,
 }
@@ -216,7 +223,8 @@ impl HostLog {
             progress: Event::default(),
             waiting: Cell::default(),
             tail_wanted: Cell::default(),
-            gathering: Gathering::default(),
+            writers: Writers::new(HOLD),
+            writers_waiting: Cell::default(),
             commits: Cell::default(),
             log_bytes: Cell::default(),
             world,
@@ -478,8 +486,12 @@ impl HostLog {
             // It is still empty, but the one before may be in flight.
             return self.until_committed(id.previous()).await;
         }
-        if id == self.running_id() && self.gathering.came() {
-            self.work.notify();
+        if id == self.running_id() {
+            self.writers_waiting.set(self.writers_waiting.get() + 1);
+            self.writers.came_back();
+            if self.writers.are_back() {
+                self.work.notify();
+            }
         }
         self.want(id);
         self.until_committed(id).await
@@ -523,15 +535,16 @@ impl HostLog {
     async fn gather(&self) {
         let may_begin = || {
             let is_over = self.closed.get() || self.check().is_err();
-            (is_over || self.waiting.get() > 0 || self.gathering.are_back()).then_some(())
+            (is_over || self.waiting.get() > 0 || self.writers.are_back()).then_some(())
         };
-        if let Some(until) = self.gathering.until() {
-            race(self.work.until(may_begin), self.world.sleep_until(until)).await;
+        if let Some(hold) = self.writers.hold(self.writers_waiting.get()) {
+            race(self.work.until(may_begin), self.world.sleep_until(hold.until)).await;
         }
     }
 
     async fn commit_running(&self) -> Result<(), HostError> {
-        let (count, begun) = (self.gathering.issue(), self.world.now());
+        self.writers.give_up();
+        let (count, begun) = (self.writers_waiting.take(), self.world.now());
         let (id, freed, plan) = {
             let state = &mut *self.state.borrow_mut();
             if state.running.transaction.is_empty() {
@@ -575,7 +588,8 @@ impl HostLog {
         self.runner.run(plan).await?;
         self.commits.set(self.commits.get() + 1);
         self.committed.set(id);
-        self.gathering.answers(count, begun, self.world.now());
+        let now = self.world.now();
+        self.writers.answered(count, now.since(begun), now);
         self.forget(&freed);
         self.progress.notify();
         self.move_tail().await

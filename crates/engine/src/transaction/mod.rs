@@ -14,4 +14,3 @@ pub(crate) mod pipeline;
 pub(crate) mod range_check;
 pub(crate) mod running;
 pub(crate) mod shutdown;
-pub(crate) mod writers;

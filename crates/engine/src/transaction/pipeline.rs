@@ -18,18 +18,25 @@ use crate::transaction::completion::Completion;
 use crate::transaction::gate::Gate;
 use crate::transaction::running::{Freed, Running, RunningContent};
 use crate::transaction::shutdown::Shutdown;
-use crate::transaction::writers::{Hold, are_few, hold};
-use journal::{Holdings, RunningTransaction, Writers};
+use commit::{Hold, HoldTime, Writers};
+use journal::{Holdings, RunningTransaction};
 use runtime::sync::{Event, RwLock, WriteGuard};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 use units::{BlockSize, HomeBlock, Instant, TransactionId};
+
+/// How long a commit is held for writers about to return: about what they cost the processors. So a
+/// group that comes back at once is not waited for in vain.
+const HOLD: HoldTime =
+    HoldTime::PerWriter { once: Duration::from_micros(100), each: Duration::from_micros(5) };
 
 /// A transaction that no handle can join any more, in flight to the disk.
 struct InFlight {
     id: TransactionId,
     completion: Rc<Completion>,
+    locked: Instant,
 }
 
 pub(crate) struct Pipeline {
@@ -70,7 +77,7 @@ impl Pipeline {
             committed_at: Cell::new(now),
             wanted: Cell::new(next.previous()),
             locking: Cell::default(),
-            writers: Writers::default(),
+            writers: Writers::new(HOLD),
             gate: Gate::default(),
             work: Event::default(),
             shutdown: Shutdown::default(),
@@ -257,7 +264,7 @@ impl Pipeline {
     /// The writers answered by the last commit are worth a short wait: if they come back, they
     /// share this one.
     pub fn hold(&self) -> Option<Hold> {
-        hold(&self.writers, self.running.borrow().completion().waiters())
+        self.writers.hold(self.running.borrow().completion().waiters())
     }
     /// Waits until all of them are back, or all is over.
     pub async fn until_back(&self) {
@@ -303,6 +310,7 @@ impl Pipeline {
         in_flight.push_back(InFlight {
             id: taken.transaction.id(),
             completion: taken.completion.clone(),
+            locked: now,
         });
         taken
     }
@@ -314,7 +322,7 @@ impl Pipeline {
     }
     /// Whether few enough wait for a commit to make staying awake for the disk worth while.
     pub fn few_wait_for(&self, completion: &Completion) -> bool {
-        are_few(&self.writers, completion.waiters())
+        self.writers.are_few(completion.waiters())
     }
     /// `transaction`, the oldest in flight, is durable.
     pub fn finish(&self, transaction: TransactionId, now: Instant) {
@@ -322,7 +330,7 @@ impl Pipeline {
         assert_eq!(oldest.id, transaction, "transactions become committed in order");
         self.committed.set(transaction);
         self.committed_at.set(now);
-        self.writers.answered(oldest.completion.waiters(), now);
+        self.writers.answered(oldest.completion.waiters(), now.since(oldest.locked), now);
         oldest.completion.complete(Ok(()));
         self.gate.wake_first();
         self.work.notify();

@@ -181,6 +181,7 @@ fn owners_know_no_engine_and_few_of_each_other() {
         ("images", all(&["image", "limits"])),
         ("block_cache", all(&["block", "images"])),
         ("durability", all(&["commit_error", "home", "log_area", "plan_disks"])),
+        ("writers", all(&[])),
         ("tail", all(&["durability"])),
         ("superblock", all(&["error", "log_area", "options"])),
         ("live_records", all(&[])),
