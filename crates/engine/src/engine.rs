@@ -27,7 +27,6 @@ use crate::log::swap::LogSwapper;
 use crate::transaction::abort::Aborter;
 use crate::transaction::admit::Admission;
 use crate::transaction::overlap::Overlap;
-use crate::transaction::pipeline::Pipeline;
 use crate::transaction::range_check::RangeChecks;
 use crate::writeback::bytes_in_flight::BytesInFlight;
 use crate::writeback::checkpoints::Checkpoints;
@@ -41,6 +40,7 @@ use crate::writeback::writeback_task::Writeback;
 use commit::Durability;
 use commit::Home;
 use commit::HomeClaims;
+use commit::Pipeline;
 use commit::Runner;
 use device::World;
 use journal::Policy;
@@ -135,7 +135,7 @@ impl Engine {
 
     /// The error that every sync gets after an abort.
     pub fn check(&self) -> Result<(), EngineError> {
-        self.pipeline.check()
+        Ok(self.pipeline.check()?)
     }
 
     /// Whether the log has records of `block`: a replay changes what was written home past them.

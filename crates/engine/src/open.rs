@@ -9,7 +9,6 @@ use crate::interface::options::{BarrierKind, EngineOptions, EngineParts};
 use crate::log::log_state::LogState;
 use crate::log::superblock::read_superblock;
 use crate::recovery::retained_log::RetainedLog;
-use crate::transaction::pipeline::Pipeline;
 use crate::transaction::range_check::RangeChecks;
 use crate::writeback::bytes_in_flight::BytesInFlight;
 use crate::writeback::checkpoints::Checkpoints;
@@ -21,12 +20,18 @@ use crate::writeback::utilization::{MeasuredHome, Utilization};
 use commit::DiskHome;
 use commit::HomeClaims;
 use commit::Runner;
+use commit::{HoldTime, Pipeline};
 use device::{Disk, World};
 use journal::{ReplayImage, plan_empty_log, plan_found_log};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockSize, TransactionId};
+
+/// How long a commit is held for writers about to return: about what they cost the processors. So a
+/// group that comes back at once is not waited for in vain.
+const HOLD: HoldTime =
+    HoldTime::PerWriter { once: Duration::from_micros(100), each: Duration::from_micros(5) };
 
 impl Engine {
     /// An engine that journals nothing: for volumes without a journal, and for tests.
@@ -125,7 +130,7 @@ impl Engine {
         let engine = Rc::new(Engine {
             policy,
             utilization,
-            pipeline: Pipeline::new(next, world.now(), block_size, options.read_only),
+            pipeline: Pipeline::new(next, world.now(), block_size, HOLD, options.read_only),
             cache: RefCell::new(cache),
             queue: DirtyQueue::default(),
             claims,
@@ -184,7 +189,7 @@ impl Engine {
         }
         let _emptying = self.pipeline.begin_emptying().await;
         self.pipeline.close();
-        self.aborter().wake_all();
+        self.aborter().wake_writeback();
         if is_stable {
             return Ok(());
         }

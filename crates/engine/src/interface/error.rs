@@ -76,3 +76,30 @@ impl From<CommitError> for EngineError {
         }
     }
 }
+
+impl EngineError {
+    /// Returns the error for a caller that only begins, and loses nothing: the volume is read-only
+    /// now, unless it was shut down on purpose.
+    pub(crate) fn of_changes(self, was_shut_down: bool) -> EngineError {
+        match self {
+            EngineError::Aborted { cause } if !was_shut_down => {
+                EngineError::ReadOnlySince { cause }
+            }
+            error => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_failure_handles_are_refused_and_syncs_report_it() {
+        let error = EngineError::from(CommitError::Aborted { cause: "a write failed".into() });
+        assert!(matches!(&error, EngineError::Aborted { .. }));
+        assert!(matches!(error.clone().of_changes(true), EngineError::Aborted { .. }));
+        assert!(matches!(error.of_changes(false),
+                EngineError::ReadOnlySince { cause } if cause == "a write failed"));
+    }
+}

@@ -170,10 +170,10 @@ fn owners_know_no_engine_and_few_of_each_other() {
     for (owner, allowed) in [
         (
             "pipeline",
-            all(&["completion", "shutdown", "error", "gate", "limits", "running", "writers"]),
+            all(&["commit_error", "completion", "gate", "running", "shutdown", "writers"]),
         ),
         ("running", all(&["completion"])),
-        ("shutdown", all(&["error"])),
+        ("shutdown", all(&["commit_error"])),
         ("mapping", all(&["update"])),
         ("snapshot", all(&[])),
         ("block", all(&["images", "state", "update"])),
