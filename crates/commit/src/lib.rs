@@ -28,6 +28,7 @@ mod pipeline;
 mod plan_disks;
 mod running;
 mod shutdown;
+mod superblock;
 mod write_counts;
 mod writers;
 
@@ -41,5 +42,6 @@ pub use log_area::{LogArea, LogExtent, LogPlace};
 pub use pipeline::{IN_FLIGHT_MAX, Pipeline};
 pub use plan_disks::PlanDisks;
 pub use running::{Freed, RunningContent};
+pub use superblock::{ERRNO_DAMAGED, LogSuperblock, SuperblockChange, image_of};
 pub use write_counts::{WriteCounts, WrittenCount};
 pub use writers::HoldTime;

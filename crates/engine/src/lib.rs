@@ -15,7 +15,9 @@ mod recovery;
 mod transaction;
 mod writeback;
 
-pub use ::commit::{Completed, DiskHome, Home, LogArea, LogExtent, LogPlace, WrittenCount};
+pub use ::commit::{
+    Completed, DiskHome, ERRNO_DAMAGED, Home, LogArea, LogExtent, LogPlace, WrittenCount,
+};
 pub use cache::block::Block;
 pub use engine::Engine;
 pub use interface::commit_pacing::{CommitPacing, NoPacing};
@@ -25,7 +27,6 @@ pub use interface::stats::{CacheUse, LatencyClass, LogUse, RequestClass, Statist
 pub use interface::update::{Base, Contents, Credits, FileRun, FileUpdate};
 pub use journal::records::RecordFormat;
 pub use journal::{DataMode, LogGap, LogKind, LogPlaces, WriteThreshold};
-pub use log::superblock::ERRNO_DAMAGED;
 pub use recovery::passes::{clear_recorded_error, recover};
 pub use recovery::replay_preview::{PreviewedBlock, PreviewedTransaction, replay_preview};
 pub use recovery::report::{PassReport, RecoveryReport, RestartForecast};

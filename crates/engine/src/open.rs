@@ -7,7 +7,6 @@ use crate::interface::commit_pacing::NoPacing;
 use crate::interface::error::EngineError;
 use crate::interface::options::{BarrierKind, EngineOptions, EngineParts};
 use crate::log::log_state::LogState;
-use crate::log::superblock::read_superblock;
 use crate::recovery::retained_log::RetainedLog;
 use crate::transaction::range_check::RangeChecks;
 use crate::writeback::bytes_in_flight::BytesInFlight;
@@ -69,7 +68,7 @@ impl Engine {
             engine.restore(in_part);
             return Ok(engine);
         }
-        let superblock = read_superblock(&parts, &area).await?;
+        let superblock = parts.read_superblock(&area).await?;
         if !superblock.is_clean() {
             return Err(EngineError::NeedsRecovery);
         }

@@ -18,14 +18,13 @@
 use crate::error::HostError;
 use crate::record::{BLOCK, FileRecord, STATES_MAX, Slot};
 use crate::superblock::HostJournal;
-use commit::{Completion, HoldTime, Pipeline, Runner};
+use commit::{Completion, HoldTime, LogSuperblock, Pipeline, Runner};
 use device::{Buffer, World};
-use format::jbd2::JournalSuperblock;
 use journal::records::{self, RecordFormat, Records, RecordsWanted};
 use journal::{
     Checkpoint, CircularLog, CommitPlan, CommitStamp, CommittedTransaction, CommittingTransaction,
-    Coverage, Holdings, LogSpace, RunningTransaction, SuperblockImage, begin_log, plan_commit,
-    plan_empty_log, plan_tail_update,
+    Coverage, Holdings, LogSpace, RunningTransaction, begin_log, plan_commit, plan_empty_log,
+    plan_tail_update,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -63,10 +62,9 @@ pub struct HostLog {
 }
 
 struct State {
-    superblock: JournalSuperblock,
+    superblock: LogSuperblock,
     space: CircularLog,
     records: Rc<dyn Records>,
-    started: bool,
     /// Which transactions slots that are not freed need: a slot counts as a block of home, which is
     /// its record's.
     checkpoint: Checkpoint,
@@ -174,9 +172,8 @@ impl HostLog {
         let runner = journal.runner(records.block_bytes());
         let state = State {
             space: CircularLog::of(&superblock),
-            superblock,
+            superblock: LogSuperblock::new(superblock, LogBlock(0), false),
             records,
-            started: false,
             checkpoint: Checkpoint::new(next),
             running: RunningRecords::default(),
             reserved: 0,
@@ -508,11 +505,10 @@ impl HostLog {
         let mut planned = plan_commit(&locked, &image, &mut state.space, &*state.records, &stamp)
             .map_err(|error| HostError::Aborted(error.to_string()))?;
         let runs = planned.issue(&mut state.space);
-        if !state.started {
-            state.started = true;
+        if !state.superblock.has_begun() {
             let start = runs.start().expect("a commit has log blocks");
-            state.superblock.set_tail(id, start);
-            begin_log(&mut planned.plan, image_of(&state.superblock));
+            let image = state.superblock.begin(|superblock| superblock.set_tail(id, start));
+            begin_log(&mut planned.plan, image);
         }
         self.log_bytes.set(self.log_bytes.get() + planned.log_bytes());
         Ok((planned, locked.start_commit()))
@@ -520,7 +516,7 @@ impl HostLog {
 
     /// Moves the tail to the oldest transaction that a slot needs, or to the next one.
     async fn move_tail(&self) -> Result<(), HostError> {
-        let (tail, superblock) = {
+        let (tail, change) = {
             let state = self.state.borrow();
             let tail = state.checkpoint.tail();
             let gain = state.space.held_before(tail);
@@ -529,15 +525,15 @@ impl HostLog {
             if !is_wanted {
                 return Ok(());
             }
-            let mut superblock = state.superblock.clone();
+            let mut superblock = state.superblock.on_disk().clone();
             let start = state.space.start_of(tail).expect("the tail, or the next transaction");
             superblock.set_tail(tail, start);
-            (tail, superblock)
+            (tail, state.superblock.change(superblock))
         };
         // Home is durable already: a slot is freed only after the store's fsync.
-        self.runner.run(plan_tail_update(image_of(&superblock))).await?;
+        self.runner.run(plan_tail_update(change.image())).await?;
         let mut state = self.state.borrow_mut();
-        state.superblock = superblock;
+        state.superblock.arrived(change);
         state.space.release_before(tail);
         drop(state);
         self.pipeline.wake_joiners();
@@ -565,17 +561,15 @@ impl HostLog {
     /// Commits, marks the log empty if no slot is left, and ends it: nothing is accepted any more.
     pub async fn close(&self) -> Result<(), HostError> {
         self.end().await?;
-        let superblock = {
-            let state = self.state.borrow();
-            if !state.slots.is_empty() || !state.started {
-                return self.check();
-            }
-            let mut superblock = state.superblock.clone();
-            superblock.set_clean(self.pipeline.committed());
-            records::clear(&mut superblock, true);
-            superblock
+        let committed = self.pipeline.committed();
+        let emptied = match &*self.state.borrow() {
+            state if state.slots.is_empty() => state.superblock.emptied(committed, true),
+            _ => None,
         };
-        Ok(self.runner.run(plan_empty_log(Some(image_of(&superblock)))).await?)
+        match emptied {
+            Some(image) => Ok(self.runner.run(plan_empty_log(Some(image))).await?),
+            None => self.check(),
+        }
     }
 }
 
@@ -583,10 +577,6 @@ impl HostLog {
 fn bytes_held(transaction: &RunningTransaction) -> u64 {
     let held = transaction.holdings();
     (held.blocks << BLOCK.shift()) + held.fragment_bytes
-}
-
-pub(crate) fn image_of(superblock: &JournalSuperblock) -> SuperblockImage {
-    SuperblockImage { at: LogBlock(0), image: Rc::new(Buffer::copy_of(&superblock.serialize())) }
 }
 
 impl Drop for LogReservation {

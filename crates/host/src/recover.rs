@@ -23,14 +23,13 @@
 use crate::conflict::set_aside;
 use crate::error::HostError;
 use crate::ledger::{FILES_MAX, Ledger, Progress, SharedLedger};
-use crate::log::image_of;
 use crate::record::STATES_MAX;
 use crate::recovery_window::{RecoveryWindow, states_for};
 use crate::replay::{FileReplay, LogContent};
 use crate::superblock::HostJournal;
+use commit::LogSuperblock;
 use device::World;
 use journal::plan_empty_log;
-use journal::records;
 use runtime::sync::RwLock;
 use runtime::{Either, join_window, race};
 use serde::Serialize;
@@ -44,6 +43,7 @@ use store::{
     AttributeChange, FileAttributes, FileId, FileKind, HostPhase, OpenFile, OpenMode, Refusal,
     Store, StoreError, StoreEvent, TRANSFER_BYTES_MAX, TimeChange, Token, Version,
 };
+use units::LogBlock;
 
 /// How long another client may keep a file open. Ceph grants no token during that time.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -111,7 +111,7 @@ pub(crate) async fn recover_noting(
     if !dry_run {
         begin_at_store(store, journal).await?;
     }
-    let mut superblock = journal.read_superblock().await?;
+    let superblock = journal.read_superblock().await?;
     let mut report = HostRecoveryReport {
         clean: superblock.is_clean(),
         dry_run,
@@ -156,9 +156,8 @@ pub(crate) async fn recover_noting(
     report.files.sort_by_key(|outcome| outcome.file);
     if !dry_run {
         let runner = journal.runner(superblock.log_block_bytes());
-        superblock.set_clean(content.next.previous());
-        records::clear(&mut superblock, true);
-        runner.run(plan_empty_log(Some(image_of(&superblock)))).await?;
+        let superblock = LogSuperblock::new(superblock, LogBlock(0), true);
+        runner.run(plan_empty_log(superblock.emptied(content.next.previous(), true))).await?;
         end_at_store(store, journal).await?;
     }
     report.nanoseconds = world.now().since(begun).as_nanos() as u64;

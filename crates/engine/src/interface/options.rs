@@ -6,6 +6,7 @@ use crate::writeback::checkpoints::CheckpointTimes;
 use commit::Home;
 use commit::{Durability, LogArea, LogPlace, PlanDisks};
 use device::{Buffer, Disk, World};
+use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
 use journal::{
     DataMode, LOGGED_WRITE_SIZE, LogGap, LogKind, Policy, Variations, WriteThreshold, varied,
@@ -252,6 +253,16 @@ impl EngineParts {
             )
         }));
         warnings
+    }
+
+    /// Reads and checks the journal superblock.
+    pub(crate) async fn read_superblock(
+        &self,
+        area: &LogArea,
+    ) -> Result<JournalSuperblock, EngineError> {
+        let bytes = self.read_journal_superblock(area).await?;
+        JournalSuperblock::parse(&bytes, self.block_size, area.journal_blocks())
+            .map_err(|error| EngineError::BadJournal { why: error.to_string() })
     }
 
     /// The block that holds the journal superblock.

@@ -5,13 +5,13 @@
 use crate::interface::error::EngineError;
 use crate::interface::limits::HOME_REQUESTS_MAX;
 use crate::interface::options::EngineParts;
-use crate::log::superblock::{ERRNO_DAMAGED, image_of, read_superblock};
 use crate::recovery::log_reader::{LogReader, READ_BYTES};
 use crate::recovery::report::{PassReport, RecoveryReport};
 use commit::Home;
 use commit::HomeClaims;
 use commit::LogArea;
 use commit::Runner;
+use commit::{ERRNO_DAMAGED, image_of};
 use device::{Buffer, Disk};
 use format::jbd2::JournalSuperblock;
 use format::run_table::TABLE_PAGE;
@@ -53,7 +53,7 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
 /// [`EngineError::NeedsRecovery`] where the log is not empty.
 pub async fn clear_recorded_error(parts: &EngineParts) -> Result<(), EngineError> {
     let Some(area) = &parts.log else { return Ok(()) };
-    let mut superblock = read_superblock(parts, area).await?;
+    let mut superblock = parts.read_superblock(area).await?;
     if !superblock.is_clean() {
         return Err(EngineError::NeedsRecovery);
     }
@@ -114,7 +114,7 @@ impl<'a> Recovery<'a> {
             // Also where the log is empty: that may be in a cache alone.
             runner.run(plan_found_log()).await?;
         }
-        let mut superblock = read_superblock(parts, area).await?;
+        let mut superblock = parts.read_superblock(area).await?;
         report.recorded_error = superblock.errno;
         if superblock.is_forgotten() {
             if !parts.options.find_log {

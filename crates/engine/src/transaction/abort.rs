@@ -55,7 +55,9 @@ impl Aborter<'_> {
     /// closely.
     fn record_failure(&self, cause: &EngineError) {
         let Some(log) = self.log else { return };
-        let note = log.borrow().superblock().with_failure(cause, self.options.journal_checksum);
+        let is_damaged = matches!(cause, EngineError::Stopped { .. });
+        let note =
+            log.borrow().superblock().with_failure(is_damaged, self.options.journal_checksum);
         let Ok(write) = self.runner.write_after_failure(note) else { return };
         // Whether it succeeds changes nothing: the engine has stopped.
         self.world.spawn(Box::pin(async move { drop(write.await) }));

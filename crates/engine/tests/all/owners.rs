@@ -183,7 +183,7 @@ fn owners_know_no_engine_and_few_of_each_other() {
         ("durability", all(&["commit_error", "home", "log_area", "plan_disks"])),
         ("writers", all(&[])),
         ("tail", all(&["durability"])),
-        ("superblock", all(&["error", "log_area", "options"])),
+        ("superblock", all(&[])),
         ("live_records", all(&[])),
         ("dirty_queue", all(&["block", "block_cache"])),
         ("coalescing", all(&["block", "block_cache"])),
