@@ -15,13 +15,14 @@ pub const FRONT_ENDS: u8 = 6;
 /// Crate, and crates on which it never depends although they stand below it.
 const APART: &[(&str, &[&str])] = &[
     ("cli", &["emulated", "volume_images"]),
-    ("blocks", &["ext4", "host", "journal", "volume_images"]),
-    ("fuse", &["engine", "journal", "format", "volume_images"]),
+    ("blocks", &["commit", "ext4", "host", "journal", "volume_images"]),
+    ("fuse", &["commit", "engine", "journal", "format", "volume_images"]),
     (
         "fuse_session",
         &[
             "blocks",
             "ceph",
+            "commit",
             "disks",
             "emulated",
             "engine",
@@ -34,11 +35,12 @@ const APART: &[(&str, &[&str])] = &[
             "volume_images",
         ],
     ),
-    ("nbd", &["engine", "ext4", "format", "disks", "volume_images"]),
-    ("eviction", &["engine", "ext4", "journal"]),
-    ("store", &["engine", "ext4", "format", "host", "journal", "volume_images"]),
-    ("ext4", &["journal", "volume_images"]),
+    ("nbd", &["commit", "engine", "ext4", "format", "disks", "volume_images"]),
+    ("eviction", &["commit", "engine", "ext4", "journal"]),
+    ("store", &["commit", "engine", "ext4", "format", "host", "journal", "volume_images"]),
+    ("ext4", &["commit", "journal", "volume_images"]),
     ("ceph", &["volume_images"]),
+    ("commit", &["ext4", "store", "volume_images"]),
     ("engine", &["volume_images"]),
     ("host", &["volume_images"]),
 ];

@@ -12,14 +12,11 @@ use crate::cache::direct_write::DirectWriter;
 use crate::cache::direct_writes::DirectWrites;
 use crate::cache::reader::Reader;
 use crate::commit::commit_task::Committer;
-use crate::commit::durability::Durability;
-use crate::commit::executor::Runner;
 use crate::commit::file_data::DataUpdates;
 use crate::commit::in_place::InPlaceSync;
 use crate::commit::sync::Syncer;
 use crate::interface::commit_pacing::CommitPacing;
 use crate::interface::error::EngineError;
-use crate::interface::home::Home;
 use crate::interface::options::EngineOptions;
 use crate::interface::stats::{CacheUse, Counters, LogUse, Statistics};
 use crate::log::log_state::LogState;
@@ -30,11 +27,9 @@ use crate::log::swap::LogSwapper;
 use crate::transaction::abort::Aborter;
 use crate::transaction::admit::Admission;
 use crate::transaction::overlap::Overlap;
-use crate::transaction::pipeline::Pipeline;
 use crate::transaction::range_check::RangeChecks;
 use crate::writeback::bytes_in_flight::BytesInFlight;
 use crate::writeback::checkpoints::Checkpoints;
-use crate::writeback::claims::HomeClaims;
 use crate::writeback::copies::CopyWriter;
 use crate::writeback::dirty_queue::DirtyQueue;
 use crate::writeback::home_writer::HomeWriter;
@@ -42,6 +37,11 @@ use crate::writeback::sequences::Sequences;
 use crate::writeback::unordered_data::UnorderedData;
 use crate::writeback::utilization::Utilization;
 use crate::writeback::writeback_task::Writeback;
+use commit::Durability;
+use commit::Home;
+use commit::HomeClaims;
+use commit::Pipeline;
+use commit::Runner;
 use device::World;
 use journal::Policy;
 use std::cell::{Cell, RefCell};
@@ -58,7 +58,7 @@ pub struct Engine {
     /// Utilization of home, for a policy that learns.
     pub(crate) utilization: Option<Rc<Utilization>>,
     pub(crate) pacing: Rc<dyn CommitPacing>,
-    pub(crate) counters: Rc<RefCell<Counters>>,
+    pub(crate) counters: RefCell<Counters>,
 
     pub(crate) pipeline: Pipeline,
     pub(crate) cache: RefCell<Cache>,
@@ -129,13 +129,13 @@ impl Engine {
         let last_checkpoint = self.checkpoints.last();
         Statistics {
             last_checkpoint,
-            ..self.counters.borrow().snapshot(cache, log.unwrap_or_default())
+            ..self.counters.borrow().snapshot(&self.runner.counts(), cache, log.unwrap_or_default())
         }
     }
 
     /// The error that every sync gets after an abort.
     pub fn check(&self) -> Result<(), EngineError> {
-        self.pipeline.check()
+        Ok(self.pipeline.check()?)
     }
 
     /// Whether the log has records of `block`: a replay changes what was written home past them.

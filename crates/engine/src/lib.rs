@@ -15,21 +15,18 @@ mod recovery;
 mod transaction;
 mod writeback;
 
+pub use ::commit::{
+    Completed, DiskHome, ERRNO_DAMAGED, Home, LogArea, LogExtent, LogPlace, WrittenCount,
+};
 pub use cache::block::Block;
 pub use engine::Engine;
 pub use interface::commit_pacing::{CommitPacing, NoPacing};
 pub use interface::error::EngineError;
-pub use interface::home::{Completed, DiskHome, Home};
-pub use interface::options::{
-    BarrierKind, DurableMemory, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace,
-};
-pub use interface::stats::{
-    CacheUse, LatencyClass, LogUse, RequestClass, Statistics, SyncLatency, WrittenCount,
-};
+pub use interface::options::{BarrierKind, DurableMemory, EngineOptions, EngineParts};
+pub use interface::stats::{CacheUse, LatencyClass, LogUse, RequestClass, Statistics, SyncLatency};
 pub use interface::update::{Base, Contents, Credits, FileRun, FileUpdate};
 pub use journal::records::RecordFormat;
 pub use journal::{DataMode, LogGap, LogKind, LogPlaces, WriteThreshold};
-pub use log::superblock::ERRNO_DAMAGED;
 pub use recovery::passes::{clear_recorded_error, flush_found, recover};
 pub use recovery::replay_preview::{PreviewedBlock, PreviewedTransaction, replay_preview};
 pub use recovery::report::{PassReport, RecoveryReport, RestartForecast};

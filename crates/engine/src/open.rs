@@ -2,33 +2,35 @@
 
 use crate::cache::block_cache::{Cache, Temperature};
 use crate::cache::direct_writes::DirectWrites;
-use crate::commit::durability::Durability;
-use crate::commit::executor::Runner;
 use crate::engine::Engine;
 use crate::interface::commit_pacing::NoPacing;
 use crate::interface::error::EngineError;
-use crate::interface::home::DiskHome;
 use crate::interface::options::{BarrierKind, EngineOptions, EngineParts};
-use crate::interface::stats::Counters;
 use crate::log::log_state::LogState;
-use crate::log::superblock::read_superblock;
 use crate::recovery::retained_log::RetainedLog;
-use crate::transaction::pipeline::Pipeline;
 use crate::transaction::range_check::RangeChecks;
 use crate::writeback::bytes_in_flight::BytesInFlight;
 use crate::writeback::checkpoints::Checkpoints;
-use crate::writeback::claims::HomeClaims;
 use crate::writeback::dirty_queue::DirtyQueue;
 use crate::writeback::sequence_sweep;
 use crate::writeback::sequences::Sequences;
 use crate::writeback::unordered_data::UnorderedData;
 use crate::writeback::utilization::{MeasuredHome, Utilization};
+use commit::DiskHome;
+use commit::HomeClaims;
+use commit::Runner;
+use commit::{HoldTime, Pipeline};
 use device::{Disk, World};
 use journal::{ReplayImage, plan_empty_log, plan_found_log};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockSize, TransactionId};
+
+/// How long a commit is held for writers about to return: about what they cost the processors. So a
+/// group that comes back at once is not waited for in vain.
+const HOLD: HoldTime =
+    HoldTime::PerWriter { once: Duration::from_micros(100), each: Duration::from_micros(5) };
 
 impl Engine {
     /// An engine that journals nothing: for volumes without a journal, and for tests.
@@ -66,7 +68,7 @@ impl Engine {
             engine.restore(in_part);
             return Ok(engine);
         }
-        let superblock = read_superblock(&parts, &area).await?;
+        let superblock = parts.read_superblock(&area).await?;
         if !superblock.is_clean() {
             return Err(EngineError::NeedsRecovery);
         }
@@ -105,7 +107,7 @@ impl Engine {
         };
         let plan = log.borrow_mut().plan_start(self.running());
         match plan {
-            Some(plan) => self.runner.run(plan).await,
+            Some(plan) => Ok(self.runner.run(plan).await?),
             None => Ok(()),
         }
     }
@@ -116,9 +118,8 @@ impl Engine {
         if let Some(utilization) = utilization.clone() {
             parts.home = Rc::new(MeasuredHome { home: parts.home, utilization });
         }
-        let counters: Rc<RefCell<Counters>> = Rc::default();
-        let (claims, durability) = (HomeClaims::default(), Rc::new(Durability::of(&parts)));
-        let runner = Runner::new(&parts, claims.clone(), durability.clone(), counters.clone());
+        let (claims, durability) = (HomeClaims::default(), Rc::new(parts.durability()));
+        let runner = Runner::new(parts.disks(), claims.clone(), durability.clone());
         let mut cache = Cache::new(parts.options.cache_bytes, parts.block_size);
         log.iter().for_each(|log| cache.count_table(log.mapping().memory()));
         let sequences = Sequences::new(sequence_sweep::table_max(&cache));
@@ -128,7 +129,7 @@ impl Engine {
         let engine = Rc::new(Engine {
             policy,
             utilization,
-            pipeline: Pipeline::new(next, world.now(), block_size, options.read_only),
+            pipeline: Pipeline::new(next, world.now(), block_size, HOLD, options.read_only),
             cache: RefCell::new(cache),
             queue: DirtyQueue::default(),
             claims,
@@ -141,7 +142,7 @@ impl Engine {
             sequences,
             log: log.map(RefCell::new),
             runner,
-            counters,
+            counters: RefCell::default(),
             pacing,
             begun: Cell::default(),
             commit_age: Cell::new(options.commit),
@@ -187,7 +188,7 @@ impl Engine {
         }
         let _emptying = self.pipeline.begin_emptying().await;
         self.pipeline.close();
-        self.aborter().wake_all();
+        self.aborter().wake_writeback();
         if is_stable {
             return Ok(());
         }
@@ -260,7 +261,8 @@ impl Engine {
                 log.borrow_mut().forget_notes();
             }
             if !units::fault!("barriers-begin-unflushed") {
-                self.runner.run(plan_found_log()).await.inspect_err(|error| self.abort(error))?;
+                let flushed = self.runner.run(plan_found_log()).await.map_err(EngineError::from);
+                flushed.inspect_err(|error| self.abort(error))?;
             }
         }
         Ok(())

@@ -1,3 +1,4 @@
+use commit::CommitError;
 use device::DeviceError;
 use journal::RecoverError;
 use store::StoreError;
@@ -84,6 +85,16 @@ pub enum HostError {
         "the connection to the store was lost before {what} was answered: it may have been made or not ({why})"
     )]
     Unsure { what: &'static str, why: String },
+}
+
+impl From<CommitError> for HostError {
+    fn from(error: CommitError) -> HostError {
+        match error {
+            CommitError::Device(error) => HostError::Device(error),
+            CommitError::Aborted { cause } => HostError::Aborted(cause),
+            error => HostError::Aborted(error.to_string()),
+        }
+    }
 }
 
 impl HostError {

@@ -1,10 +1,11 @@
-//! The log of a host: the running transaction, group commit, and which slots still need which
-//! transactions.
+//! The log of a host: what its transactions hold, space for them, and which slots still need which
+//! transactions. Commits are those of the crate `commit`.
 //!
 //! 1. Everything appended between two waits is in one transaction, so a write(2) is in the log
 //!    whole or not at all.
 //! 2. One transaction is in flight at a time; all callers that arrive during that time share the
-//!    next. So do those that it answers, if they return soon ([`crate::gathering`]).
+//!    next. So do those that it answers, if they return soon. Callers get space in the order in
+//!    which they ask for it.
 //! 3. A slot is freed when the transaction with its revoke is durable. The tail passes a
 //!    transaction when every slot in it is freed; its space is reused when the superblock that says
 //!    so is durable.
@@ -15,89 +16,81 @@
 //!    call, fails.
 
 use crate::error::HostError;
-use crate::gathering::Gathering;
 use crate::record::{BLOCK, FileRecord, STATES_MAX, Slot};
-use crate::run_plan::run_plan;
 use crate::superblock::HostJournal;
-use device::{Buffer, Disk, World};
-use format::jbd2::JournalSuperblock;
+use commit::{Completion, HoldTime, LogSuperblock, Pipeline, Runner};
+use device::{Buffer, World};
 use journal::records::{self, RecordFormat, Records, RecordsWanted};
 use journal::{
-    CircularLog, CommitStamp, Holdings, LogSpace, RunningTransaction, SuperblockImage, begin_log,
-    plan_commit, plan_empty_log, plan_tail_update,
+    Checkpoint, CircularLog, CommitPlan, CommitStamp, CommittedTransaction, CommittingTransaction,
+    Coverage, Holdings, LogSpace, RunningTransaction, begin_log, plan_commit, plan_empty_log,
+    plan_tail_update,
 };
-use runtime::race;
-use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 use store::{FileAttributes, StoreError, Version};
 use units::{BlockRange, HomeBlock, LogBlock, TransactionId};
 
 /// The superblock is written when the tail can move by this part of the log.
 const TAIL_SHARE: u32 = 8;
 const REVOKE_SHARE: u32 = 16;
+/// How long a commit is held for writers about to return. A disk with an arm writes what follows
+/// its last write one revolution later, whenever within the revolution it was issued, so there a
+/// part of that costs nothing. Commits that take less come from no disk with an arm: the fastest
+/// revolution takes 4 ms.
+const HOLD: HoldTime = HoldTime::PerCommit { part: 4, commit_min: Duration::from_millis(2) };
 /// Part of the log that one transaction may fill.
 const TRANSACTION_SHARE: u32 = 4;
 
 pub struct HostLog {
     world: Rc<dyn World>,
-    disk: Rc<dyn Disk>,
+    runner: Runner,
+    pipeline: Pipeline,
     state: RefCell<State>,
-    committed: Cell<TransactionId>,
-    wanted: Cell<TransactionId>,
-    failure: RefCell<Option<String>>,
-    closed: Cell<bool>,
-    /// Set when the task has ended: nothing of this log is written any more.
-    ended: Cell<bool>,
+    /// Ends with the task: nothing of this log is written any more.
+    task: Rc<Completion>,
     /// Why no caller gets space any more.
     held_up: RefCell<Option<String>>,
     /// Why no caller gets space for now: files that the store refuses hold the log.
     refusal: RefCell<Option<StoreError>>,
-    /// Set when a caller wants a commit.
-    work: Event,
-    /// Set when a transaction is committed, space was freed, or the log failed.
-    progress: Event,
-    /// Number of callers that wait for space.
-    waiting: Cell<u32>,
     /// Set when nothing runs and a caller waits for space: perhaps the tail can move.
     tail_wanted: Cell<bool>,
-    gathering: Gathering,
     commits: Cell<u64>,
     log_bytes: Cell<u64>,
 }
 
 struct State {
-    superblock: JournalSuperblock,
+    superblock: LogSuperblock,
     space: CircularLog,
     records: Rc<dyn Records>,
-    started: bool,
-    running: Running,
+    /// Which transactions slots that are not freed need: a slot counts as a block of home, which is
+    /// its record's.
+    checkpoint: Checkpoint,
+    running: RunningRecords,
     /// Log blocks reserved by writes that have begun.
     reserved: u32,
     /// Number of such writes: each may add a state to any record.
     reservations: usize,
     next_slot: u32,
-    /// For each slot that is not freed: the transactions with records of it, and their bytes.
+    /// Those that are not freed.
     slots: BTreeMap<Slot, LiveSlot>,
-    /// Committed and committing transactions, oldest first, each with its number of slots that are
-    /// not freed.
-    live: VecDeque<(TransactionId, usize)>,
 }
 
-#[derive(Default)]
 struct LiveSlot {
-    transactions: Vec<TransactionId>,
+    /// The first transaction with records of it.
+    first: TransactionId,
     bytes: u64,
     /// Bytes of it that the log has or will have, each counted once in each transaction.
     logged_bytes: u64,
 }
 
-struct Running {
-    transaction: RunningTransaction,
+/// What the running transaction logs.
+#[derive(Default)]
+struct RunningRecords {
     images: BTreeMap<HomeBlock, Buffer>,
-    records: BTreeMap<Slot, FileRecord>,
-    freed: Vec<Slot>,
+    files: BTreeMap<Slot, FileRecord>,
     bytes: u64,
     /// Number of states in the record that has the most.
     states_most: usize,
@@ -130,36 +123,23 @@ pub struct HostLogUse {
 }
 
 impl State {
-    fn has_space(&self, blocks: u32) -> bool {
-        let taken =
-            self.records.log_blocks_bound(&self.running.transaction.holdings()) + self.reserved;
+    /// `running`: what the running transaction holds.
+    fn has_space(&self, blocks: u32, running: &Holdings) -> bool {
+        let taken = self.records.log_blocks_bound(running) + self.reserved;
         let capacity = self.space.capacity();
         let fits_transaction = taken + blocks <= capacity / TRANSACTION_SHARE;
         let fits_log = taken + blocks + capacity / REVOKE_SHARE <= self.space.free();
         // Each reservation may add a state to the same file.
         fits_transaction && fits_log && self.running.states_most + self.reservations < STATES_MAX
     }
-}
-
-impl State {
-    /// Returns whether moving the tail would pass a transaction.
-    fn can_move_tail(&self, committed: TransactionId) -> bool {
-        match self.live.front() {
-            Some((id, slots)) => *slots == 0 && committed.is_at_or_after(*id),
-            None => self.space.held_before(self.running.transaction.id()) > 0,
-        }
-    }
-}
-
-impl Running {
-    fn new(id: TransactionId, world: &dyn World) -> Running {
-        Running {
-            transaction: RunningTransaction::new(id, world.now(), BLOCK),
-            images: BTreeMap::new(),
-            records: BTreeMap::new(),
-            freed: Vec::new(),
-            bytes: 0,
-            states_most: 0,
+    /// A transaction is durable in the log. The slots that it has freed are forgotten.
+    fn committed(&mut self, mut committed: CommittedTransaction) {
+        // A slot needs all of its records, whichever came last.
+        let need = |(at, _)| Slot::of(at).1.is_none().then_some((at, Coverage::Fragment));
+        committed.records = committed.records.into_iter().filter_map(need).collect();
+        self.checkpoint.committed(&committed);
+        for at in committed.revoked {
+            self.slots.remove(&Slot::of(at).0);
         }
     }
 }
@@ -189,52 +169,40 @@ impl HostLog {
             gap_bytes: 0,
         };
         let records = records::begin(&mut superblock, wanted, || world.random());
+        let runner = journal.runner(records.block_bytes());
         let state = State {
             space: CircularLog::of(&superblock),
-            superblock,
+            superblock: LogSuperblock::new(superblock, LogBlock(0), false),
             records,
-            started: false,
-            running: Running::new(next, &*world),
+            checkpoint: Checkpoint::new(next),
+            running: RunningRecords::default(),
             reserved: 0,
             reservations: 0,
             next_slot: 1,
             slots: BTreeMap::new(),
-            live: VecDeque::new(),
         };
         let log = Rc::new(HostLog {
-            disk: journal.disk.clone(),
+            runner,
             state: RefCell::new(state),
-            committed: Cell::new(next.previous()),
-            wanted: Cell::new(next.previous()),
-            failure: RefCell::default(),
-            closed: Cell::default(),
-            ended: Cell::default(),
+            pipeline: Pipeline::new(next, world.now(), BLOCK, HOLD, false),
+            task: Rc::default(),
             held_up: RefCell::default(),
             refusal: RefCell::default(),
-            work: Event::default(),
-            progress: Event::default(),
-            waiting: Cell::default(),
             tail_wanted: Cell::default(),
-            gathering: Gathering::default(),
             commits: Cell::default(),
             log_bytes: Cell::default(),
             world,
         });
-        let task = log.clone();
+        let this = log.clone();
         log.world.spawn(Box::pin(async move {
-            task.commit_task().await;
-            task.ended.set(true);
-            task.progress.notify();
+            this.commit_task().await;
+            this.task.complete(Ok(()));
         }));
         Ok(log)
     }
 
     pub fn check(&self) -> Result<(), HostError> {
-        self.failure.borrow().clone().map_or(Ok(()), |why| Err(HostError::Aborted(why)))
-    }
-    fn fail(&self, error: &HostError) {
-        self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
-        self.progress.notify();
+        Ok(self.pipeline.check()?)
     }
 
     // Space
@@ -246,40 +214,44 @@ impl HostLog {
         bytes: usize,
     ) -> Result<LogReservation, HostError> {
         let blocks = self.blocks_bound(bytes);
-        self.waiting.set(self.waiting.get() + 1);
-        let result = self.progress.until(|| {
-            if let Err(error) = self.check() {
-                return Some(Err(error));
-            }
-            if let Some(why) = &*self.held_up.borrow() {
-                return Some(Err(HostError::Lost(why.clone())));
-            }
-            let state = self.state.borrow();
-            if state.has_space(blocks) {
-                return Some(Ok(()));
-            }
-            let id =
-                (!state.running.transaction.is_empty()).then(|| state.running.transaction.id());
-            let can_move = state.can_move_tail(self.committed.get());
-            drop(state);
-            // The running transaction may be all that is in the way; otherwise other files free
-            // space.
-            match id {
-                Some(id) => self.want(id),
-                None => {
-                    if let Some(why) = self.refusal().filter(|_| !can_move) {
-                        return Some(Err(why.into()));
-                    }
-                    self.tail_wanted.set(true);
-                    self.work.notify();
-                }
-            }
-            None
-        });
-        let result = result.await;
-        self.waiting.set(self.waiting.get() - 1);
-        result?;
-        Ok(self.take_reservation(blocks))
+        self.pipeline
+            .pass(|| match self.admit(blocks) {
+                Ok(true) => Some(Ok(self.take_reservation(blocks))),
+                Ok(false) => None,
+                Err(error) => Some(Err(error)),
+            })
+            .await
+    }
+    /// Whether there is space. If not, starts what may free some.
+    fn admit(&self, blocks: u32) -> Result<bool, HostError> {
+        self.check_space()?;
+        if self.has_space(blocks) {
+            return Ok(true);
+        }
+        // The running transaction may be all that is in the way; otherwise other files free space.
+        if self.pipeline.has_something_to_commit() {
+            self.begin_commit();
+        } else if let Some(why) = self.refusal().filter(|_| !self.can_move_tail()) {
+            return Err(why.into());
+        } else {
+            self.tail_wanted.set(true);
+            self.pipeline.wake_tasks();
+        }
+        Ok(false)
+    }
+    /// An error if nobody gets space any more.
+    fn check_space(&self) -> Result<(), HostError> {
+        self.check()?;
+        let held_up = self.held_up.borrow();
+        held_up.as_ref().map_or(Ok(()), |why| Err(HostError::Lost(why.clone())))
+    }
+    fn has_space(&self, blocks: u32) -> bool {
+        self.state.borrow().has_space(blocks, &self.pipeline.holdings())
+    }
+    /// Whether moving the tail would pass a transaction.
+    fn can_move_tail(&self) -> bool {
+        let state = self.state.borrow();
+        state.space.held_before(state.checkpoint.tail()) > 0
     }
     /// Waits until there is space, without reserving it: for a caller that holds no file, and
     /// reserves it with the file.
@@ -291,13 +263,9 @@ impl HostLog {
         self: &Rc<Self>,
         bytes: usize,
     ) -> Result<Option<LogReservation>, HostError> {
-        self.check()?;
-        if let Some(why) = &*self.held_up.borrow() {
-            return Err(HostError::Lost(why.clone()));
-        }
+        self.check_space()?;
         let blocks = self.blocks_bound(bytes);
-        let has_space = self.state.borrow().has_space(blocks);
-        Ok(has_space.then(|| self.take_reservation(blocks)))
+        Ok(self.has_space(blocks).then(|| self.take_reservation(blocks)))
     }
     /// Reserves space for a caller that holds a file, and so must not wait for others' space. At
     /// most the running transaction is committed for it.
@@ -307,17 +275,16 @@ impl HostLog {
     ) -> Result<Option<LogReservation>, HostError> {
         self.check()?;
         let blocks = self.blocks_bound(bytes);
-        if !self.state.borrow().has_space(blocks) {
+        if !self.has_space(blocks) {
             self.commit_all().await?;
         }
-        let has_space = self.state.borrow().has_space(blocks);
-        Ok(has_space.then(|| self.take_reservation(blocks)))
+        Ok(self.has_space(blocks).then(|| self.take_reservation(blocks)))
     }
     /// Makes callers that wait for space, and find none, fail with this error. `None`: space will
     /// come.
     pub fn refuse(&self, why: Option<StoreError>) {
         *self.refusal.borrow_mut() = why;
-        self.progress.notify();
+        self.pipeline.wake_joiners();
     }
     pub fn refusal(&self) -> Option<StoreError> {
         self.refusal.borrow().clone()
@@ -325,10 +292,9 @@ impl HostLog {
     /// Returns whether a quarter of the log was written since the slot was begun.
     pub fn is_old(&self, slot: Slot) -> bool {
         let state = self.state.borrow();
-        let first = state.slots.get(&slot).and_then(|live| live.transactions.first());
         let used = state.space.capacity() - state.space.free();
-        first.is_some_and(|first| {
-            used - state.space.held_before(*first) >= state.space.capacity() / 4
+        state.slots.get(&slot).is_some_and(|slot| {
+            used - state.space.held_before(slot.first) >= state.space.capacity() / 4
         })
     }
 
@@ -350,7 +316,11 @@ impl HostLog {
     }
     /// Waits until [`HostLog::is_short`]; checks again when a transaction is committed.
     pub async fn until_short(&self) {
-        self.progress.until(|| self.is_short().then_some(())).await
+        self.pipeline.until(|| self.is_short()).await;
+        // A log that has ended becomes short no more.
+        if !self.is_short() {
+            std::future::pending().await
+        }
     }
     pub fn usage(&self) -> HostLogUse {
         let state = self.state.borrow();
@@ -401,10 +371,10 @@ impl HostLog {
         FileChange { is_removed, at, bytes }: FileChange,
     ) -> TransactionId {
         let state = &mut *self.state.borrow_mut();
-        let running = &mut state.running;
-        let id = running.transaction.id();
-        running.transaction.open_handle(0);
-        let before = bytes_held(&running.transaction);
+        let (running, mut transaction) = (&mut state.running, self.pipeline.transaction());
+        let id = transaction.id();
+        transaction.open_handle(0);
+        let before = bytes_held(&transaction);
         let mut done = 0;
         while done < bytes.len() {
             let from = at + done as u64;
@@ -416,79 +386,59 @@ impl HostLog {
             let image = running.images.entry(home).or_insert_with(|| Buffer::zeroed(BLOCK.bytes()));
             image[within..within + count].copy_from_slice(&bytes[done..done + count]);
             let range = BlockRange::new(within as u32, (within + count) as u32);
-            running.transaction.add_data_bytes(home, range, false);
+            transaction.add_data_bytes(home, range, false);
             done += count;
         }
-        let logged = bytes_held(&running.transaction) - before;
-        let record =
-            running.records.entry(slot).or_insert_with(|| FileRecord::new(base, attributes));
+        let logged = bytes_held(&transaction) - before;
+        let record = running.files.entry(slot).or_insert_with(|| FileRecord::new(base, attributes));
         record.add(attributes);
         record.is_removed = is_removed;
         running.states_most = running.states_most.max(record.states.len());
         running.bytes += bytes.len() as u64;
         // Counted as a whole block until the commit: its final content is not known yet.
-        running.transaction.add_metadata(slot.record_at(), &[BlockRange::new(0, 1)]);
-        running.transaction.close_handle(0);
-        let live = state.slots.entry(slot).or_default();
+        transaction.add_metadata(slot.record_at(), &[BlockRange::new(0, 1)]);
+        transaction.close_handle(0);
+        let fresh = LiveSlot { first: id, bytes: 0, logged_bytes: 0 };
+        let live = state.slots.entry(slot).or_insert(fresh);
         live.bytes += bytes.len() as u64;
         live.logged_bytes += logged;
-        if live.transactions.last() != Some(&id) {
-            live.transactions.push(id);
-        }
         id
     }
 
     /// Frees the slot: the store has made everything of it durable.
     pub fn free(&self, slot: Slot) -> TransactionId {
-        let state = &mut *self.state.borrow_mut();
-        let running = &mut state.running;
-        let id = running.transaction.id();
+        let (state, mut transaction) = (self.state.borrow(), self.pipeline.transaction());
         debug_assert!(
-            !running.records.contains_key(&slot),
+            !state.running.files.contains_key(&slot),
             "{slot:?} is freed behind what was appended to it"
         );
         if state.slots.contains_key(&slot) {
-            running.transaction.open_handle(0);
-            running.transaction.free(slot.record_at(), true);
-            running.transaction.close_handle(0);
-            running.freed.push(slot);
+            transaction.open_handle(0);
+            transaction.free(slot.record_at(), true);
+            transaction.close_handle(0);
         }
-        id
+        transaction.id()
     }
 
     // Commit
 
     pub fn running_id(&self) -> TransactionId {
-        self.state.borrow().running.transaction.id()
-    }
-    fn want(&self, id: TransactionId) {
-        if id.is_after(self.wanted.get()) {
-            self.wanted.set(id);
-            self.work.notify();
-        }
+        self.pipeline.running_id()
     }
     /// Starts a commit as [`HostLog::commit_all`] does, and does not wait for it.
     pub(crate) fn begin_commit(&self) {
-        self.want(self.running_id());
+        self.pipeline.request(self.running_id());
     }
     /// Makes a transaction durable, and all before it.
     pub async fn commit(&self, id: TransactionId) -> Result<(), HostError> {
-        if self.state.borrow().running.transaction.is_empty() && id == self.running_id() {
-            // It is still empty, but the one before may be in flight.
-            return self.until_committed(id.previous()).await;
+        self.check()?;
+        if id == self.running_id() && self.pipeline.has_something_to_commit() {
+            self.pipeline.note_return();
         }
-        if id == self.running_id() && self.gathering.came() {
-            self.work.notify();
+        match self.pipeline.completion_of(id) {
+            Some(completion) => Ok(completion.wait().await?),
+            None => Ok(()),
         }
-        self.want(id);
-        self.until_committed(id).await
-    }
-    async fn until_committed(&self, id: TransactionId) -> Result<(), HostError> {
-        let done = || match self.check() {
-            Err(error) => Some(Err(error)),
-            Ok(()) => self.committed.get().is_at_or_after(id).then_some(Ok(())),
-        };
-        self.progress.until(done).await
     }
     /// Makes everything durable that was appended up to now.
     pub async fn commit_all(&self) -> Result<(), HostError> {
@@ -496,155 +446,111 @@ impl HostLog {
     }
 
     async fn commit_task(&self) {
+        let pipeline = &self.pipeline;
         loop {
-            let is_due = || self.wanted.get().is_at_or_after(self.running_id());
-            let wanted = || (self.closed.get() || is_due() || self.tail_wanted.get()).then_some(());
-            self.work.until(wanted).await;
-            if self.closed.get() || self.check().is_err() {
+            pipeline.until(|| pipeline.is_wanted() || self.tail_wanted.get()).await;
+            if pipeline.has_ended() {
                 return;
             }
             let result = match self.tail_wanted.replace(false) {
                 true => self.move_tail().await,
                 false => {
-                    self.gather().await;
+                    pipeline.hold(&*self.world, || pipeline.has_queue()).await;
                     self.commit_running().await
                 }
             };
             if let Err(error) = result {
-                self.fail(&error);
+                pipeline.fail(&error, false);
                 return;
             }
         }
     }
 
-    /// Waits for the writers that the last commit answered. A caller that waits for space ends the
-    /// wait.
-    async fn gather(&self) {
-        let may_begin = || {
-            let is_over = self.closed.get() || self.check().is_err();
-            (is_over || self.waiting.get() > 0 || self.gathering.are_back()).then_some(())
-        };
-        if let Some(until) = self.gathering.until() {
-            race(self.work.until(may_begin), self.world.sleep_until(until)).await;
-        }
-    }
-
     async fn commit_running(&self) -> Result<(), HostError> {
-        let (count, begun) = (self.gathering.issue(), self.world.now());
-        let (id, freed, plan, unit) = {
-            let state = &mut *self.state.borrow_mut();
-            if state.running.transaction.is_empty() {
-                // Wanted by a caller whose records are committed already.
-                self.wanted.set(state.running.transaction.id().previous());
-                return Ok(());
-            }
-            let next = Running::new(state.running.transaction.id().next(), &*self.world);
-            let mut taken = std::mem::replace(&mut state.running, next);
-            for (slot, record) in &taken.records {
-                let bytes = record.to_bytes();
-                let mut image = Buffer::zeroed(BLOCK.bytes());
-                image[..bytes.len()].copy_from_slice(&bytes);
-                taken
-                    .transaction
-                    .add_metadata(slot.record_at(), &[BlockRange::new(0, bytes.len() as u32)]);
-                taken.images.insert(slot.record_at(), image);
-            }
-            let id = taken.transaction.id();
-            let images: BTreeMap<HomeBlock, Rc<Buffer>> =
-                taken.images.into_iter().map(|(at, image)| (at, Rc::new(image))).collect();
-            let image =
-                |at: HomeBlock| images.get(&at).expect("an image of all that is logged").clone();
-            let stamp =
-                CommitStamp { time: self.world.wall_clock(), durable: self.committed.get() };
-            let locked = taken.transaction.lock();
-            let mut planned =
-                plan_commit(&locked, &image, &mut state.space, &*state.records, &stamp)
-                    .map_err(|error| HostError::Aborted(error.to_string()))?;
-            state.live.push_back((id, taken.records.len()));
-            let runs = planned.issue(&mut state.space);
-            if !state.started {
-                state.started = true;
-                let start = runs.start().expect("a commit has log blocks");
-                state.superblock.set_tail(id, start);
-                begin_log(&mut planned.plan, image_of(&state.superblock));
-            }
-            let unit = state.records.block_bytes();
-            self.log_bytes.set(self.log_bytes.get() + u64::from(planned.log_blocks) * unit as u64);
-            (id, taken.freed, planned.plan, unit)
-        };
-        run_plan(&*self.disk, unit, plan).await?;
+        if self.pipeline.skip_empty() {
+            return Ok(());
+        }
+        let (mut planned, transaction) = self.lock()?;
+        self.runner.run(std::mem::take(&mut planned.plan)).await?;
         self.commits.set(self.commits.get() + 1);
-        self.committed.set(id);
-        self.gathering.answers(count, begun, self.world.now());
-        self.forget(&freed);
-        self.progress.notify();
+        let committed = planned.carried_out(transaction);
+        let id = committed.id;
+        self.state.borrow_mut().committed(committed);
+        self.pipeline.finish(id, self.world.now());
         self.move_tail().await
     }
 
-    /// Forgets the freed slots; their revokes are durable.
-    fn forget(&self, freed: &[Slot]) {
+    /// Takes the running transaction. Returns its plan, with its addresses in the log.
+    fn lock(&self) -> Result<(CommitPlan, CommittingTransaction), HostError> {
         let state = &mut *self.state.borrow_mut();
-        for slot in freed {
-            let Some(live) = state.slots.remove(slot) else { continue };
-            for id in live.transactions {
-                let front = state.live.front().map_or(id, |(front, _)| *front);
-                let index = id.0.wrapping_sub(front.0) as usize;
-                state
-                    .live
-                    .get_mut(index)
-                    .expect("a transaction with a live slot is in the log")
-                    .1 -= 1;
-            }
+        let mut transaction = self.pipeline.lock(self.world.now()).transaction;
+        self.pipeline.end_lock();
+        let RunningRecords { mut images, files, .. } = std::mem::take(&mut state.running);
+        for (slot, record) in &files {
+            let bytes = record.to_bytes();
+            let mut image = Buffer::zeroed(BLOCK.bytes());
+            image[..bytes.len()].copy_from_slice(&bytes);
+            let range = BlockRange::new(0, bytes.len() as u32);
+            transaction.add_metadata(slot.record_at(), &[range]);
+            images.insert(slot.record_at(), image);
         }
+        let id = transaction.id();
+        let images: BTreeMap<HomeBlock, Rc<Buffer>> =
+            images.into_iter().map(|(at, image)| (at, Rc::new(image))).collect();
+        let image =
+            |at: HomeBlock| images.get(&at).expect("an image of all that is logged").clone();
+        let stamp =
+            CommitStamp { time: self.world.wall_clock(), durable: self.pipeline.committed() };
+        let locked = transaction.lock();
+        let mut planned = plan_commit(&locked, &image, &mut state.space, &*state.records, &stamp)
+            .map_err(|error| HostError::Aborted(error.to_string()))?;
+        let runs = planned.issue(&mut state.space);
+        if !state.superblock.has_begun() {
+            let start = runs.start().expect("a commit has log blocks");
+            let image = state.superblock.begin(|superblock| superblock.set_tail(id, start));
+            begin_log(&mut planned.plan, image);
+        }
+        self.log_bytes.set(self.log_bytes.get() + planned.log_bytes());
+        Ok((planned, locked.start_commit()))
     }
 
     /// Moves the tail to the oldest transaction that a slot needs, or to the next one.
     async fn move_tail(&self) -> Result<(), HostError> {
-        let moved =
-            {
-                let state = &mut *self.state.borrow_mut();
-                while state.live.front().is_some_and(|(id, slots)| {
-                    *slots == 0 && self.committed.get().is_at_or_after(*id)
-                }) {
-                    state.live.pop_front();
-                }
-                let next = state.running.transaction.id();
-                let tail = state.live.front().map_or(next, |(id, _)| *id);
-                let gain = state.space.held_before(tail);
-                let is_wanted = gain > 0
-                    && (self.waiting.get() > 0 || gain >= state.space.capacity() / TAIL_SHARE);
-                if !is_wanted {
-                    return Ok(());
-                }
-                let mut superblock = state.superblock.clone();
-                superblock.set_tail(
-                    tail,
-                    state.space.start_of(tail).expect("the tail, or the next transaction"),
-                );
-                (tail, superblock, state.records.block_bytes())
-            };
-        let (tail, superblock, unit) = moved;
+        let (tail, change) = {
+            let state = self.state.borrow();
+            let tail = state.checkpoint.tail();
+            let gain = state.space.held_before(tail);
+            let is_wanted = gain > 0
+                && (self.pipeline.has_queue() || gain >= state.space.capacity() / TAIL_SHARE);
+            if !is_wanted {
+                return Ok(());
+            }
+            let mut superblock = state.superblock.on_disk().clone();
+            let start = state.space.start_of(tail).expect("the tail, or the next transaction");
+            superblock.set_tail(tail, start);
+            (tail, state.superblock.change(superblock))
+        };
         // Home is durable already: a slot is freed only after the store's fsync.
-        run_plan(&*self.disk, unit, plan_tail_update(image_of(&superblock))).await?;
-        let state = &mut *self.state.borrow_mut();
-        state.superblock = superblock;
+        self.runner.run(plan_tail_update(change.image())).await?;
+        let mut state = self.state.borrow_mut();
+        state.superblock.arrived(change);
         state.space.release_before(tail);
-        self.progress.notify();
+        drop(state);
+        self.pipeline.wake_joiners();
         Ok(())
     }
 
     /// Fails the callers that wait for space: the store is out of reach, so that none will come.
     pub fn hold_up(&self, why: &str) {
         self.held_up.borrow_mut().get_or_insert_with(|| why.into());
-        self.progress.notify();
+        self.pipeline.wake_joiners();
     }
     /// Commits, and ends the log for its recovery: nothing is written any more.
     pub async fn end(&self) -> Result<(), HostError> {
         self.commit_all().await?;
-        self.closed.set(true);
-        self.work.notify();
+        self.pipeline.close();
         // The tail update may be in flight, and must not follow what others write.
-        self.progress.until(|| self.ended.get().then_some(())).await;
+        self.task.wait().await?;
         self.check()
     }
 
@@ -655,17 +561,15 @@ impl HostLog {
     /// Commits, marks the log empty if no slot is left, and ends it: nothing is accepted any more.
     pub async fn close(&self) -> Result<(), HostError> {
         self.end().await?;
-        let (superblock, unit) = {
-            let state = self.state.borrow();
-            if !state.slots.is_empty() || !state.started {
-                return self.check();
-            }
-            let mut superblock = state.superblock.clone();
-            superblock.set_clean(self.committed.get());
-            records::clear(&mut superblock, true);
-            (superblock, state.records.block_bytes())
+        let committed = self.pipeline.committed();
+        let emptied = match &*self.state.borrow() {
+            state if state.slots.is_empty() => state.superblock.emptied(committed, true),
+            _ => None,
         };
-        run_plan(&*self.disk, unit, plan_empty_log(Some(image_of(&superblock)))).await
+        match emptied {
+            Some(image) => Ok(self.runner.run(plan_empty_log(Some(image))).await?),
+            None => self.check(),
+        }
     }
 }
 
@@ -675,18 +579,12 @@ fn bytes_held(transaction: &RunningTransaction) -> u64 {
     (held.blocks << BLOCK.shift()) + held.fragment_bytes
 }
 
-pub(crate) fn image_of(superblock: &JournalSuperblock) -> SuperblockImage {
-    SuperblockImage { at: LogBlock(0), image: Rc::new(Buffer::copy_of(&superblock.serialize())) }
-}
-
 impl Drop for LogReservation {
     fn drop(&mut self) {
         let mut state = self.log.state.borrow_mut();
         state.reserved -= self.blocks;
         state.reservations -= 1;
         drop(state);
-        if self.log.waiting.get() > 0 {
-            self.log.progress.notify();
-        }
+        self.log.pipeline.wake_joiners();
     }
 }

@@ -1,7 +1,6 @@
 //! Feeds the log to the passes of `journal::recover`, block by block, and reads it in large pieces.
 
 use crate::error::HostError;
-use crate::run_plan::byte_of;
 use crate::superblock::HostJournal;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
@@ -37,8 +36,8 @@ impl<'a> LogReader<'a> {
     pub async fn read(&mut self, at: LogBlock) -> Result<&[u8], HostError> {
         if at < self.first || at.get() - self.first.get() >= self.count {
             let count = self.ring.together(at).min((READ_BYTES / self.unit) as u32);
-            let bytes =
-                self.journal.disk.read(byte_of(at, self.unit), count as usize * self.unit).await?;
+            let byte = u64::from(at.get()) * self.unit as u64;
+            let bytes = self.journal.read_log(byte, count as usize * self.unit).await?;
             (self.first, self.count, self.bytes) = (at, count, bytes);
         }
         let offset = (at.get() - self.first.get()) as usize * self.unit;

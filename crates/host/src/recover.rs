@@ -23,16 +23,14 @@
 use crate::conflict::set_aside;
 use crate::error::HostError;
 use crate::ledger::{FILES_MAX, Ledger, Progress, SharedLedger};
-use crate::log::image_of;
 use crate::record::STATES_MAX;
 use crate::recovery_window::{RecoveryWindow, states_for};
 use crate::removals::Removals;
 use crate::replay::{FileReplay, LogContent};
-use crate::run_plan::run_plan;
 use crate::superblock::HostJournal;
+use commit::LogSuperblock;
 use device::World;
 use journal::plan_empty_log;
-use journal::records;
 use runtime::sync::RwLock;
 use runtime::{Either, join_window, race};
 use serde::Serialize;
@@ -46,6 +44,7 @@ use store::{
     AttributeChange, FileAttributes, FileId, FileKind, HostPhase, OpenFile, OpenMode, Refusal,
     Store, StoreError, StoreEvent, TRANSFER_BYTES_MAX, TimeChange, Token, Version,
 };
+use units::LogBlock;
 
 /// How long another client may keep a file open. Ceph grants no token during that time.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -113,7 +112,7 @@ pub(crate) async fn recover_noting(
     if !dry_run {
         begin_at_store(store, journal).await?;
     }
-    let mut superblock = journal.read_superblock().await?;
+    let superblock = journal.read_superblock().await?;
     let mut report = HostRecoveryReport {
         clean: superblock.is_clean(),
         dry_run,
@@ -158,10 +157,9 @@ pub(crate) async fn recover_noting(
     };
     report.files.sort_by_key(|outcome| outcome.file);
     if !dry_run {
-        let unit = superblock.log_block_bytes();
-        superblock.set_clean(content.next.previous());
-        records::clear(&mut superblock, true);
-        run_plan(&*journal.disk, unit, plan_empty_log(Some(image_of(&superblock)))).await?;
+        let runner = journal.runner(superblock.log_block_bytes());
+        let superblock = LogSuperblock::new(superblock, LogBlock(0), true);
+        runner.run(plan_empty_log(superblock.emptied(content.next.previous(), true))).await?;
         end_at_store(store, journal).await?;
     }
     report.nanoseconds = world.now().since(begun).as_nanos() as u64;

@@ -6,7 +6,8 @@
 use crate::error::HostError;
 use crate::journal_disk::{AbandonedChanges, JournalDisk};
 use crate::record::{BLOCK, Fields};
-use device::{Buffer, Disk, Durability, World};
+use commit::{PlanDisks, Runner};
+use device::{Buffer, DeviceError, Disk, Durability, World};
 use format::jbd2::JournalSuperblock;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use store::Identity;
 
 const MAGIC: &[u8; 8] = b"OKHOST01";
 pub(crate) const LEDGER_BLOCKS: [u64; 2] = [1, 2];
-pub(crate) const LOG_START: u64 = 4;
+const LOG_START: u64 = 4;
 /// Fewer have no space for a large write beside the records of others.
 const LOG_BLOCKS_MIN: u64 = 4000;
 const NAME_BYTES_MAX: usize = 1024;
@@ -197,8 +198,17 @@ impl HostJournal {
         Ok(())
     }
 
+    /// Carries out plans of the log, whose blocks have `unit` bytes.
+    pub(crate) fn runner(&self, unit: usize) -> Runner {
+        let blocks = LOG_START..LOG_START + u64::from(self.head.log_blocks);
+        Runner::of_log_alone(PlanDisks::log_alone(self.disk.clone(), BLOCK, blocks), unit)
+    }
+    /// Reads the log from its byte `at` on.
+    pub(crate) async fn read_log(&self, at: u64, length: usize) -> Result<Buffer, DeviceError> {
+        self.disk.read((LOG_START << BLOCK.shift()) + at, length).await
+    }
     pub(crate) async fn read_superblock(&self) -> Result<JournalSuperblock, HostError> {
-        let bytes = self.disk.read(LOG_START << BLOCK.shift(), BLOCK.bytes()).await?;
+        let bytes = self.read_log(0, BLOCK.bytes()).await?;
         JournalSuperblock::parse(&bytes, BLOCK, self.head.log_blocks.into()).map_err(|error| {
             HostError::NotAJournal { journal: self.disk.name().into(), why: error.to_string() }
         })

@@ -16,7 +16,6 @@ mod snapshot;
 mod swap;
 mod tail;
 pub mod transaction;
-mod writers;
 
 pub use checkpoint::Checkpoint;
 pub use commit::{CommitPlan, plan_commit, plan_commit_home};
@@ -50,4 +49,3 @@ pub use transaction::{
     CommittedTransaction, CommittingTransaction, Coverage, Holdings, LockedTransaction, Record,
     RunningTransaction,
 };
-pub use writers::Writers;

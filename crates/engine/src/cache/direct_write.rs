@@ -9,8 +9,8 @@ use crate::commit::file_data::DataUpdates;
 use crate::interface::error::EngineError;
 use crate::interface::update::FileRun;
 use crate::transaction::abort::Aborter;
-use crate::writeback::claims::Claim;
 use crate::writeback::home_writer::HomeWriter;
+use commit::HomeClaim;
 use device::Buffer;
 use journal::{BlockKind, Decision, Update};
 use std::ops::Range;
@@ -60,7 +60,7 @@ impl DirectWriter<'_> {
         })
     }
 
-    pub async fn send_past_cache(&self, write: DirectWrite, claim: Claim, memory: Rc<Buffer>) {
+    pub async fn send_past_cache(&self, write: DirectWrite, claim: HomeClaim, memory: Rc<Buffer>) {
         self.updates.world.name_task("large write");
         let count = memory.len() >> self.updates.reader.block_size.shift();
         let claim = if units::fault!("long-write-claims-late") {

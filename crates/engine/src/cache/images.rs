@@ -9,7 +9,7 @@
 //!    change of them.
 
 use crate::cache::image::Image;
-use crate::interface::limits::IN_FLIGHT_MAX;
+use commit::IN_FLIGHT_MAX;
 use device::Buffer;
 use journal::{SwappedRun, WholePlace};
 use std::cell::{Cell, RefCell};

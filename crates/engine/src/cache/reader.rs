@@ -2,10 +2,10 @@
 
 use crate::cache::block_cache::Cache;
 use crate::cache::direct_writes::DirectWrites;
-use crate::commit::executor::Runner;
-use crate::interface::home::Home;
 use crate::interface::stats::Counters;
 use crate::log::log_state::LogState;
+use commit::Home;
+use commit::Runner;
 use std::cell::RefCell;
 use units::BlockSize;
 

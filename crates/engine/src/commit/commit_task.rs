@@ -16,11 +16,11 @@ use crate::log::snapshot_writer::SnapshotWriter;
 use crate::transaction::abort::Aborter;
 use crate::transaction::admit::Admission;
 use crate::transaction::overlap::Overlap;
-use crate::transaction::running::{Freed, RunningContent};
 use crate::writeback::checkpoints::Checkpoints;
 use crate::writeback::sequences::Sequences;
 use crate::writeback::unordered_data::UnorderedData;
 use crate::writeback::utilization::Utilization;
+use commit::{Freed, RunningContent};
 use journal::Policy;
 use journal::{
     CommitCost, CommitPlan, CommitStamp, CommittingTransaction, LockedTransaction, Plan,
@@ -85,7 +85,8 @@ impl Committer<'_> {
     pub(crate) async fn commit_task(&self, beside: &dyn Fn(Commit)) {
         self.admission.world.name_task("commit");
         loop {
-            self.admission.pipeline.until_wanted().await;
+            let pipeline = self.admission.pipeline;
+            pipeline.until(|| pipeline.is_wanted()).await;
             if self.admission.pipeline.has_ended() {
                 return;
             }
@@ -120,17 +121,7 @@ impl Committer<'_> {
         while let Some(at) = next() {
             self.admission.world.sleep_until(at).await;
         }
-        let Some(hold) = self.admission.pipeline.hold() else { return };
-        if self.admission.world.now() < hold.until {
-            self.expect_soon(hold.few_writers, true);
-            race(
-                self.admission.pipeline.until_back(),
-                self.admission.world.sleep_until(hold.until),
-            )
-            .await;
-            self.expect_soon(hold.few_writers, false);
-        }
-        self.admission.pipeline.end_hold();
+        self.admission.pipeline.hold(self.admission.world, || false).await;
     }
 
     pub(crate) fn expect_soon(&self, few: bool, soon: bool) {
@@ -308,7 +299,7 @@ impl Committer<'_> {
         let (now, written) = (self.admission.world.now(), commit.plan.log_bytes());
         let CommitTimes { home, idle, log: took } =
             clock.log_is_done(now, self.admission.pipeline.committed_at());
-        let (gap, writes) = (commit.plan.gap_bytes(), self.aborter.runner.sent());
+        let (gap, writes) = (commit.plan.gap_bytes(), self.aborter.runner.counts().writes());
         log.borrow_mut().is_written(&TimedCommit { gap, written, idle, took, writes });
         if let Some(auto) = self.policy.learns() {
             let log =

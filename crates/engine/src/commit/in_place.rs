@@ -5,7 +5,6 @@ use crate::commit::sync::Syncer;
 use crate::interface::error::EngineError;
 use crate::writeback::home_writer::HomeWriter;
 use journal::Policy;
-use journal::plan_home_durable;
 use units::{HomeBlock, Owner};
 
 /// With more blocks than this in flight to home with the running transaction, a commit takes an
@@ -54,15 +53,8 @@ impl InPlaceSync<'_> {
         {
             return Ok(false);
         }
-        let durability = self.writer.durability;
-        if !durability.is_durable(durability.home_written()) {
-            self.syncs
-                .aborter
-                .runner
-                .run(plan_home_durable())
-                .await
-                .inspect_err(|error| self.syncs.aborter.abort(error))?;
-        }
+        let durable = self.syncs.aborter.runner.make_writes_durable().await;
+        durable.map_err(EngineError::from).inspect_err(|error| self.syncs.aborter.abort(error))?;
         self.syncs.admission.pipeline.check()?;
         if let Some(auto) = self.policy.learns() {
             auto.data_sync_answered(asked, self.syncs.admission.world.now());

@@ -38,7 +38,7 @@ impl Syncer<'_> {
     /// Waits until all that is in flight to the disk now is durable; asks for nothing.
     pub async fn wait_for_commits_in_flight(&self) -> Result<(), EngineError> {
         match self.admission.pipeline.last_in_flight() {
-            Some(last) => last.wait().await,
+            Some(last) => Ok(last.wait().await?),
             None => Ok(()),
         }
     }
@@ -94,7 +94,7 @@ impl Syncer<'_> {
         owner: Option<Owner>,
     ) -> Result<(), EngineError> {
         match self.aborter.durability.wants_flush_of_unordered(owner) {
-            true => self.aborter.runner.run(plan_home_durable()).await,
+            true => Ok(self.aborter.runner.run(plan_home_durable()).await?),
             false => Ok(()),
         }
     }

@@ -136,7 +136,7 @@ impl Engine {
     pub async fn settle_freed(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
         let settled = self.home_writer().settle_freed(runs).await;
         settled.inspect_err(|error| self.aborter().abort(error))?;
-        self.pipeline.check()
+        Ok(self.pipeline.check()?)
     }
 
     /// Makes all that was done before the call durable: `sync`, `syncfs`.

@@ -1,3 +1,4 @@
+use commit::CommitError;
 use device::DeviceError;
 
 #[derive(Clone, Debug, thiserror::Error)]
@@ -63,4 +64,42 @@ pub enum EngineError {
     /// A handle asked for more log blocks than any transaction may take.
     #[error("a change of {needed} log blocks does not fit into a transaction of at most {limit}")]
     HandleTooLarge { needed: u32, limit: u32 },
+}
+
+impl From<CommitError> for EngineError {
+    fn from(error: CommitError) -> EngineError {
+        match error {
+            CommitError::Device(error) => EngineError::Device(error),
+            CommitError::Aborted { cause } => EngineError::Aborted { cause },
+            CommitError::OutOfRange { at, blocks } => EngineError::OutOfRange { at, blocks },
+            CommitError::BadJournal { why } => EngineError::BadJournal { why },
+        }
+    }
+}
+
+impl EngineError {
+    /// Returns the error for a caller that only begins, and loses nothing: the volume is read-only
+    /// now, unless it was shut down on purpose.
+    pub(crate) fn of_changes(self, was_shut_down: bool) -> EngineError {
+        match self {
+            EngineError::Aborted { cause } if !was_shut_down => {
+                EngineError::ReadOnlySince { cause }
+            }
+            error => error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_failure_handles_are_refused_and_syncs_report_it() {
+        let error = EngineError::from(CommitError::Aborted { cause: "a write failed".into() });
+        assert!(matches!(&error, EngineError::Aborted { .. }));
+        assert!(matches!(error.clone().of_changes(true), EngineError::Aborted { .. }));
+        assert!(matches!(error.of_changes(false),
+                EngineError::ReadOnlySince { cause } if cause == "a write failed"));
+    }
 }

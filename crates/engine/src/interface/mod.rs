@@ -4,7 +4,6 @@
 pub(crate) mod calls;
 pub(crate) mod commit_pacing;
 pub(crate) mod error;
-pub(crate) mod home;
 pub(crate) mod limits;
 pub(crate) mod options;
 pub(crate) mod stats;

@@ -2,19 +2,19 @@
 
 use crate::interface::commit_pacing::CommitPacing;
 use crate::interface::error::EngineError;
-use crate::interface::home::Home;
 use crate::writeback::checkpoints::CheckpointTimes;
-use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, World};
+use commit::Home;
+use commit::{Durability, LogArea, LogPlace, PlanDisks};
+use device::{Buffer, Disk, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
 use journal::{
-    DataMode, LOGGED_WRITE_SIZE, LogGap, LogKind, LogPlaces, Logs, Policy, Variations,
-    WriteThreshold, varied,
+    DataMode, LOGGED_WRITE_SIZE, LogGap, LogKind, Policy, Variations, WriteThreshold, varied,
 };
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockSize, HomeBlock, LogBlock};
+use units::{BlockSize, HomeBlock};
 
 /// Items of a piece of a snapshot: a few hundred kilobytes of memory.
 const SNAPSHOT_ITEMS: usize = 8192;
@@ -26,192 +26,6 @@ pub enum BarrierKind {
     None,
     /// By flushing the disk, or by a write that is durable by itself.
     Flush,
-}
-
-/// Consecutive log blocks that lie one after the other on the disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LogExtent {
-    pub first: LogBlock,
-    pub count: u32,
-    /// First block on the disk: a home block, or one of the log's own disk.
-    pub disk_block: u64,
-}
-
-/// Whose blocks the log takes. The caller that puts the parts together sets it: the engine cannot
-/// find out.
-#[derive(Clone)]
-pub enum LogPlace {
-    /// Blocks of home (hidden inode): what is flushed for one of them is flushed for both.
-    Inside,
-    Own(Rc<dyn Disk>),
-}
-
-/// Place of the log on its disk.
-#[derive(Clone)]
-pub struct LogArea {
-    pub place: LogPlace,
-    /// Sorted by `first`, without overlap; together they hold every block that the journal
-    /// superblock names.
-    pub extents: Vec<LogExtent>,
-    /// The block that holds the journal superblock: 0 in a hidden inode. A journal device counts
-    /// log blocks from its start, and has it in block 1 (2 with 1 KiB blocks).
-    pub superblock: LogBlock,
-    /// The volume's scattered logs: blocks of home behind those of the journal.
-    pub logs: Option<LogPlaces>,
-}
-
-impl LogArea {
-    /// Every block that the superblock names is there: on its disk, or within home.
-    pub(crate) fn check(
-        &self,
-        superblock: &JournalSuperblock,
-        home: &dyn Home,
-    ) -> Result<(), EngineError> {
-        self.locate(self.superblock)?;
-        for at in self.logs.iter().flat_map(|logs| &logs.homes) {
-            if !home.contains(*at, self.logs.as_ref().map_or(0, |logs| logs.blocks.into())) {
-                return Err(EngineError::BadJournal {
-                    why: format!("the log at {at} lies beyond the end"),
-                });
-            }
-        }
-        self.check_apart()?;
-        let is_there = |at: u64, count: u32| match &self.place {
-            LogPlace::Inside => home.contains(HomeBlock(at), u64::from(count)),
-            LogPlace::Own(disk) => {
-                let blocks = disk.geometry().size >> superblock.block_size.shift();
-                at.checked_add(u64::from(count)).is_some_and(|end| end <= blocks)
-            }
-        };
-        let mut at = superblock.first;
-        while at < superblock.log_end() {
-            let (place, together) = self.locate(at)?;
-            let count = together.min(superblock.log_end().get() - at.get());
-            if !is_there(place, count) {
-                return Err(EngineError::BadJournal {
-                    why: format!("{at} lies beyond the end of its disk"),
-                });
-            }
-            at = at.plus(count);
-        }
-        Ok(())
-    }
-
-    /// No block of its disk is two blocks of the log: one transaction would overwrite another.
-    pub(crate) fn check_apart(&self) -> Result<(), EngineError> {
-        let mut extents: Vec<_> = self.extents.iter().collect();
-        extents.sort_by_key(|extent| extent.disk_block);
-        let overlap = |pair: &&[&LogExtent]| {
-            pair[0].disk_block + u64::from(pair[0].count) > pair[1].disk_block
-        };
-        match extents.windows(2).find(overlap) {
-            Some(pair) => {
-                let (at, other) = (pair[1].disk_block, pair[0].disk_block);
-                let why =
-                    format!("the parts of the log at blocks {other} and {at} overlap; run e2fsck");
-                Err(EngineError::BadJournal { why })
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Blocks of the journal itself.
-    pub(crate) fn journal_blocks(&self) -> u64 {
-        let last = self.extents.last();
-        let all = last.map_or(0, |last| u64::from(last.first.get()) + u64::from(last.count));
-        self.logs.as_ref().map_or(all, |logs| logs.first.get().into())
-    }
-
-    /// The scattered logs, in log blocks of which a block has `each`.
-    pub(crate) fn logs(&self, each: u32) -> Result<Logs, EngineError> {
-        let why = match &self.logs {
-            _ if self.is_separate() => "scattered logs need the journal inside the volume",
-            None => "the volume has no scattered logs (okeanos mkfs --scattered-logs)",
-            Some(logs) => match logs.in_units(each) {
-                Some(logs) => return Ok(logs),
-                None => {
-                    "the scattered logs are too long for their log blocks; mount with a larger log_unit="
-                }
-            },
-        };
-        Err(EngineError::BadJournal { why: why.to_owned() })
-    }
-
-    /// Whether the log shares no disk with home.
-    pub(crate) fn is_separate(&self) -> bool {
-        matches!(self.place, LogPlace::Own(_))
-    }
-
-    /// Writes to the log's disk, from its byte `at` on.
-    pub(crate) fn write(
-        &self,
-        home: &dyn Home,
-        at: u64,
-        parts: Vec<Rc<Buffer>>,
-        durability: Durability,
-    ) -> LocalFuture<Result<(), DeviceError>> {
-        match &self.place {
-            LogPlace::Inside => home.write_log(at, parts, durability),
-            LogPlace::Own(disk) => disk.write(at, parts, durability),
-        }
-    }
-
-    /// Sectors of the log's disk, from its byte `at` on.
-    pub(crate) fn read(
-        &self,
-        home: &dyn Home,
-        at: u64,
-        length: usize,
-    ) -> LocalFuture<Result<Buffer, DeviceError>> {
-        match &self.place {
-            LogPlace::Inside => home.read_log(at, length),
-            LogPlace::Own(disk) => disk.read(at, length),
-        }
-    }
-
-    /// Returns the unit in which the log's disk writes.
-    pub(crate) fn physical_sector(&self, home: &dyn Home) -> u32 {
-        match &self.place {
-            LogPlace::Inside => home.physical_sector(),
-            LogPlace::Own(disk) => disk.physical_sector(),
-        }
-    }
-
-    pub(crate) fn logical_sector(&self, home: &dyn Home) -> u32 {
-        match &self.place {
-            LogPlace::Inside => home.logical_sector(),
-            LogPlace::Own(disk) => disk.geometry().logical_sector,
-        }
-    }
-
-    /// Returns where byte `at` of the journal lies on its disk, and how many bytes follow it there,
-    /// itself included.
-    pub(crate) fn locate_byte(
-        &self,
-        at: u64,
-        block_size: BlockSize,
-    ) -> Result<(u64, u64), EngineError> {
-        let within = at & (block_size.bytes() as u64 - 1);
-        let block = u32::try_from(at >> block_size.shift()).unwrap_or(u32::MAX);
-        let (place, together) = self.locate(LogBlock(block))?;
-        let shift = block_size.shift();
-        Ok(((place << shift) + within, (u64::from(together) << shift) - within))
-    }
-
-    /// The disk block of `at` and how many log blocks follow it there, itself included.
-    pub fn locate(&self, at: LogBlock) -> Result<(u64, u32), EngineError> {
-        let after = self.extents.partition_point(|extent| extent.first <= at);
-        let found = after.checked_sub(1).map(|index| self.extents[index]);
-        match found {
-            Some(extent) if at.get() - extent.first.get() < extent.count => {
-                let offset = at.get() - extent.first.get();
-                Ok((extent.disk_block + u64::from(offset), extent.count - offset))
-            }
-            _ => Err(EngineError::BadJournal {
-                why: format!("{at} lies outside the journal's blocks"),
-            }),
-        }
-    }
 }
 
 /// Memory that survives a power cut, as a disk of at least [`format::run_table::TABLE_BYTES`].
@@ -383,6 +197,16 @@ pub struct EngineParts {
 }
 
 impl EngineParts {
+    pub(crate) fn disks(&self) -> PlanDisks {
+        let table = self.options.run_table.as_ref().map(|memory| memory.0.clone());
+        let (world, home) = (self.world.clone(), self.home.clone());
+        PlanDisks::new(world, home, self.log.clone(), table, self.block_size)
+    }
+    /// Returns the state of the disks of a new mount.
+    pub(crate) fn durability(&self) -> Durability {
+        Durability::of(&self.disks(), self.options.barrier == BarrierKind::Flush)
+    }
+
     /// A unit that the log's disk cannot write is refused before anything is.
     pub(crate) fn check_log_unit(&self, area: &LogArea) -> Result<(), EngineError> {
         let sector = area.logical_sector(&*self.home);
@@ -431,8 +255,24 @@ impl EngineParts {
         warnings
     }
 
+    /// Reads and checks the journal superblock.
+    pub(crate) async fn read_superblock(
+        &self,
+        area: &LogArea,
+    ) -> Result<JournalSuperblock, EngineError> {
+        let bytes = self.read_journal_superblock(area).await?;
+        JournalSuperblock::parse(&bytes, self.block_size, area.journal_blocks())
+            .map_err(|error| EngineError::BadJournal { why: error.to_string() })
+    }
+
+    /// The block that holds the journal superblock.
+    pub async fn read_journal_superblock(&self, area: &LogArea) -> Result<Buffer, EngineError> {
+        let (at, _) = area.locate(area.superblock)?;
+        self.read_log(area, at, 1).await
+    }
+
     /// `count` blocks from the block `at` of the log's disk on: see [`LogArea::locate`].
-    pub async fn read_log(
+    pub(crate) async fn read_log(
         &self,
         area: &LogArea,
         at: u64,

@@ -1,8 +1,8 @@
 //! Counters of the engine, and the snapshot that `stats` prints.
 
 use crate::writeback::checkpoints::CheckpointReport;
+use commit::{WriteCounts, WrittenCount};
 use hdrhistogram::Histogram;
-use journal::BlockKind;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,27 +17,6 @@ const CLASS_DECADES: u32 = 8;
 
 /// Classes of write requests: up to each power of two.
 const REQUEST_CLASSES: usize = 33;
-
-const KINDS: [(BlockKind, &str); 12] = [
-    (BlockKind::Descriptor, "descriptor"),
-    (BlockKind::Multiwrite, "multiwrite"),
-    (BlockKind::Regular, "regular"),
-    (BlockKind::Revoke, "revoke"),
-    (BlockKind::Commit, "commit"),
-    (BlockKind::Packed, "packed"),
-    (BlockKind::RunHeader, "run_header"),
-    (BlockKind::Swapped, "swapped"),
-    (BlockKind::Snapshot, "snapshot"),
-    (BlockKind::JournalSuperblock, "journal_superblock"),
-    (BlockKind::HomeData, "data"),
-    (BlockKind::HomeMetadata, "metadata"),
-];
-
-#[derive(Clone, Copy, Default, Debug, Serialize, PartialEq, Eq)]
-pub struct WrittenCount {
-    pub blocks: u64,
-    pub bytes: u64,
-}
 
 /// Updates of file data by write requests of one size: what a threshold would have sorted.
 #[derive(Clone, Copy, Default, Debug, Serialize, PartialEq, Eq)]
@@ -60,9 +39,6 @@ pub struct LatencyClass {
 
 /// Counts since the engine was opened.
 pub(crate) struct Counters {
-    written: [WrittenCount; KINDS.len()],
-    flushes: u64,
-    durable_writes: u64,
     home_writes: u64,
     home_reads: u64,
     commits: u64,
@@ -83,9 +59,6 @@ pub(crate) struct Counters {
 impl Default for Counters {
     fn default() -> Counters {
         Counters {
-            written: Default::default(),
-            flushes: 0,
-            durable_writes: 0,
             home_writes: 0,
             home_reads: 0,
             commits: 0,
@@ -110,19 +83,6 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// Counts written blocks, and their bytes in all.
-    pub fn wrote(&mut self, kind: BlockKind, blocks: u64, bytes: u64) {
-        let written = &mut self.written[kind as usize];
-        written.blocks += blocks;
-        written.bytes += bytes;
-    }
-    pub fn flushed(&mut self) {
-        self.flushes += 1;
-    }
-    /// A single write was made durable in place of a flush.
-    pub fn wrote_durably(&mut self) {
-        self.durable_writes += 1;
-    }
     pub fn requested_home_write(&mut self) {
         self.home_writes += 1;
     }
@@ -172,17 +132,13 @@ impl Counters {
         self.payload_bytes += payload;
     }
 
-    pub fn snapshot(&self, cache: CacheUse, log: LogUse) -> Statistics {
-        let written = |home: bool| {
-            let kinds = KINDS.into_iter().filter(|(kind, _)| is_home(*kind) == home);
-            kinds.map(|(kind, name)| (name, self.written[kind as usize])).collect()
-        };
+    pub fn snapshot(&self, written: &WriteCounts, cache: CacheUse, log: LogUse) -> Statistics {
         let quantile = |q: f64| self.sync_latency.value_at_quantile(q);
         Statistics {
-            log_written: written(false),
-            home_written: written(true),
-            flushes: self.flushes,
-            durable_writes: self.durable_writes,
+            log_written: written.written(false),
+            home_written: written.written(true),
+            flushes: written.flushes(),
+            durable_writes: written.durable_writes(),
             home_writes: self.home_writes,
             home_reads: self.home_reads,
             redirected_reads: self.redirected_reads,
@@ -226,10 +182,6 @@ fn classes_of(latencies: &Histogram<u64>) -> Vec<LatencyClass> {
         classes[at].count += found.count_at_value();
     }
     classes
-}
-
-fn is_home(kind: BlockKind) -> bool {
-    matches!(kind, BlockKind::HomeData | BlockKind::HomeMetadata)
 }
 
 /// Statistics of the engine, as `okeanos stats` prints them.
@@ -324,23 +276,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_counted_under_its_own_name() {
-        let mut counters = Counters::default();
-        for (times, (kind, _)) in KINDS.into_iter().enumerate() {
-            (0..=times).for_each(|_| counters.wrote(kind, 1, 1024));
-        }
-        let snapshot = counters.snapshot(CacheUse::default(), LogUse::default());
-        for (times, (kind, name)) in KINDS.into_iter().enumerate() {
-            let of = if is_home(kind) { &snapshot.home_written } else { &snapshot.log_written };
-            assert_eq!(
-                of[name],
-                WrittenCount { blocks: times as u64 + 1, bytes: 1024 * (times as u64 + 1) }
-            );
-        }
-        assert_eq!(snapshot.log_bytes() + snapshot.home_bytes(), 78 * 1024);
-    }
-
-    #[test]
     fn syncs_and_requests_stand_in_the_class_of_their_size() {
         let mut counters = Counters::default();
         for microseconds in [7, 110, 110, 1_900_000_000] {
@@ -351,7 +286,8 @@ mod tests {
         {
             counters.updated(request, 100, first);
         }
-        let statistics = counters.snapshot(CacheUse::default(), LogUse::default());
+        let statistics =
+            counters.snapshot(&WriteCounts::default(), CacheUse::default(), LogUse::default());
         let filled = statistics.sync.classes.iter().filter(|class| class.count > 0);
         let filled: Vec<_> = filled.map(|class| (class.nanoseconds_max, class.count)).collect();
         assert_eq!(filled, [(8_000, 1), (120_000, 2), (80_000_000_000, 1)]);

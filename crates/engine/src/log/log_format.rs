@@ -1,6 +1,7 @@
 //! In which format a mount writes its log.
 
-use crate::interface::options::{EngineParts, LogArea};
+use crate::interface::options::EngineParts;
+use commit::LogArea;
 use format::jbd2::JournalSuperblock;
 use journal::LogKind;
 use journal::records::{self, RecordsWanted};

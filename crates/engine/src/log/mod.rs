@@ -7,6 +7,5 @@ pub(crate) mod move_tail;
 pub(crate) mod revokes;
 pub(crate) mod snapshot;
 pub(crate) mod snapshot_writer;
-pub(crate) mod superblock;
 pub(crate) mod swap;
 pub(crate) mod tail;

@@ -1,17 +1,17 @@
 //! Moves the log's tail, as [`crate::log::tail`] decides: by itself, or with a commit.
 
-use crate::commit::durability::Durability;
-use crate::commit::executor::Runner;
 use crate::interface::commit_pacing::CommitPacing;
 use crate::interface::error::EngineError;
-use crate::interface::home::Home;
 use crate::interface::stats::Counters;
 use crate::log::log_state::LogState;
 use crate::log::log_state::{Announcement, TailMove};
 use crate::log::tail::TailRequest;
-use crate::transaction::pipeline::Pipeline;
 use crate::writeback::dirty_queue::DirtyQueue;
 use crate::writeback::sequences::Sequences;
+use commit::Durability;
+use commit::Home;
+use commit::Pipeline;
+use commit::Runner;
 use journal::{CommitPlan, Plan, plan_announcement, plan_tail_update, take_tail_along};
 use std::cell::RefCell;
 use units::TransactionId;

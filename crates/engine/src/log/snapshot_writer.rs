@@ -14,13 +14,13 @@
 
 use crate::cache::block_cache::Cache;
 use crate::cache::mapping::sum;
-use crate::commit::executor::Runner;
 use crate::interface::error::EngineError;
 use crate::interface::options::EngineOptions;
 use crate::log::log_state::LogState;
 use crate::log::log_state::Naming;
-use crate::transaction::pipeline::Pipeline;
 use crate::writeback::dirty_queue::DirtyQueue;
+use commit::Pipeline;
+use commit::Runner;
 use format::snapshot::{HOME_END, SnapshotItem};
 use journal::{LogRun, LogSwap, NewPiece, WholePlace, plan_naming, plan_piece};
 use std::cell::RefCell;

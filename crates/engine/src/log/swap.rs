@@ -16,11 +16,11 @@
 //!    These are the log, the mapping table, and blocks in memory.
 
 use crate::interface::error::EngineError;
-use crate::interface::home::Home;
 use crate::interface::stats::Counters;
 use crate::log::move_tail::TailMover;
 use crate::log::snapshot_writer::SnapshotWriter;
 use crate::writeback::checkpoints::Checkpoints;
+use commit::Home;
 use device::Buffer;
 use journal::{LogSwap, SwappedRun, plan_copies, plan_run_headers, plan_table_forgotten};
 use std::cell::RefCell;

@@ -17,7 +17,7 @@
 //! | write-back | replay still needs all that the superblock names | stay | |
 //! | write-back | none of these | move | |
 
-use crate::commit::durability::HomeWrites;
+use commit::HomeWrites;
 use units::TransactionId;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

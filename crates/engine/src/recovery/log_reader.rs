@@ -8,7 +8,8 @@
 
 use crate::interface::error::EngineError;
 use crate::interface::limits::HOME_REQUESTS_MAX;
-use crate::interface::options::{EngineParts, LogArea};
+use crate::interface::options::EngineParts;
+use commit::LogArea;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::{LogRing, LogWalk};

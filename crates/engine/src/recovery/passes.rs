@@ -2,16 +2,16 @@
 //! the log is marked empty. A crash at any point is harmless: the log stays until everything is
 //! home, and replaying it again gives the same.
 
-use crate::commit::durability::Durability;
-use crate::commit::executor::Runner;
 use crate::interface::error::EngineError;
-use crate::interface::home::Home;
 use crate::interface::limits::HOME_REQUESTS_MAX;
-use crate::interface::options::{EngineParts, LogArea};
-use crate::log::superblock::{ERRNO_DAMAGED, image_of, read_superblock};
+use crate::interface::options::EngineParts;
 use crate::recovery::log_reader::{LogReader, READ_BYTES};
 use crate::recovery::report::{PassReport, RecoveryReport};
-use crate::writeback::claims::HomeClaims;
+use commit::Home;
+use commit::HomeClaims;
+use commit::LogArea;
+use commit::Runner;
+use commit::{ERRNO_DAMAGED, image_of};
 use device::{Buffer, Disk};
 use format::jbd2::JournalSuperblock;
 use format::run_table::TABLE_PAGE;
@@ -53,16 +53,16 @@ pub async fn recover(parts: &EngineParts, dry_run: bool) -> Result<RecoveryRepor
 /// [`EngineError::NeedsRecovery`] where the log is not empty.
 pub async fn clear_recorded_error(parts: &EngineParts) -> Result<(), EngineError> {
     let Some(area) = &parts.log else { return Ok(()) };
-    let mut superblock = read_superblock(parts, area).await?;
+    let mut superblock = parts.read_superblock(area).await?;
     if !superblock.is_clean() {
         return Err(EngineError::NeedsRecovery);
     }
     superblock.errno = 0;
-    let durability = Rc::new(Durability::after_unknown_writes(parts));
-    let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
+    let runner = runner_over_found(parts);
     runner.count_log_in(superblock.log_block_bytes());
     let at = superblock_at(area, &superblock);
-    runner.run(plan_announcement(SuperblockImage { at, image: image_of(&superblock) })).await
+    let image = image_of(&superblock);
+    Ok(runner.run(plan_announcement(SuperblockImage { at, image })).await?)
 }
 
 /// The place of the superblock, in blocks of a log that has this one.
@@ -74,9 +74,13 @@ fn superblock_at(area: &LogArea, superblock: &JournalSuperblock) -> LogBlock {
 /// new engine finds, and a sync has nothing to write of it. For volumes that are not recovered,
 /// before anything is written to them; a recovery does it by itself.
 pub async fn flush_found(parts: &EngineParts) -> Result<(), EngineError> {
-    let durability = Rc::new(Durability::after_unknown_writes(parts));
-    let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
-    runner.run(plan_found_log()).await
+    Ok(runner_over_found(parts).run(plan_found_log()).await?)
+}
+
+/// Returns a runner over disks of which it is unknown what earlier runs left in their caches.
+fn runner_over_found(parts: &EngineParts) -> Runner {
+    let durability = Rc::new(parts.durability().after_unknown());
+    Runner::new(parts.disks(), HomeClaims::default(), durability)
 }
 
 pub(crate) enum RecoveryStart<'a> {
@@ -115,14 +119,13 @@ impl<'a> Recovery<'a> {
             return Ok(RecoveryStart::Clean(report.into()));
         };
         area.check_apart()?;
-        // What earlier runs left in the disk's cache is unknown, so home is flushed in any case.
-        let durability = Rc::new(Durability::after_unknown_writes(parts));
-        let runner = Runner::new(parts, HomeClaims::default(), durability, Rc::default());
+        // Home is flushed in any case.
+        let runner = runner_over_found(parts);
         if !dry_run {
             // Also where the log is empty: that may be in a cache alone.
             runner.run(plan_found_log()).await?;
         }
-        let mut superblock = read_superblock(parts, area).await?;
+        let mut superblock = parts.read_superblock(area).await?;
         report.recorded_error = superblock.errno;
         if superblock.is_forgotten() {
             if !parts.options.find_log {
@@ -488,7 +491,7 @@ impl<'a> Recovery<'a> {
         if units::fault!("recovery-no-flush") {
             plan.steps.remove(0);
         }
-        self.runner.run(plan).await
+        Ok(self.runner.run(plan).await?)
     }
 }
 

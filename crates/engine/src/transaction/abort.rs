@@ -1,12 +1,12 @@
 //! The end of an engine after a failed write, or on request.
 
-use crate::commit::durability::Durability;
-use crate::commit::executor::Runner;
 use crate::interface::error::EngineError;
 use crate::interface::options::EngineOptions;
 use crate::log::log_state::LogState;
-use crate::transaction::pipeline::Pipeline;
 use crate::writeback::dirty_queue::DirtyQueue;
+use commit::Durability;
+use commit::Pipeline;
+use commit::Runner;
 use device::World;
 use std::cell::RefCell;
 
@@ -37,17 +37,15 @@ impl Aborter<'_> {
     /// replays it, and e2fsck need not run.
     pub fn stop_writing(&self, cause: &EngineError) {
         if !self.pipeline.has_failed() {
-            self.pipeline.fail(cause);
+            self.pipeline.fail(cause, matches!(cause, EngineError::ShutDown));
             // Operations in flight write nothing more either.
             let _: Result<(), EngineError> = self.durability.note(Err(cause.clone()));
-            self.wake_all();
+            self.wake_writeback();
         }
     }
 
-    pub(crate) fn wake_all(&self) {
-        self.pipeline.wake_tasks();
+    pub(crate) fn wake_writeback(&self) {
         self.queue.wake();
-        self.pipeline.wake_joiners();
         if let Some(log) = self.log {
             log.borrow().superblock().wake();
         }
@@ -57,7 +55,9 @@ impl Aborter<'_> {
     /// closely.
     fn record_failure(&self, cause: &EngineError) {
         let Some(log) = self.log else { return };
-        let note = log.borrow().superblock().with_failure(cause, self.options.journal_checksum);
+        let is_damaged = matches!(cause, EngineError::Stopped { .. });
+        let note =
+            log.borrow().superblock().with_failure(is_damaged, self.options.journal_checksum);
         let Ok(write) = self.runner.write_after_failure(note) else { return };
         // Whether it succeeds changes nothing: the engine has stopped.
         self.world.spawn(Box::pin(async move { drop(write.await) }));

@@ -13,10 +13,10 @@
 //! out. Addresses are bound and announced in order, by that task. Answers, checkpoints and frees
 //! are in order, too: each waits until it is the oldest.
 
-use crate::interface::limits::IN_FLIGHT_MAX;
 use crate::interface::options::EngineOptions;
 use crate::log::move_tail::TailMover;
-use crate::transaction::pipeline::Pipeline;
+use commit::IN_FLIGHT_MAX;
+use commit::Pipeline;
 use journal::Plan;
 
 /// Decides which commits may be in flight together.

@@ -10,11 +10,11 @@
 //! 3. All parts of a block take no more of the log than the credit of one block.
 
 use crate::cache::block::CachedBlock;
-use crate::commit::durability::Durability;
 use crate::interface::error::EngineError;
 use crate::interface::update::{Base, FileUpdate};
 use crate::transaction::differing::differing;
 use crate::transaction::handle::Handle;
+use commit::Durability;
 use journal::{Decision, Policy, UpdateSequence};
 use smallvec::SmallVec;
 use units::BlockRange;

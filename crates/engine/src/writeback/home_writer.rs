@@ -4,8 +4,6 @@
 use crate::cache::block::{AsOf, CachedBlock};
 use crate::cache::reader::Reader;
 use crate::commit::clocks::HomeClock;
-use crate::commit::durability::Durability;
-use crate::commit::durability::HomeWrites;
 use crate::interface::error::EngineError;
 use crate::interface::limits::HOME_REQUESTS_MAX;
 use crate::writeback::bytes_in_flight::BytesInFlight;
@@ -13,8 +11,10 @@ use crate::writeback::coalescing::{Neighbours, Run, runs_of};
 use crate::writeback::copies::CopyWriter;
 use crate::writeback::unordered_data::UnorderedData;
 use crate::writeback::writeback_outcome::{WritebackOutcome, read_those_that_can};
+use commit::Durability;
+use commit::HomeWrites;
 use device::Buffer;
-use journal::{Policy, plan_home_durable};
+use journal::Policy;
 use runtime::join_window;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -82,10 +82,7 @@ impl HomeWriter<'_> {
             }
             runtime::yield_now().await;
         }
-        match self.durability.is_durable(self.durability.home_written()) {
-            true => Ok(()),
-            false => self.reader.runner.run(plan_home_durable()).await,
-        }
+        Ok(self.reader.runner.make_writes_durable().await?)
     }
 
     /// Drops the clean ones of these blocks from the cache: their next reader reads home.

@@ -2,7 +2,6 @@
 
 pub(crate) mod bytes_in_flight;
 pub(crate) mod checkpoints;
-pub(crate) mod claims;
 pub(crate) mod coalescing;
 pub(crate) mod copies;
 pub(crate) mod dirty_queue;

@@ -4,7 +4,6 @@ use crate::interface::error::EngineError;
 use crate::interface::limits::HOME_BATCH_MAX;
 use crate::writeback::coalescing::Neighbours;
 use crate::writeback::writeback_task::Writeback;
-use journal::plan_home_durable;
 use std::collections::BTreeSet;
 use units::{HomeBlock, TransactionId};
 
@@ -37,11 +36,7 @@ impl Writeback<'_> {
         for batch in waiting.chunks(HOME_BATCH_MAX) {
             self.writer.write_home(batch.to_vec(), Neighbours::Stay).await?.whole()?;
         }
-        let durability = self.durability;
-        if durability.is_durable(durability.home_written()) {
-            return Ok(());
-        }
-        self.tail.runner.run(plan_home_durable()).await
+        Ok(self.tail.runner.make_writes_durable().await?)
     }
 
     /// Others may write to these blocks from now on, and a replay would put older bytes over

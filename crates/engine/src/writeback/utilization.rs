@@ -1,7 +1,7 @@
 //! A home that measures for which part of the time it is at work, for a policy that learns what
 //! home writes cost those who wait.
 
-use crate::interface::home::{Completed, Home};
+use commit::{Completed, Home};
 use device::{Buffer, DeviceError, Durability, LocalFuture, World};
 use std::cell::Cell;
 use std::rc::Rc;

@@ -6,7 +6,6 @@
 //! so memory that runs short asks for no commit. What no commit waits for is flushed a second after
 //! it was written home, if nobody else has done it.
 
-use crate::commit::durability::Durability;
 use crate::commit::sync::Syncer;
 use crate::interface::error::EngineError;
 use crate::interface::limits::HOME_BATCH_MAX;
@@ -24,6 +23,7 @@ use crate::writeback::home_writer::HomeWriter;
 use crate::writeback::sequence_sweep::sweep_sequences;
 use crate::writeback::sequences::Sequences;
 use crate::writeback::writeback_outcome::WritebackOutcome;
+use commit::Durability;
 use runtime::race;
 use std::cell::RefCell;
 use std::time::Duration;

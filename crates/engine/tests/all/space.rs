@@ -396,8 +396,7 @@ fn no_transaction_is_written_before_the_superblock_has_its_length() {
         let parts = rig.parts.clone();
         let said = move |parts: EngineParts| async move {
             let area = parts.log.clone().unwrap();
-            let (at, _) = area.locate(area.superblock).unwrap();
-            let block = parts.read_log(&area, at, 1).await.unwrap();
+            let block = parts.read_journal_superblock(&area).await.unwrap();
             let superblock =
                 format::jbd2::JournalSuperblock::parse(&block, parts.block_size, u64::MAX).unwrap();
             superblock.transaction_bound.expect("a log that is live")

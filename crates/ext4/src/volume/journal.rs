@@ -220,8 +220,7 @@ async fn journal_superblock(
     parts: &EngineParts,
 ) -> Result<Option<std::result::Result<JournalSuperblock, JournalFormatError>>> {
     let Some(area) = &parts.log else { return Ok(None) };
-    let (at, _) = area.locate(area.superblock)?;
-    let bytes = parts.read_log(area, at, 1).await?;
+    let bytes = parts.read_journal_superblock(area).await?;
     let blocks = area.extents.iter().map(|extent| u64::from(extent.count)).sum();
     Ok(Some(JournalSuperblock::parse(&bytes, parts.block_size, blocks)))
 }

@@ -16,14 +16,15 @@ pub(crate) use superblock_writes::{Announcement, Naming, TailMove};
 
 use crate::cache::mapping::{LogCopy, Mapping};
 use crate::interface::error::EngineError;
-use crate::interface::options::{EngineParts, LogArea};
+use crate::interface::options::EngineParts;
 use crate::interface::stats::LogUse;
 use crate::log::live_records::LiveRecords;
 use crate::log::log_format::records_wanted;
 use crate::log::snapshot::Snapshot;
-use crate::log::superblock::LogSuperblock;
 use crate::log::tail::Tail;
 use crate::recovery::retained_log::RetainedLog;
+use commit::LogArea;
+use commit::LogSuperblock;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::records::{self, Images, Records};
@@ -77,7 +78,7 @@ impl LogState {
             gaps: gaps_of(&superblock, &*space, parts.options.log_gap),
             checkpoint: Checkpoint::new(next),
             records: records::of(&superblock),
-            superblock: LogSuperblock::new(superblock, area, false),
+            superblock: LogSuperblock::new(superblock, area.superblock, false),
             space,
             tail: Tail::new(next),
             live: LiveRecords::default(),
@@ -106,7 +107,7 @@ impl LogState {
                 let log = ScatteredLog::new(&superblock, area.logs(each)?).holding(first, &runs);
                 Box::new(with_table(log, parts))
             },
-            superblock: LogSuperblock::new(superblock, area, true),
+            superblock: LogSuperblock::new(superblock, area.superblock, true),
             tail: Tail::new(first),
             live: LiveRecords::default(),
             redirects: true,
@@ -345,9 +346,10 @@ fn snapshot_of(superblock: &JournalSuperblock, parts: &EngineParts) -> Snapshot 
 mod tests {
     use super::*;
     use crate::interface::commit_pacing::NoPacing;
-    use crate::interface::home::DiskHome;
-    use crate::interface::options::{EngineOptions, LogExtent, LogPlace};
+    use crate::interface::options::EngineOptions;
     use crate::log::tail::TailRequest;
+    use commit::DiskHome;
+    use commit::{LogExtent, LogPlace};
     use device::World;
     use disks::MemoryDisk;
     use journal::RunningTransaction;

@@ -2,9 +2,9 @@
 //! logs, or another snapshot.
 
 use super::LogState;
-use crate::commit::durability::Durability;
-use crate::log::superblock::{LogSuperblock, SuperblockChange};
 use crate::log::tail::{TailDecision, TailRequest};
+use commit::Durability;
+use commit::{LogSuperblock, SuperblockChange};
 use format::jbd2::JournalSuperblock;
 use format::scattered::NamedSnapshot;
 use format::snapshot::SnapshotItem;

@@ -4,17 +4,17 @@
 //! Writes between two barriers go out together. At a barrier each disk that was written since the
 //! last one is flushed. A single write is made durable by itself if that saves the flush.
 
-use crate::commit::durability::{DiskRole, Durability, HomeWrites};
-use crate::interface::error::EngineError;
-use crate::interface::home::Home;
-use crate::interface::options::{EngineParts, LogArea, LogPlace};
-use crate::interface::stats::Counters;
-use crate::writeback::claims::HomeClaims;
-use device::{Buffer, DeviceError, Disk, LocalFuture, World};
+use crate::claims::HomeClaims;
+use crate::commit_error::CommitError;
+use crate::durability::{DiskRole, Durability, HomeWrites};
+use crate::log_area::{LogArea, LogPlace};
+use crate::plan_disks::PlanDisks;
+use crate::write_counts::WriteCounts;
+use device::{Buffer, DeviceError, LocalFuture};
 use format::run_table::TABLE_PAGE;
-use journal::{Address, Barrier, BlockKind, Plan, Step, SuperblockImage, Write};
+use journal::{Address, Barrier, BlockKind, Plan, Step, SuperblockImage, Write, plan_home_durable};
 use runtime::{join_all, join_window};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
@@ -43,51 +43,37 @@ impl DiskWrite {
     }
 }
 
-pub(crate) struct Runner {
-    world: Rc<dyn World>,
-    home: Rc<dyn Home>,
-    log: Option<LogArea>,
-    /// Memory that has the table of runs.
-    table: Option<Rc<dyn Disk>>,
-    block_size: BlockSize,
+pub struct Runner {
+    disks: PlanDisks,
     /// Bytes of a log block.
     log_unit: Cell<usize>,
     claims: HomeClaims,
     durability: Rc<Durability>,
-    counters: Rc<RefCell<Counters>>,
-    /// Writes that were given to the disks.
-    sent: Cell<u64>,
+    counts: RefCell<WriteCounts>,
 }
 
 impl Runner {
-    /// Shares with its owner the claims, the durability of writes, and the counters.
-    pub fn new(
-        parts: &EngineParts,
-        claims: HomeClaims,
-        durability: Rc<Durability>,
-        counters: Rc<RefCell<Counters>>,
-    ) -> Runner {
-        Runner {
-            world: parts.world.clone(),
-            home: parts.home.clone(),
-            log: parts.log.clone(),
-            table: parts.options.run_table.as_ref().map(|memory| memory.0.clone()),
-            block_size: parts.block_size,
-            log_unit: Cell::new(parts.block_size.bytes()),
-            claims,
-            durability,
-            counters,
-            sent: Cell::default(),
-        }
+    /// Shares with its owner the claims and the durability of writes.
+    pub fn new(disks: PlanDisks, claims: HomeClaims, durability: Rc<Durability>) -> Runner {
+        let log_unit = Cell::new(disks.block_size.bytes());
+        Runner { disks, log_unit, claims, durability, counts: RefCell::default() }
     }
 
-    /// How many writes the disks were given.
-    pub fn sent(&self) -> u64 {
-        self.sent.get()
+    /// Carries out plans of a log alone, each barrier kept. A log block has `unit` bytes.
+    pub fn of_log_alone(disks: PlanDisks, unit: usize) -> Runner {
+        let durability = Rc::new(Durability::of(&disks, true));
+        let runner = Runner::new(disks, HomeClaims::default(), durability);
+        runner.count_log_in(unit);
+        runner
+    }
+
+    /// Returns what was written since this was made.
+    pub fn counts(&self) -> Ref<'_, WriteCounts> {
+        self.counts.borrow()
     }
 
     /// An error if a write has failed.
-    pub fn check(&self) -> Result<(), EngineError> {
+    pub fn check(&self) -> Result<(), CommitError> {
         self.durability.check()
     }
     /// Sets the bytes of the log blocks in which plans count; home's may have another length.
@@ -96,7 +82,7 @@ impl Runner {
     }
 
     /// When it returns, every step is done, and every barrier kept.
-    pub async fn run(&self, plan: Plan) -> Result<(), EngineError> {
+    pub async fn run(&self, plan: Plan) -> Result<(), CommitError> {
         let mut phase = Vec::new();
         for step in plan.steps {
             match step {
@@ -114,6 +100,14 @@ impl Runner {
         self.end_phase(phase, None).await
     }
 
+    /// Returns when all home writes that had completed are durable, as far as barriers are kept.
+    pub async fn make_writes_durable(&self) -> Result<(), CommitError> {
+        match self.durability.is_durable(self.durability.home_written()) {
+            true => Ok(()),
+            false => self.run(plan_home_durable()).await,
+        }
+    }
+
     /// Writes of write-back and checkpoint: ordered by the next [`Barrier::HomeBeforeLogTail`]
     /// alone. `kinds`: of each block; `parts`: their bytes, cut anyhow.
     pub async fn write_home(
@@ -121,7 +115,7 @@ impl Runner {
         at: HomeBlock,
         kinds: &[BlockKind],
         parts: Vec<Rc<Buffer>>,
-    ) -> Result<HomeWrites, EngineError> {
+    ) -> Result<HomeWrites, CommitError> {
         self.send_home(at, kinds, parts, device::Durability::Cached).await?;
         Ok(self.durability.home_write_completed(at..at.plus(kinds.len() as u64)))
     }
@@ -133,11 +127,11 @@ impl Runner {
         at: HomeBlock,
         kinds: &[BlockKind],
         parts: Vec<Rc<Buffer>>,
-    ) -> Result<Option<HomeWrites>, EngineError> {
+    ) -> Result<Option<HomeWrites>, CommitError> {
         if !self.durability.is_home_write_durable() {
             return self.write_home(at, kinds, parts).await.map(Some);
         }
-        self.counters.borrow_mut().wrote_durably();
+        self.counts.borrow_mut().wrote_durably();
         let durability = match units::fault!("synced-home-cached") {
             true => device::Durability::Cached,
             false => device::Durability::Durable,
@@ -152,30 +146,30 @@ impl Runner {
         kinds: &[BlockKind],
         parts: Vec<Rc<Buffer>>,
         durability: device::Durability,
-    ) -> Result<(), EngineError> {
+    ) -> Result<(), CommitError> {
         let count = kinds.len() as u64;
         self.check_home(at, count)?;
-        let bytes = self.block_size.bytes() as u64;
-        kinds.iter().for_each(|kind| self.counters.borrow_mut().wrote(*kind, 1, bytes));
+        let bytes = self.disks.block_size.bytes() as u64;
+        kinds.iter().for_each(|kind| self.counts.borrow_mut().wrote(*kind, 1, bytes));
         self.durability.check()?;
-        self.sent.set(self.sent.get() + 1);
-        let written = self.home.write(at, parts, durability).await;
-        self.durability.note(written.map_err(EngineError::from))
+        self.counts.borrow_mut().issued();
+        let written = self.disks.home.write(at, parts, durability).await;
+        self.durability.note(written.map_err(CommitError::from))
     }
 
     /// Memory is not ordered with the disks: what is written there is durable before anything else
     /// is asked for.
-    async fn write_table(&self, page: u64, parts: Vec<Rc<Buffer>>) -> Result<(), EngineError> {
-        let Some(table) = &self.table else { return Ok(()) };
+    async fn write_table(&self, page: u64, parts: Vec<Rc<Buffer>>) -> Result<(), CommitError> {
+        let Some(table) = &self.disks.table else { return Ok(()) };
         self.durability.check()?;
         let written =
             table.write(page * TABLE_PAGE as u64, parts, device::Durability::Cached).await;
-        self.durability.note(written.map_err(EngineError::from))
+        self.durability.note(written.map_err(CommitError::from))
     }
-    async fn flush_table(&self) -> Result<(), EngineError> {
-        let Some(table) = &self.table else { return Ok(()) };
+    async fn flush_table(&self) -> Result<(), CommitError> {
+        let Some(table) = &self.disks.table else { return Ok(()) };
         self.durability.check()?;
-        self.durability.note(table.flush().await.map_err(EngineError::from))
+        self.durability.note(table.flush().await.map_err(CommitError::from))
     }
 
     /// `blocks`: of home, which a plan wrote.
@@ -183,15 +177,15 @@ impl Runner {
         &self,
         place: DiskRole,
         blocks: Vec<Range<HomeBlock>>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<(), CommitError> {
         self.durability.check()?;
-        let begun = self.durability.flush_begins(place).at(self.world.now());
-        self.counters.borrow_mut().flushed();
-        let flush = match (place, self.log.as_ref().map(|log| &log.place)) {
+        let begun = self.durability.flush_begins(place).at(self.disks.now());
+        self.counts.borrow_mut().flushed();
+        let flush = match (place, self.disks.log.as_ref().map(|log| &log.place)) {
             (DiskRole::Log, Some(LogPlace::Own(disk))) => disk.flush(),
-            _ => self.home.make_durable(self.durability.volatile_home(blocks)),
+            _ => self.disks.home.make_durable(self.durability.volatile_home(blocks)),
         };
-        let flushed = flush.await.map_err(EngineError::from);
+        let flushed = flush.await.map_err(CommitError::from);
         if !units::fault!("flush-failure-ignored") {
             self.durability.note(flushed)?;
         }
@@ -205,24 +199,24 @@ impl Runner {
     pub fn write_after_failure(
         &self,
         last: SuperblockImage,
-    ) -> Result<LocalFuture<Result<(), DeviceError>>, EngineError> {
+    ) -> Result<LocalFuture<Result<(), DeviceError>>, CommitError> {
         let (at, _) = self.locate(self.byte_of(last.at))?;
-        Ok(self.log()?.write(&*self.home, at, vec![last.image], device::Durability::Durable))
+        Ok(self.log()?.write(&*self.disks.home, at, vec![last.image], device::Durability::Durable))
     }
 
-    fn check_home(&self, at: HomeBlock, count: u64) -> Result<(), EngineError> {
-        if self.home.contains(at, count) {
+    fn check_home(&self, at: HomeBlock, count: u64) -> Result<(), CommitError> {
+        if self.disks.home.contains(at, count) {
             return Ok(());
         }
-        Err(EngineError::OutOfRange { at, blocks: self.home.end() })
+        Err(CommitError::OutOfRange { at, blocks: self.disks.home.end() })
     }
 
     /// Appends the disk writes of `write`; those that continue the one before join it.
-    fn translate(&self, write: Write, phase: &mut Vec<DiskWrite>) -> Result<(), EngineError> {
+    fn translate(&self, write: Write, phase: &mut Vec<DiskWrite>) -> Result<(), CommitError> {
         {
-            let mut counters = self.counters.borrow_mut();
+            let mut counts = self.counts.borrow_mut();
             for (kind, buffer) in &write.blocks {
-                counters.wrote(
+                counts.wrote(
                     *kind,
                     kind.blocks_in(buffer, self.log_unit.get()),
                     buffer.len() as u64,
@@ -237,8 +231,13 @@ impl Runner {
         while !parts.is_empty() {
             let (place, at, home, room) = match write.at {
                 Address::Home(at) => {
-                    let at = at.plus(done >> self.block_size.shift());
-                    (DiskRole::Home, at.get() << self.block_size.shift(), Some(at), u64::MAX - done)
+                    let at = at.plus(done >> self.disks.block_size.shift());
+                    (
+                        DiskRole::Home,
+                        at.get() << self.disks.block_size.shift(),
+                        Some(at),
+                        u64::MAX - done,
+                    )
                 }
                 Address::Log(at) => {
                     let (at, room) = self.locate(self.byte_of(at) + done)?;
@@ -287,18 +286,18 @@ impl Runner {
         self.locate(self.byte_of(at)).is_ok_and(|(_, together)| bytes <= together)
     }
     /// `count` log blocks, which lie together.
-    pub async fn read_log(&self, at: LogBlock, count: u32) -> Result<Buffer, EngineError> {
-        let (length, shift) = (count as usize * self.log_unit.get(), self.block_size.shift());
+    pub async fn read_log(&self, at: LogBlock, count: u32) -> Result<Buffer, CommitError> {
+        let (length, shift) = (count as usize * self.log_unit.get(), self.disks.block_size.shift());
         let (begin, together) = self.locate(self.byte_of(at))?;
         if length as u64 > together {
-            return Err(EngineError::BadJournal {
+            return Err(CommitError::BadJournal {
                 why: format!("{at} and {count} more do not lie together"),
             });
         }
         let first = begin >> shift;
         let blocks = ((begin + length as u64).div_ceil(1 << shift) - first) as usize;
         let bytes = match &self.log()?.place {
-            LogPlace::Inside => self.home.read(HomeBlock(first), blocks).await?,
+            LogPlace::Inside => self.disks.home.read(HomeBlock(first), blocks).await?,
             LogPlace::Own(disk) => disk.read(first << shift, blocks << shift).await?,
         };
         let skip = (begin - (first << shift)) as usize;
@@ -311,25 +310,25 @@ impl Runner {
     fn byte_of(&self, at: LogBlock) -> u64 {
         u64::from(at.get()) * self.log_unit.get() as u64
     }
-    fn locate(&self, byte: u64) -> Result<(u64, u64), EngineError> {
-        self.log()?.locate_byte(byte, self.block_size)
+    fn locate(&self, byte: u64) -> Result<(u64, u64), CommitError> {
+        self.log()?.locate_byte(byte, self.disks.block_size)
     }
 
-    fn log(&self) -> Result<&LogArea, EngineError> {
-        self.log.as_ref().ok_or(EngineError::BadJournal { why: "there is none".into() })
+    fn log(&self) -> Result<&LogArea, CommitError> {
+        self.disks.log.as_ref().ok_or(CommitError::BadJournal { why: "there is none".into() })
     }
 
     async fn end_phase(
         &self,
         phase: Vec<DiskWrite>,
         barrier: Option<Barrier>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<(), CommitError> {
         self.durability.check()?;
         let mut writes = [0; 2];
         phase.iter().for_each(|write| writes[write.place as usize] += 1);
         let end = self.durability.end_phase(writes, barrier);
         let at_home: Vec<_> = match end.flush[DiskRole::Home as usize] {
-            true => phase.iter().filter_map(|write| write.at_home(self.block_size)).collect(),
+            true => phase.iter().filter_map(|write| write.at_home(self.disks.block_size)).collect(),
             false => Vec::new(),
         };
         let mut pending = Vec::with_capacity(phase.len());
@@ -359,15 +358,15 @@ impl Runner {
         &self,
         write: DiskWrite,
         durability: device::Durability,
-    ) -> LocalFuture<Result<(), EngineError>> {
+    ) -> LocalFuture<Result<(), CommitError>> {
         if durability == device::Durability::Durable {
-            self.counters.borrow_mut().wrote_durably();
+            self.counts.borrow_mut().wrote_durably();
         }
-        self.sent.set(self.sent.get() + 1);
+        self.counts.borrow_mut().issued();
         let DiskWrite { at, home: claimed, parts, .. } = write;
         let Some(claimed) = claimed else {
-            let log = self.log.as_ref().expect("only a log has log blocks");
-            let write = log.write(&*self.home, at, parts, durability);
+            let log = self.disks.log.as_ref().expect("only a log has log blocks");
+            let write = log.write(&*self.disks.home, at, parts, durability);
             return Box::pin(async move {
                 let written = write.await;
                 if !units::fault!("write-failure-ignored") {
@@ -378,7 +377,7 @@ impl Runner {
         };
         // The same block may be in flight to home for write-back: the two writes must not pass each
         // other.
-        let (home, claims) = (self.home.clone(), self.claims.clone());
+        let (home, claims) = (self.disks.home.clone(), self.claims.clone());
         Box::pin(async move {
             let _claim = claims.claim(claimed, parts.len() as u64).await;
             Ok(home.write(claimed, parts, durability).await?)

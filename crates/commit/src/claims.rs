@@ -9,7 +9,7 @@ use std::rc::Rc;
 use units::{BlockMap, HomeBlock};
 
 #[derive(Clone, Default)]
-pub(crate) struct HomeClaims(Rc<State>);
+pub struct HomeClaims(Rc<State>);
 
 #[derive(Default)]
 struct State {
@@ -26,7 +26,7 @@ struct Queue {
 }
 
 /// The right to write these blocks, until dropped.
-pub(crate) struct Claim {
+pub struct HomeClaim {
     claims: HomeClaims,
     ticket: u64,
     start: HomeBlock,
@@ -35,7 +35,7 @@ pub(crate) struct Claim {
 
 impl HomeClaims {
     /// Waits until nobody who came before writes any of the blocks, or waits to.
-    pub async fn claim(&self, start: HomeBlock, count: u64) -> Claim {
+    pub async fn claim(&self, start: HomeBlock, count: u64) -> HomeClaim {
         let claim = self.enqueue(start, count);
         claim.granted().await;
         claim
@@ -51,10 +51,10 @@ impl HomeClaims {
     }
 
     /// Takes the next place in the queues of the blocks. They may be written when it is
-    /// [`Claim::turn`].
-    pub fn enqueue(&self, start: HomeBlock, count: u64) -> Claim {
+    /// [`HomeClaim::turn`].
+    pub fn enqueue(&self, start: HomeBlock, count: u64) -> HomeClaim {
         let ticket = self.0.tickets.replace(self.0.tickets.get() + 1);
-        let claim = Claim { claims: self.clone(), ticket, start, count };
+        let claim = HomeClaim { claims: self.clone(), ticket, start, count };
         let mut claimed = self.0.claimed.borrow_mut();
         for block in claim.blocks() {
             claimed
@@ -67,7 +67,7 @@ impl HomeClaims {
     }
 }
 
-impl Claim {
+impl HomeClaim {
     pub async fn granted(&self) {
         let passes = || self.is_first() || units::fault!("writes-pass");
         self.claims.0.released.until(|| passes().then_some(())).await;
@@ -83,7 +83,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for HomeClaim {
     fn drop(&mut self) {
         let mut claimed = self.claims.0.claimed.borrow_mut();
         for block in self.blocks() {
@@ -118,7 +118,7 @@ mod tests {
         let second = claims.enqueue(HomeBlock(6), 2);
         let third = claims.enqueue(HomeBlock(7), 1);
         let fourth = claims.enqueue(HomeBlock(5), 3);
-        let turns = || [&second, &third, &fourth].map(Claim::is_first);
+        let turns = || [&second, &third, &fourth].map(HomeClaim::is_first);
         assert!(first.is_first());
         // The third would be free to go if it did not overtake the second.
         assert_eq!(turns(), [false; 3]);

@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
 #[derive(Default)]
-pub(crate) struct Gate {
+pub struct Gate {
     queue: RefCell<VecDeque<(u64, Waker)>>,
     tickets: Cell<u64>,
 }

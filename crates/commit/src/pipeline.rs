@@ -10,29 +10,39 @@
 //!    and so does whatever is wished later.
 //! 5. Those who wait to join do so first come, first served.
 //!
-//! Nothing here writes: the commit task does, and reports to it.
+//! Nothing here writes: a commit task does, and reports to it.
 
-use crate::interface::error::EngineError;
-use crate::interface::limits::IN_FLIGHT_MAX;
-use crate::transaction::completion::Completion;
-use crate::transaction::gate::Gate;
-use crate::transaction::running::{Freed, Running, RunningContent};
-use crate::transaction::shutdown::Shutdown;
-use crate::transaction::writers::{Hold, are_few, hold};
-use journal::{Holdings, RunningTransaction, Writers};
+use crate::commit_error::CommitError;
+use crate::completion::Completion;
+use crate::gate::Gate;
+use crate::running::{Freed, Running, RunningContent};
+use crate::shutdown::Shutdown;
+use crate::writers::{Hold, HoldTime, Writers};
+use device::World;
+use journal::{Holdings, RunningTransaction};
+use runtime::race;
 use runtime::sync::{Event, RwLock, WriteGuard};
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, Instant, TransactionId};
+
+/// Most transactions in flight to the disk at once, in order.
+pub const IN_FLIGHT_MAX: usize = 2;
+const _: () = assert!(
+    IN_FLIGHT_MAX <= journal::IN_FLIGHT_MAX as usize,
+    "recovery looks ahead for as many as that"
+);
 
 /// A transaction that no handle can join any more, in flight to the disk.
 struct InFlight {
     id: TransactionId,
     completion: Rc<Completion>,
+    locked: Instant,
 }
 
-pub(crate) struct Pipeline {
+pub struct Pipeline {
     block_size: BlockSize,
     running: RefCell<Running>,
     /// Oldest first.
@@ -60,6 +70,7 @@ impl Pipeline {
         next: TransactionId,
         now: Instant,
         block_size: BlockSize,
+        hold: HoldTime,
         quiesced: bool,
     ) -> Pipeline {
         Pipeline {
@@ -70,7 +81,7 @@ impl Pipeline {
             committed_at: Cell::new(now),
             wanted: Cell::new(next.previous()),
             locking: Cell::default(),
-            writers: Writers::default(),
+            writers: Writers::new(hold),
             gate: Gate::default(),
             work: Event::default(),
             shutdown: Shutdown::default(),
@@ -111,7 +122,7 @@ impl Pipeline {
     // How it ends.
 
     /// The error that every sync gets after an abort.
-    pub fn check(&self) -> Result<(), EngineError> {
+    pub fn check(&self) -> Result<(), CommitError> {
         self.shutdown.check()
     }
     pub fn has_failed(&self) -> bool {
@@ -123,7 +134,7 @@ impl Pipeline {
     pub fn has_ended(&self) -> bool {
         self.shutdown.has_ended()
     }
-    /// While it is_stable nobody joins.
+    /// While it is nobody joins.
     pub fn is_quiesced(&self) -> bool {
         self.quiesced.get()
     }
@@ -139,13 +150,19 @@ impl Pipeline {
     pub async fn until_emptied(&self) {
         drop(self.emptying.read().await);
     }
+    /// Whether it has failed on purpose.
+    pub fn was_shut_down(&self) -> bool {
+        self.shutdown.was_shut_down()
+    }
     /// Closes the pipeline: nobody joins any more.
     pub fn close(&self) {
         self.shutdown.close();
+        self.wake_all();
     }
     /// Fails all transactions that are not committed, oldest first, and all later ones.
-    pub fn fail(&self, cause: &EngineError) {
-        self.shutdown.fail(cause);
+    /// `on_purpose`: somebody asked for it.
+    pub fn fail(&self, cause: &dyn Display, on_purpose: bool) {
+        self.shutdown.fail(cause, on_purpose);
         let error = self.check();
         for (index, failed) in self.in_flight.take().into_iter().enumerate() {
             let spared = units::fault!("overlap-failure-alone") && index > 0;
@@ -153,11 +170,11 @@ impl Pipeline {
         }
         let completion = self.running.borrow().completion().clone();
         completion.complete(error);
+        self.wake_all();
     }
-    /// Returns the error for a caller that only begins, and loses nothing: the volume is read-only
-    /// now, unless it was shut down on purpose.
-    pub fn refusal_of_changes(&self, error: EngineError) -> EngineError {
-        self.shutdown.refusal_of_changes(error)
+    fn wake_all(&self) {
+        self.wake_tasks();
+        self.wake_joiners();
     }
     pub fn wake_tasks(&self) {
         self.work.notify();
@@ -169,6 +186,10 @@ impl Pipeline {
 
     // Who joins.
 
+    /// Whether callers wait to join.
+    pub fn has_queue(&self) -> bool {
+        !self.gate.is_free()
+    }
     /// Waits for this caller's turn and until `admit` lets it in.
     pub async fn pass<T>(&self, admit: impl FnMut() -> Option<T>) -> T {
         self.gate.pass(admit).await
@@ -249,22 +270,25 @@ impl Pipeline {
 
     // What the commit task does.
 
-    /// Waits until the running transaction is to be committed, or all is over.
-    pub async fn until_wanted(&self) {
-        let is_wanted = || self.has_ended() || self.wanted.get().is_at_or_after(self.running_id());
-        self.work.until(|| is_wanted().then_some(())).await
+    /// Whether somebody wants the running transaction committed.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.get().is_at_or_after(self.running_id())
     }
-    /// The writers answered by the last commit are worth a short wait: if they come back, they
-    /// share this one.
-    pub fn hold(&self) -> Option<Hold> {
-        hold(&self.writers, self.running.borrow().completion().waiters())
-    }
-    /// Waits until all of them are back, or all is over.
-    pub async fn until_back(&self) {
-        self.work.until(|| (self.has_ended() || self.writers.are_back()).then_some(())).await
-    }
-    /// Ends the wait for writers.
-    pub fn end_hold(&self) {
+    /// Waits shortly for the writers that the last commit answered: if they come back, they share
+    /// this one. `is_urgent` ends the wait.
+    pub async fn hold(&self, world: &dyn World, is_urgent: impl Fn() -> bool) {
+        let waiting = self.running.borrow().completion().waiters();
+        let Some(Hold { until, few_writers }) = self.writers.hold(waiting) else { return };
+        if world.now() < until {
+            if few_writers {
+                world.expect_soon(true);
+            }
+            let are_back = self.until(|| is_urgent() || self.writers.are_back());
+            race(are_back, world.sleep_until(until)).await;
+            if few_writers {
+                world.expect_soon(false);
+            }
+        }
         self.writers.give_up();
     }
     /// Lets nobody join, and waits until the open handles have stopped, or all is over.
@@ -303,6 +327,7 @@ impl Pipeline {
         in_flight.push_back(InFlight {
             id: taken.transaction.id(),
             completion: taken.completion.clone(),
+            locked: now,
         });
         taken
     }
@@ -314,7 +339,7 @@ impl Pipeline {
     }
     /// Whether few enough wait for a commit to make staying awake for the disk worth while.
     pub fn few_wait_for(&self, completion: &Completion) -> bool {
-        are_few(&self.writers, completion.waiters())
+        self.writers.are_few(completion.waiters())
     }
     /// `transaction`, the oldest in flight, is durable.
     pub fn finish(&self, transaction: TransactionId, now: Instant) {
@@ -322,7 +347,7 @@ impl Pipeline {
         assert_eq!(oldest.id, transaction, "transactions become committed in order");
         self.committed.set(transaction);
         self.committed_at.set(now);
-        self.writers.answered(oldest.completion.waiters(), now);
+        self.writers.answered(oldest.completion.waiters(), now.since(oldest.locked), now);
         oldest.completion.complete(Ok(()));
         self.gate.wake_first();
         self.work.notify();
@@ -336,7 +361,7 @@ impl Pipeline {
         self.work.until(|| (self.has_ended() || ready()).then_some(())).await
     }
     /// Waits until all before `transaction` are committed: it is the oldest in flight.
-    pub async fn until_oldest(&self, transaction: TransactionId) -> Result<(), EngineError> {
+    pub async fn until_oldest(&self, transaction: TransactionId) -> Result<(), CommitError> {
         if units::fault!("overlap-answered-early") {
             let in_flight = self.in_flight.borrow();
             in_flight
@@ -372,10 +397,12 @@ impl Pipeline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
     use units::BlockRange;
 
     fn pipeline() -> Pipeline {
-        Pipeline::new(TransactionId(1), Instant(0), BlockSize::new(1024).unwrap(), false)
+        let hold = HoldTime::PerWriter { once: Duration::ZERO, each: Duration::ZERO };
+        Pipeline::new(TransactionId(1), Instant(0), BlockSize::new(1024).unwrap(), hold, false)
     }
     /// A handle that changes a block.
     fn change(pipeline: &Pipeline, at: u64) -> TransactionId {
@@ -431,13 +458,13 @@ mod tests {
         change(&pipeline, 5);
         let first = lock(&pipeline);
         let second = pipeline.completion_of(change(&pipeline, 6)).unwrap();
-        pipeline.fail(&EngineError::ShutDown);
+        pipeline.fail(&"shut down", true);
         for completion in [&first.completion, &second] {
-            assert!(matches!(completion.result(), Some(Err(EngineError::Aborted { .. }))));
+            assert!(matches!(completion.result(), Some(Err(CommitError::Aborted { .. }))));
         }
-        pipeline.fail(&EngineError::ReadOnly);
-        let Err(EngineError::Aborted { cause }) = pipeline.check() else { panic!("no failure") };
-        assert_eq!(cause, EngineError::ShutDown.to_string());
+        pipeline.fail(&"read-only", false);
+        let Err(CommitError::Aborted { cause }) = pipeline.check() else { panic!("no failure") };
+        assert_eq!(cause, "shut down");
         assert!(pipeline.has_ended());
     }
 

@@ -6,8 +6,6 @@
 //!    plan that it goes with fails with it.
 //! 2. Before the log has begun the superblock on disk says that it is empty.
 
-use crate::interface::error::EngineError;
-use crate::interface::options::{EngineParts, LogArea};
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::{SuperblockImage, records};
@@ -21,7 +19,7 @@ const ERRNO_IO: i32 = -5;
 /// left out what was committed. A journal without an error records 0.
 pub const ERRNO_DAMAGED: i32 = -117;
 
-pub(crate) struct LogSuperblock {
+pub struct LogSuperblock {
     on_disk: JournalSuperblock,
     /// In log blocks.
     at: LogBlock,
@@ -31,7 +29,7 @@ pub(crate) struct LogSuperblock {
 }
 
 /// Another superblock in flight to the disk.
-pub(crate) struct SuperblockChange {
+pub struct SuperblockChange {
     at: LogBlock,
     superblock: Box<JournalSuperblock>,
 }
@@ -43,8 +41,9 @@ impl SuperblockChange {
 }
 
 impl LogSuperblock {
-    pub fn new(on_disk: JournalSuperblock, area: &LogArea, has_begun: bool) -> LogSuperblock {
-        let at = LogBlock(area.superblock.get() * on_disk.log_blocks_per_block());
+    /// `block`: the block of the journal that holds it.
+    pub fn new(on_disk: JournalSuperblock, block: LogBlock, has_begun: bool) -> LogSuperblock {
+        let at = LogBlock(block.get() * on_disk.log_blocks_per_block());
         LogSuperblock { on_disk, at, has_begun, arrival: Rc::default() }
     }
     pub fn on_disk(&self) -> &JournalSuperblock {
@@ -93,11 +92,11 @@ impl LogSuperblock {
         self.has_begun.then(|| self.image(&superblock))
     }
     /// With a note of why the journal has failed, so that e2fsck looks closely.
-    pub fn with_failure(&self, cause: &EngineError, checksums: bool) -> SuperblockImage {
+    pub fn with_failure(&self, is_damaged: bool, checksums: bool) -> SuperblockImage {
         let mut superblock = self.on_disk.clone();
-        superblock.errno = match cause {
-            EngineError::Stopped { .. } if !units::fault!("damage-recorded-as-io") => ERRNO_DAMAGED,
-            _ => ERRNO_IO,
+        superblock.errno = match is_damaged && !units::fault!("damage-recorded-as-io") {
+            true => ERRNO_DAMAGED,
+            false => ERRNO_IO,
         };
         if !self.has_begun {
             // The log is empty, and not yet of any format.
@@ -111,18 +110,6 @@ impl LogSuperblock {
 }
 
 /// The block that holds `superblock`.
-pub(crate) fn image_of(superblock: &JournalSuperblock) -> Rc<Buffer> {
+pub fn image_of(superblock: &JournalSuperblock) -> Rc<Buffer> {
     Rc::new(Buffer::copy_of(&superblock.serialize()))
-}
-
-/// Reads and checks the journal superblock.
-pub(crate) async fn read_superblock(
-    parts: &EngineParts,
-    area: &LogArea,
-) -> Result<JournalSuperblock, EngineError> {
-    let (at, _) = area.locate(area.superblock)?;
-    let bytes = parts.read_log(area, at, 1).await?;
-    let blocks = area.journal_blocks();
-    JournalSuperblock::parse(&bytes, parts.block_size, blocks)
-        .map_err(|error| EngineError::BadJournal { why: error.to_string() })
 }

@@ -1,12 +1,12 @@
 //! The running transaction, and what is kept beside it until it is locked.
 
-use crate::transaction::completion::Completion;
+use crate::completion::Completion;
 use journal::{Holdings, RunningTransaction};
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, Instant, TransactionId};
 
 /// The transaction that handles join now.
-pub(crate) struct Running {
+pub struct Running {
     transaction: RunningTransaction,
     completion: Rc<Completion>,
     /// Blocks that are worthless once it is committed.
@@ -19,10 +19,10 @@ pub(crate) struct Running {
 
 /// First block and count of blocks that are worthless once the transaction that freed them is
 /// committed.
-pub(crate) type Freed = (HomeBlock, u64);
+pub type Freed = (HomeBlock, u64);
 
 /// Content of the running transaction at its lock.
-pub(crate) struct RunningContent {
+pub struct RunningContent {
     pub transaction: RunningTransaction,
     pub freed: Vec<Freed>,
     pub completion: Rc<Completion>,

@@ -12,12 +12,14 @@
 //!    barriers, in the phase that has them ([`Durability::end_phase`]). Copies of runs are the
 //!    exception: each piece has a plan, and their barrier always flushes.
 
-use crate::interface::error::EngineError;
-use crate::interface::home::Completed;
-use crate::interface::options::{BarrierKind, EngineParts, LogArea, LogPlace};
+use crate::commit_error::CommitError;
+use crate::home::Completed;
+use crate::log_area::{LogArea, LogPlace};
+use crate::plan_disks::PlanDisks;
 use journal::{Barrier, plan_home_durable};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::Range;
 use std::time::Duration;
 use units::{HomeBlock, Instant, Owner};
@@ -34,10 +36,10 @@ const OWNERS_MAX: usize = 4096;
 
 /// A number of home writes by write-back: the first ones, in the order in which they completed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub(crate) struct HomeWrites(u64);
+pub struct HomeWrites(u64);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DiskRole {
+pub enum DiskRole {
     Home,
     Log,
 }
@@ -52,21 +54,21 @@ struct Disks {
 }
 
 impl Disks {
-    fn of(parts: &EngineParts) -> Disks {
-        let of_home = parts.home.has_durable_writes();
-        let of_log = match parts.log.as_ref().map(|log| &log.place) {
+    fn of(disks: &PlanDisks) -> Disks {
+        let of_home = disks.home.has_durable_writes();
+        let of_log = match disks.log.as_ref().map(|log| &log.place) {
             Some(LogPlace::Own(disk)) => disk.geometry().forced_unit_access,
             _ => of_home,
         };
         Disks {
-            separate: parts.log.as_ref().is_some_and(LogArea::is_separate),
+            separate: disks.log.as_ref().is_some_and(LogArea::is_separate),
             forced_unit_access: [of_home, of_log],
         }
     }
 }
 
 /// A flush in flight.
-pub(crate) struct Flush {
+pub struct Flush {
     place: DiskRole,
     covers: HomeWrites,
     /// [`Durability::begun`] when it began.
@@ -83,14 +85,14 @@ impl Flush {
 
 /// How the writes between two barriers become durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Phase {
+pub struct Phase {
     /// The disk of each place is flushed when they have completed.
     pub flush: [bool; 2],
     /// A write of each place is durable by itself.
     pub durable: [bool; 2],
 }
 
-pub(crate) struct Durability {
+pub struct Durability {
     disks: Disks,
     /// Barriers are kept.
     ordered: Cell<bool>,
@@ -137,17 +139,13 @@ impl Durability {
         }
     }
 
-    /// Returns the state of the disks of a new mount.
-    pub fn of(parts: &EngineParts) -> Durability {
-        Durability::new(Disks::of(parts), parts.options.barrier == BarrierKind::Flush)
+    /// Returns the state of disks that nobody has written yet. `ordered`: barriers are kept.
+    pub fn of(disks: &PlanDisks, ordered: bool) -> Durability {
+        Durability::new(Disks::of(disks), ordered)
     }
 
     /// Returns the state of disks in whose caches earlier runs may have left writes.
-    pub fn after_unknown_writes(parts: &EngineParts) -> Durability {
-        Durability::of(parts).after_unknown()
-    }
-
-    fn after_unknown(self) -> Durability {
+    pub fn after_unknown(self) -> Durability {
         self.written.set(HomeWrites(1));
         self.unknown.set(HomeWrites(1));
         self
@@ -174,14 +172,14 @@ impl Durability {
         self.ordered.get()
     }
     /// An error if anything may have been lost.
-    pub fn check(&self) -> Result<(), EngineError> {
+    pub fn check(&self) -> Result<(), CommitError> {
         match &*self.failure.borrow() {
-            Some(cause) => Err(EngineError::Aborted { cause: cause.clone() }),
+            Some(cause) => Err(CommitError::Aborted { cause: cause.clone() }),
             None => Ok(()),
         }
     }
     /// Notes the result of a request to a disk.
-    pub fn note<T>(&self, result: Result<T, EngineError>) -> Result<T, EngineError> {
+    pub fn note<T, E: Display>(&self, result: Result<T, E>) -> Result<T, E> {
         if let Err(error) = &result {
             if !units::fault!("writes-after-failure") {
                 self.failure.borrow_mut().get_or_insert_with(|| error.to_string());
@@ -479,11 +477,11 @@ mod tests {
     fn the_first_failure_is_kept() {
         let durability = Durability::new(ONE, true);
         for at in [1, 2] {
-            let failed: Result<(), _> = Err(EngineError::HandleTooLarge { needed: at, limit: 0 });
+            let failed: Result<(), String> = Err(format!("request {at}"));
             assert!(durability.note(failed).is_err());
         }
-        let Err(EngineError::Aborted { cause }) = durability.check() else { panic!("no failure") };
-        assert!(cause.contains("change of 1 log"), "{cause}");
+        let Err(CommitError::Aborted { cause }) = durability.check() else { panic!("no failure") };
+        assert!(cause == "request 1", "{cause}");
     }
 
     #[test]
