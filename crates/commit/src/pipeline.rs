@@ -134,7 +134,7 @@ impl Pipeline {
     pub fn has_ended(&self) -> bool {
         self.shutdown.has_ended()
     }
-    /// While it is nobody joins.
+    /// Whether nobody joins for now.
     pub fn is_quiesced(&self) -> bool {
         self.quiesced.get()
     }
