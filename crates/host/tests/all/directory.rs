@@ -146,13 +146,18 @@ fn set_aside(root: &Path, report: &HostRecoveryReport) -> Vec<u8> {
     fs::read(root.join(CONFLICT_DIRECTORY).join(name)).unwrap()
 }
 
-/// Lets a host sync a file, fail to change its size, sync it again, and crash. What was synced last
-/// builds on a state that a note has.
-fn crashed_behind_a_failed_change(root: &Path) -> (FileId, Image) {
-    crashed_after(root, 0o644, async |host, file| {
-        let too_much = AttributeChange { size: Some(u64::MAX), ..Default::default() };
-        host.set_attributes(file, too_much).await.unwrap_err();
-        host.write(file, 0, b"second", Durable::Now).await.unwrap();
+/// Lets a host sync a file and crash. The directory has `second`, in a state that a note has; the
+/// journal alone has `thirds`, which builds on that.
+fn crashed_on_a_noted_state(root: &Path) -> (FileId, Image) {
+    let dead = root.join(".okeanos/hosts/dead");
+    crashed_after(root, 0o644, async move |host, file| {
+        // Notes are kept for the recovery of a dead host.
+        fs::write(dead, b"").unwrap();
+        let set = host.set_xattr(file, b"user.a", Some(b"1"), XattrMode::Set);
+        set.await.unwrap();
+        for bytes in [b"second", b"thirds"] {
+            host.write(file, 0, bytes, Durable::Now).await.unwrap();
+        }
     })
 }
 
@@ -160,7 +165,11 @@ fn crashed_behind_a_failed_change(root: &Path) -> (FileId, Image) {
 #[test]
 fn a_change_that_fails_sets_nothing_aside() {
     let directory = tempfile::tempdir().unwrap();
-    let (_, image) = crashed_behind_a_failed_change(directory.path());
+    let (_, image) = crashed_after(directory.path(), 0o644, async |host, file| {
+        let too_much = AttributeChange { size: Some(u64::MAX), ..Default::default() };
+        host.set_attributes(file, too_much).await.unwrap_err();
+        host.write(file, 0, b"second", Durable::Now).await.unwrap();
+    });
     let report = recovered(directory.path(), image);
     assert_eq!(outcomes(&report), [FileFate::Replayed], "{report:?}");
     assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"second");
@@ -169,7 +178,7 @@ fn a_change_that_fails_sets_nothing_aside() {
 #[test]
 fn anothers_change_that_fails_sets_nothing_of_a_dead_host_aside() {
     let directory = tempfile::tempdir().unwrap();
-    let (file, image) = crashed_behind_a_failed_change(directory.path());
+    let (file, image) = crashed_on_a_noted_state(directory.path());
     as_peer(directory.path(), async move |peer| {
         peer.lookup(peer.root(), b"file").await.unwrap();
         peer.remove_xattr(file, b"user.none").await.unwrap_err();
@@ -191,11 +200,11 @@ fn as_peer(root: &Path, script: impl AsyncFnOnce(LocalStore) + 'static) {
 /// Another client moves a file, gives it another name, and removes that again.
 #[test]
 fn anothers_changes_of_names_set_nothing_of_a_dead_host_aside() {
-    for is_destaged in [false, true] {
+    for is_noted in [false, true] {
         let directory = tempfile::tempdir().unwrap();
-        let (file, image) = match is_destaged {
+        let (file, image) = match is_noted {
             false => crashed(directory.path(), 0o644),
-            true => crashed_behind_a_failed_change(directory.path()),
+            true => crashed_on_a_noted_state(directory.path()),
         };
         as_peer(directory.path(), async move |peer| {
             let root = peer.root();
@@ -209,7 +218,7 @@ fn anothers_changes_of_names_set_nothing_of_a_dead_host_aside() {
         });
         let report = recovered(directory.path(), image);
         assert_eq!(outcomes(&report), [FileFate::Replayed], "{report:?}");
-        let synced: &[u8] = if is_destaged { b"second" } else { b"synced" };
+        let synced: &[u8] = if is_noted { b"thirds" } else { b"synced" };
         assert_eq!(fs::read(directory.path().join("linked")).unwrap(), synced);
     }
 }
@@ -219,17 +228,8 @@ fn anothers_changes_of_names_set_nothing_of_a_dead_host_aside() {
 #[test]
 fn nothing_is_replayed_into_the_next_file_of_a_number() {
     until_used_again(|root| {
-        let [old, new, dead] = ["file", "new", ".okeanos/hosts/dead"].map(|name| root.join(name));
-        let (file, image) = crashed_after(root, 0o644, async move |host, file| {
-            // Notes are kept for the recovery of a dead host.
-            fs::write(dead, b"").unwrap();
-            let set = host.set_xattr(file, b"user.a", Some(b"1"), XattrMode::Set);
-            set.await.unwrap();
-            // The first of these goes to the directory, the other one is in the journal alone.
-            for bytes in [b"second", b"thirds"] {
-                host.write(file, 0, bytes, Durable::Now).await.unwrap();
-            }
-        });
+        let [old, new] = ["file", "new"].map(|name| root.join(name));
+        let (file, image) = crashed_on_a_noted_state(root);
         assert_eq!(fs::read(&old).unwrap(), b"second");
         let before = fs::metadata(&old).unwrap();
         let modified = before.modified().unwrap();

@@ -44,7 +44,7 @@ impl Flush {
         let (mut in_flight, found) = (None, self.file.metadata()?);
         // Right before each change of the file.
         let mut note_way = || -> io::Result<()> {
-            let write = |until| self.notes.write(id, Note::in_flight(version, &found, until));
+            let write = |times| self.notes.write(id, Note::in_flight(version, &found, times));
             in_flight = Some(InFlight::renewed(in_flight, clocks, write)?);
             Ok(())
         };
@@ -84,7 +84,7 @@ impl Flush {
             false => (kept.mtime(), kept.mtime_nsec()),
         };
         let born = Born::of(&kept);
-        self.notes.write(id, Note { version, modified, in_flight_until: None, born })
+        self.notes.write(id, Note { version, modified, in_flight: None, born })
     }
 }
 

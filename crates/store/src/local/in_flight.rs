@@ -1,7 +1,8 @@
-//! The time for which a note says that a file is being brought to a state. Changes of the file up
-//! to its end count as the writer's, if the writer dies.
+//! The time for which a note says that a file is being brought to a state. Changes of the file
+//! within it count as the writer's, if the writer dies.
 
 use std::io;
+use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How long a note is valid at first, and the part of that which must be left before the file
@@ -9,11 +10,15 @@ use std::time::{Duration, Instant, SystemTime};
 const NOTED: Duration = Duration::from_secs(2);
 const RENEWED: Duration = Duration::from_secs(1);
 
-/// The end of that time. The clock of the day gives the times of change, and may be set; the other
+/// Some file systems store times in units of two seconds.
+const TIMES_DIFFER_MAX: Duration = Duration::from_secs(2);
+
+/// That time. The clock of the day gives the times of change, and may be set; the other
 /// one is never set, and stands still while the machine sleeps.
 #[derive(Clone, Copy)]
 pub(super) struct InFlight {
     ends: Instant,
+    from: SystemTime,
     until: SystemTime,
 }
 
@@ -27,7 +32,7 @@ impl InFlight {
     pub fn renewed(
         current: Option<InFlight>,
         clocks: impl Fn() -> (Instant, SystemTime),
-        mut write: impl FnMut(SystemTime) -> io::Result<()>,
+        mut write: impl FnMut(Range<SystemTime>) -> io::Result<()>,
     ) -> io::Result<InFlight> {
         let (mut current, mut time) = (current, NOTED);
         loop {
@@ -39,15 +44,20 @@ impl InFlight {
                 }
                 _ => {}
             }
-            let until = day + time;
-            write(until)?;
-            current = Some(InFlight { ends: now + time, until });
+            // The file may have been changed in all of the time before, too.
+            let (mut from, mut until) = (day - TIMES_DIFFER_MAX, day + time);
+            if let Some(former) = current {
+                (from, until) = (from.min(former.from), until.max(former.until));
+            }
+            write(from..until)?;
+            current = Some(InFlight { ends: now + time, from, until });
             time *= 2;
         }
     }
     fn left(&self, now: Instant, day: SystemTime) -> Duration {
-        let left = self.until.duration_since(day).unwrap_or_default();
-        left.min(self.ends.saturating_duration_since(now))
+        let is_set_back = day < self.from;
+        let left = if is_set_back { None } else { self.until.duration_since(day).ok() };
+        left.unwrap_or_default().min(self.ends.saturating_duration_since(now))
     }
 }
 
@@ -64,8 +74,9 @@ mod tests {
         let (takes, written) = (Cell::new(seconds(3)), RefCell::new(Vec::new()));
         let renewed = |current| {
             let clocks = || (began + awake.get(), day + awake.get() + asleep.get());
-            let renewed = InFlight::renewed(current, clocks, |until| {
-                written.borrow_mut().push(until.duration_since(day).unwrap());
+            let renewed = InFlight::renewed(current, clocks, |times| {
+                assert_eq!(times.start, day - TIMES_DIFFER_MAX, "as the first began");
+                written.borrow_mut().push(times.end.duration_since(day).unwrap());
                 awake.set(awake.get() + takes.get());
                 Ok(())
             });

@@ -58,11 +58,32 @@ mod tests {
     use super::notes::{Note, Notes, changed_ns};
     use super::own_directory::OwnDirectory;
     use crate::{FileId, Version};
+    use std::ops::Range;
     use std::os::unix::fs::MetadataExt;
     use std::time::{Duration, SystemTime};
 
-    fn within(milliseconds: u64) -> SystemTime {
-        SystemTime::now() + Duration::from_millis(milliseconds)
+    fn within(milliseconds: u64) -> Range<SystemTime> {
+        let now = SystemTime::now();
+        now - Duration::from_secs(2)..now + Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn an_interrupted_flush_hides_no_change_after_the_clock_was_set_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = std::fs::File::open(directory.path()).unwrap();
+        let notes = Notes(OwnDirectory::in_root(&root, "notes").unwrap());
+        let path = directory.path().join("file");
+        std::fs::write(&path, b"before").unwrap();
+        let reported = Version { number: 7, ctime_ns: 8, size: 99 };
+        let found = std::fs::metadata(&path).unwrap();
+        let file = FileId(found.ino());
+        let times = within(3_600_000);
+        let [from, until] = [times.start, times.end].map(|time| time + Duration::from_secs(3600));
+        notes.write(file, Note::in_flight(reported, &found, from..until)).unwrap();
+        assert_eq!(notes.version(file, &found), reported, "its writer has not begun");
+        std::thread::sleep(Duration::from_millis(20));
+        std::fs::write(&path, b"theirs").unwrap();
+        assert_ne!(notes.version(file, &std::fs::metadata(&path).unwrap()), reported);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::own_directory::OwnDirectory;
 use crate::attributes::{FileId, Version};
 use std::fs::{File, Metadata};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,10 +18,26 @@ pub(super) struct Note {
     pub version: Version,
     /// The file's modification time in this state: seconds and nanoseconds.
     pub modified: (i64, i64),
-    /// Until when, in nanoseconds since 1970, the file is being brought to this state, or was when
-    /// the writer ended. Changes up to then are the writer's, later ones another client's.
-    pub in_flight_until: Option<u64>,
+    /// When the file is being brought to this state, or was when the writer ended.
+    pub in_flight: Option<Period>,
     pub born: Born,
+}
+
+/// The times of change of a file that are its writer's, in nanoseconds since 1970. Later ones are
+/// another client's, and so are earlier ones: the clock was set back since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Period {
+    /// The time of change that the file had before.
+    pub before: u64,
+    pub from: u64,
+    pub until: u64,
+}
+
+impl Period {
+    fn has(&self, changed: u64) -> bool {
+        let is_later = changed >= self.from || units::fault!("store-clock-set-back");
+        changed == self.before || (is_later && changed <= self.until)
+    }
 }
 
 /// The time of birth that a note knows of its file, in nanoseconds since 1970. Another file may get
@@ -53,29 +70,35 @@ impl Born {
 }
 
 impl Note {
-    /// Creates a note that has to be written again before `until`.
-    pub fn in_flight(version: Version, file: &Metadata, until: SystemTime) -> Note {
-        let until = until.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let in_flight_until = Some(until.as_nanos() as u64);
-        Note { version, modified: (0, 0), in_flight_until, born: Born::of(file) }
+    /// Creates a note that has to be written again before `times` end.
+    pub fn in_flight(version: Version, file: &Metadata, times: Range<SystemTime>) -> Note {
+        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let [from, until] = [times.start, times.end].map(|time| since(time).as_nanos() as u64);
+        let in_flight = Some(Period { before: changed_ns(file), from, until });
+        Note { version, modified: (0, 0), in_flight, born: Born::of(file) }
     }
     fn to_line(self) -> String {
         let Version { number, ctime_ns, size } = self.version;
         let (seconds, nanoseconds) = self.modified;
-        let until = self.in_flight_until.unwrap_or(0);
         let born = if let Born::At(born) = self.born { born } else { 0 };
-        format!("3 {number} {ctime_ns} {size} {seconds} {nanoseconds} {until} {born}\n")
+        let known = format!("{number} {ctime_ns} {size} {seconds} {nanoseconds}");
+        match self.in_flight {
+            // As earlier releases read it.
+            None => format!("3 {known} 0 {born}\n"),
+            Some(Period { before, from, until }) => {
+                format!("4 {known} {until} {born} {from} {before}\n")
+            }
+        }
     }
     fn of_line(line: &str) -> Option<Note> {
         let mut words = line.strip_suffix('\n')?.split(' ');
         let format = words.next()?;
-        matches!(format, "2" | "3").then_some(())?;
+        matches!(format, "2" | "3" | "4").then_some(())?;
         let mut number = || words.next()?.parse::<u64>().ok();
         let version = Version { number: number()?, ctime_ns: number()?, size: number()? };
         let mut signed = || words.next()?.parse::<i64>().ok();
         let modified = (signed()?, signed()?);
-        let until = words.next()?.parse().ok()?;
-        let in_flight_until = (until != 0).then_some(until);
+        let until: u64 = words.next()?.parse().ok()?;
         let born = match format {
             "2" => Born::NotAfter(version.ctime_ns),
             _ => match words.next()?.parse().ok()? {
@@ -83,11 +106,15 @@ impl Note {
                 born => Born::At(born),
             },
         };
-        words.next().is_none().then_some(Note { version, modified, in_flight_until, born })
+        let (from, before) = match format {
+            "4" => (words.next()?.parse().ok()?, words.next()?.parse().ok()?),
+            _ => (0, 0),
+        };
+        let in_flight = (until != 0).then_some(Period { before, from, until });
+        words.next().is_none().then_some(Note { version, modified, in_flight, born })
     }
     fn holds(&self, metadata: &Metadata) -> bool {
-        let is_in_flight =
-            || self.in_flight_until.is_some_and(|until| changed_ns(metadata) <= until);
+        let is_in_flight = || self.in_flight.is_some_and(|times| times.has(changed_ns(metadata)));
         self.born.is_of(metadata) && (self.is_reached(metadata) || is_in_flight())
     }
     /// Returns whether the file has been brought to the noted state.
@@ -118,13 +145,13 @@ impl Notes {
             Some(note) if note.is_reached(found) => Ok(()),
             // Its writer died amid that.
             Some(Note { version, .. }) => {
-                let write = |until| self.write(file, Note::in_flight(version, found, until));
+                let write = |times| self.write(file, Note::in_flight(version, found, times));
                 InFlight::renewed(None, clocks, write).map(drop)
             }
             None => {
                 let (version, modified) = (version_of(found), modified_of(found));
                 let born = Born::of(found);
-                self.write(file, Note { version, modified, in_flight_until: None, born })
+                self.write(file, Note { version, modified, in_flight: None, born })
             }
         }
     }
@@ -184,8 +211,9 @@ mod tests {
     #[test]
     fn notes_come_back_and_damaged_ones_are_none() {
         let version = Version { number: 7, ctime_ns: 8, size: 9 };
-        for born in [Born::Unknown, Born::At(6)] {
-            let note = Note { version, modified: (-3, 4), in_flight_until: Some(5), born };
+        let times = Period { before: 3, from: 4, until: 5 };
+        for (born, in_flight) in [(Born::Unknown, Some(times)), (Born::At(6), None)] {
+            let note = Note { version, modified: (-3, 4), in_flight, born };
             assert_eq!(Note::of_line(&note.to_line()), Some(note));
         }
         let older = Note::of_line("2 7 8 9 -3 4 5\n").unwrap();
@@ -199,6 +227,8 @@ mod tests {
             "3 7 8 9 3 4 1\n",
             "3 7 8 9 3 4 1 1 1\n",
             "3 x 8 9 3 4 1 0\n",
+            "4 7 8 9 3 4 1 1\n",
+            "4 7 8 9 3 4 1 1 1 1 1\n",
         ] {
             assert_eq!(Note::of_line(damaged), None, "{damaged:?}");
         }
