@@ -186,10 +186,6 @@ impl Pipeline {
 
     // Who joins.
 
-    /// Whether callers wait to join.
-    pub fn has_queue(&self) -> bool {
-        !self.gate.is_free()
-    }
     /// Waits for this caller's turn and until `admit` lets it in.
     pub async fn pass<T>(&self, admit: impl FnMut() -> Option<T>) -> T {
         self.gate.pass(admit).await

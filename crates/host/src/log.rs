@@ -4,8 +4,7 @@
 //! 1. Everything appended between two waits is in one transaction, so a write(2) is in the log
 //!    whole or not at all.
 //! 2. One transaction is in flight at a time; all callers that arrive during that time share the
-//!    next. So do those that it answers, if they return soon. Callers get space in the order in
-//!    which they ask for it.
+//!    next. So do those that it answers, if they return soon.
 //! 3. A slot is freed when the transaction with its revoke is durable. The tail passes a
 //!    transaction when every slot in it is freed; its space is reused when the superblock that says
 //!    so is durable.
@@ -26,6 +25,7 @@ use journal::{
     Coverage, Holdings, LogSpace, RunningTransaction, begin_log, plan_commit, plan_empty_log,
     plan_tail_update,
 };
+use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -57,6 +57,10 @@ pub struct HostLog {
     refusal: RefCell<Option<StoreError>>,
     /// Set when nothing runs and a caller waits for space: perhaps the tail can move.
     tail_wanted: Cell<bool>,
+    /// Set when a transaction is committed, or callers that wait for space look again.
+    progress: Event,
+    /// Number of callers that wait for space.
+    waiting: Cell<u32>,
     commits: Cell<u64>,
     log_bytes: Cell<u64>,
 }
@@ -189,6 +193,8 @@ impl HostLog {
             held_up: RefCell::default(),
             refusal: RefCell::default(),
             tail_wanted: Cell::default(),
+            progress: Event::default(),
+            waiting: Cell::default(),
             commits: Cell::default(),
             log_bytes: Cell::default(),
             world,
@@ -214,13 +220,15 @@ impl HostLog {
         bytes: usize,
     ) -> Result<LogReservation, HostError> {
         let blocks = self.blocks_bound(bytes);
-        self.pipeline
-            .pass(|| match self.admit(blocks) {
-                Ok(true) => Some(Ok(self.take_reservation(blocks))),
-                Ok(false) => None,
-                Err(error) => Some(Err(error)),
-            })
-            .await
+        self.waiting.set(self.waiting.get() + 1);
+        let admitted = self.progress.until(|| match self.admit(blocks) {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        });
+        let result = admitted.await;
+        self.waiting.set(self.waiting.get() - 1);
+        result.map(|()| self.take_reservation(blocks))
     }
     /// Whether there is space. If not, starts what may free some.
     fn admit(&self, blocks: u32) -> Result<bool, HostError> {
@@ -284,7 +292,7 @@ impl HostLog {
     /// come.
     pub fn refuse(&self, why: Option<StoreError>) {
         *self.refusal.borrow_mut() = why;
-        self.pipeline.wake_joiners();
+        self.progress.notify();
     }
     pub fn refusal(&self) -> Option<StoreError> {
         self.refusal.borrow().clone()
@@ -316,11 +324,7 @@ impl HostLog {
     }
     /// Waits until [`HostLog::is_short`]; checks again when a transaction is committed.
     pub async fn until_short(&self) {
-        self.pipeline.until(|| self.is_short()).await;
-        // A log that has ended becomes short no more.
-        if !self.is_short() {
-            std::future::pending().await
-        }
+        self.progress.until(|| self.is_short().then_some(())).await
     }
     pub fn usage(&self) -> HostLogUse {
         let state = self.state.borrow();
@@ -455,12 +459,13 @@ impl HostLog {
             let result = match self.tail_wanted.replace(false) {
                 true => self.move_tail().await,
                 false => {
-                    pipeline.hold(&*self.world, || pipeline.has_queue()).await;
+                    pipeline.hold(&*self.world, || self.waiting.get() > 0).await;
                     self.commit_running().await
                 }
             };
             if let Err(error) = result {
                 pipeline.fail(&error, false);
+                self.progress.notify();
                 return;
             }
         }
@@ -477,6 +482,7 @@ impl HostLog {
         let id = committed.id;
         self.state.borrow_mut().committed(committed);
         self.pipeline.finish(id, self.world.now());
+        self.progress.notify();
         self.move_tail().await
     }
 
@@ -520,8 +526,8 @@ impl HostLog {
             let state = self.state.borrow();
             let tail = state.checkpoint.tail();
             let gain = state.space.held_before(tail);
-            let is_wanted = gain > 0
-                && (self.pipeline.has_queue() || gain >= state.space.capacity() / TAIL_SHARE);
+            let is_wanted =
+                gain > 0 && (self.waiting.get() > 0 || gain >= state.space.capacity() / TAIL_SHARE);
             if !is_wanted {
                 return Ok(());
             }
@@ -536,14 +542,14 @@ impl HostLog {
         state.superblock.arrived(change);
         state.space.release_before(tail);
         drop(state);
-        self.pipeline.wake_joiners();
+        self.progress.notify();
         Ok(())
     }
 
     /// Fails the callers that wait for space: the store is out of reach, so that none will come.
     pub fn hold_up(&self, why: &str) {
         self.held_up.borrow_mut().get_or_insert_with(|| why.into());
-        self.pipeline.wake_joiners();
+        self.progress.notify();
     }
     /// Commits, and ends the log for its recovery: nothing is written any more.
     pub async fn end(&self) -> Result<(), HostError> {
@@ -585,6 +591,8 @@ impl Drop for LogReservation {
         state.reserved -= self.blocks;
         state.reservations -= 1;
         drop(state);
-        self.log.pipeline.wake_joiners();
+        if self.log.waiting.get() > 0 {
+            self.log.progress.notify();
+        }
     }
 }
