@@ -222,7 +222,8 @@ impl Engine {
         self.check()?;
         if !units::fault!("mount-finds-no-cache") {
             self.durability.assume_unflushed();
-            self.runner.run(plan_found_log()).await?;
+            let flushed = self.runner.run(plan_found_log()).await.map_err(EngineError::from);
+            flushed.inspect_err(|error| self.aborter().stop_writing(error))?;
         }
         self.pipeline.set_quiesced(false);
         self.spawn_tasks();

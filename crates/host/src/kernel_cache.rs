@@ -13,6 +13,7 @@
 use crate::error::HostError;
 use crate::files::File;
 use crate::host::{Forget, Host};
+use crate::removals::Removal;
 use std::time::Duration;
 use store::{FileAttributes, FileId, FileKind, Token};
 
@@ -83,6 +84,10 @@ impl Host {
         file.reported.set(attributes.version);
         file.was_taken_over.set(false);
         file.nameless.set(attributes.links == 0);
+        if attributes.links == 0 && file.last_removal.get() == Removal::default() {
+            // Others have removed the last name, wherever it was.
+            file.last_removal.set(self.removals.add_anywhere());
+        }
     }
     /// Ends the token, which is to be returned, and returns it.
     pub(crate) fn end_token(&self, file: &File) -> Option<Token> {

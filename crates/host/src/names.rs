@@ -4,7 +4,6 @@
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File};
 use crate::host::Host;
-use crate::removals::Removal;
 use runtime::sync::WriteGuard;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -143,11 +142,14 @@ impl Host {
     async fn name_removed(
         &self,
         file: Option<Rc<File>>,
-        removal: Removal,
+        parent: FileId,
         settled: Option<WriteGuard>,
     ) -> Result<(), HostError> {
         let Some(file) = file else { return Ok(()) };
-        file.last_removal.set(removal);
+        if file.dirty.get().is_some() || file.opens.get() > 0 {
+            // Others have no records that are to stay.
+            file.last_removal.set(self.removals.add(parent));
+        }
         if file.dirty.get().is_some() && file.opens.get() == 0 {
             self.add_departure(file, settled).await;
             return Ok(());
@@ -249,16 +251,19 @@ impl Host {
             }
             return Err(error);
         }
-        let removal = self.removals.add(parent);
         self.removal_noted(file.as_ref()).await?;
-        made(self.name_removed(file, removal, settled).await)
+        made(self.name_removed(file, parent, settled).await)
     }
 
     pub async fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
         self.once("a removal", async |is_sent| {
+            let removed = match self.removals.is_empty() {
+                true => None,
+                false => Some(self.noted(self.store.lookup(parent, name).await)?.file),
+            };
             self.begin_sending(is_sent)?;
             self.noted(self.store.remove_directory(parent, name).await)?;
-            self.removals.add(parent);
+            removed.iter().for_each(|removed| self.removals.directory_removed(*removed, parent));
             Ok(())
         })
         .await
@@ -310,11 +315,9 @@ impl Host {
             }
             return Err(error);
         }
-        self.removals.add(parent);
-        let removal = self.removals.add(new_parent);
         drop(of_file);
         self.removal_noted(victim.as_ref()).await?;
-        made(self.name_removed(victim, removal, of_victim).await)
+        made(self.name_removed(victim, new_parent, of_victim).await)
     }
     pub async fn read_link(&self, file: FileId) -> Result<Vec<u8>, HostError> {
         self.query(|| self.store.read_link(file)).await

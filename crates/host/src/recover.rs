@@ -23,18 +23,18 @@
 use crate::conflict::set_aside;
 use crate::error::HostError;
 use crate::ledger::{FILES_MAX, Ledger, Progress, SharedLedger};
-use crate::record::STATES_MAX;
+use crate::record::{BLOCK, STATES_MAX};
 use crate::recovery_window::{RecoveryWindow, states_for};
-use crate::removals::Removals;
+use crate::removals::{Removal, Removals};
 use crate::replay::{FileReplay, LogContent};
 use crate::superblock::HostJournal;
 use commit::LogSuperblock;
 use device::World;
-use journal::plan_empty_log;
+use journal::{plan_empty_log, plan_found_log};
 use runtime::sync::RwLock;
 use runtime::{Either, join_window, race};
 use serde::Serialize;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -143,6 +143,7 @@ pub(crate) async fn recover_noting(
         setting_aside,
         recalled,
         removals: Removals::default(),
+        removal: OnceCell::new(),
         log,
         dry_run,
         note,
@@ -172,6 +173,10 @@ async fn begin_at_store(store: &dyn Store, journal: &HostJournal) -> Result<(), 
     if !units::fault!("host-late-recovery-writes") {
         journal.abandoned.until_ended().await;
     }
+    if !units::fault!("host-found-not-flushed") {
+        // A killed daemon may have left it in the disk's cache, and it is acted upon.
+        journal.runner(BLOCK.bytes()).run(plan_found_log()).await?;
+    }
     if !units::fault!("host-not-fenced") {
         store.fence(&journal.head.identity).await?;
     }
@@ -196,6 +201,7 @@ struct Recovery<'a> {
     /// Files that other clients want, until the token is back.
     recalled: RefCell<BTreeSet<FileId>>,
     removals: Removals,
+    removal: OnceCell<Removal>,
     log: (u32, u32),
     dry_run: bool,
     note: &'a dyn Fn(&FileOutcome),
@@ -312,7 +318,8 @@ impl Recovery<'_> {
             true if self.dry_run => Ok(FileFate::Removed),
             true => {
                 // Otherwise a crash of the store brings it back, and its records are gone.
-                let removal = self.removals.add_anywhere();
+                // All of them were gone when the first was looked for, and one sync serves all.
+                let removal = *self.removal.get_or_init(|| self.removals.add_anywhere());
                 self.removals.make_durable(self.store, removal).await?;
                 Ok(FileFate::Removed)
             }

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use store::{FileId, Store, StoreError};
 
 /// With more directories than this the store is asked to make all removals durable.
-const DIRECTORIES_MAX: usize = 64;
+const DIRECTORIES_MAX: usize = 256;
 
 /// A removal, in the order of their answers; 0: before the first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -42,6 +42,17 @@ impl Removals {
             self.elsewhere.set(removal);
         }
         removal
+    }
+    /// Whether all removals are durable.
+    pub fn is_empty(&self) -> bool {
+        self.durable.get() >= self.last.get()
+    }
+    /// Records that a directory was removed: its parent has that, and with it all that was in it.
+    pub fn directory_removed(&self, directory: FileId, parent: FileId) {
+        let removed = self.directories.borrow_mut().remove(&directory);
+        if removed.is_some() {
+            self.add(parent);
+        }
     }
     /// Records that a name was removed in a directory that is not known.
     pub fn add_anywhere(&self) -> Removal {
@@ -88,5 +99,18 @@ mod tests {
         let last = (0..=DIRECTORIES_MAX as u64).map(|directory| removals.add(FileId(directory)));
         let last = last.last().unwrap();
         assert_eq!((removals.directories.borrow().len(), removals.elsewhere.get()), (0, last));
+    }
+
+    #[test]
+    fn a_removed_directory_leaves_its_removals_to_its_parent() {
+        let removals = Removals::default();
+        assert!(removals.is_empty());
+        removals.directory_removed(FileId(2), FileId(1));
+        assert!(removals.is_empty(), "nothing was in it");
+        let first = removals.add(FileId(2));
+        removals.directory_removed(FileId(2), FileId(1));
+        let kept: Vec<_> = removals.directories.borrow().keys().copied().collect();
+        assert_eq!(kept, [FileId(1)]);
+        assert!(!removals.is_empty() && removals.last.get() > first);
     }
 }

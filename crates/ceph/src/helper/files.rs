@@ -4,7 +4,7 @@ use super::gate::Gate;
 use super::recent_lookups::{RecentLookups, watched};
 use crate::library::{Errno, Handle, Inode, Mount, SessionLock};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use store::{FileId, Token};
@@ -17,8 +17,10 @@ pub struct Files {
     /// Grants, by the number that identifies their recall.
     pub(super) grants: Mutex<BTreeMap<u64, Arc<File>>>,
     pub(super) last_grant: AtomicU64,
-    /// For directories, those to which names of theirs were moved since their last sync.
-    moved_to: Mutex<BTreeMap<FileId, BTreeSet<FileId>>>,
+    /// For directories, those to which names of theirs were moved since their last sync, and the
+    /// number of the last such rename.
+    moved_to: Mutex<BTreeMap<FileId, BTreeMap<FileId, u64>>>,
+    renames: AtomicU64,
     pub gate: Arc<Gate>,
 }
 
@@ -205,6 +207,7 @@ impl Files {
             grants: Mutex::default(),
             last_grant: AtomicU64::new(0),
             moved_to: Mutex::default(),
+            renames: AtomicU64::new(0),
             gate,
         };
         files.keep(root, id);
@@ -256,18 +259,27 @@ impl Files {
     /// Records a rename.
     pub fn note_move(&self, from: FileId, to: FileId) {
         if from != to && !units::fault!("ceph-rename-of-one-directory") {
-            lock(&self.moved_to).entry(from).or_default().insert(to);
+            let number = self.renames.fetch_add(1, Ordering::Relaxed);
+            lock(&self.moved_to).entry(from).or_default().insert(to, number);
         }
     }
     /// Makes the names of a directory durable, and that those which moved are elsewhere. T15: the
     /// library takes a rename for a change of the new directory alone.
     pub fn sync_names(&self, directory: FileId) -> Result<(), Errno> {
-        let moved_to = lock(&self.moved_to).remove(&directory).unwrap_or_default();
-        for other in moved_to {
+        let moved_to = lock(&self.moved_to).get(&directory).cloned().unwrap_or_default();
+        for (other, number) in moved_to {
             match self.get(other).and_then(|other| other.inode.sync()) {
                 // Removed since, and only an empty directory can be.
                 Err(Errno(libc::ESTALE | libc::ENOENT)) => {}
                 synced => synced?,
+            }
+            // Only now: another sync of this directory waits for the same.
+            let mut moves = lock(&self.moved_to);
+            if let Some(moved_to) = moves.get_mut(&directory) {
+                moved_to.retain(|to, last| (*to, *last) != (other, number));
+                if moved_to.is_empty() {
+                    moves.remove(&directory);
+                }
             }
         }
         self.get(directory)?.inode.sync()

@@ -1,7 +1,7 @@
 //! A connection that is lost and comes back while the host runs.
 
 use crate::common::*;
-use device::World;
+use device::{Operation, World};
 use disks::{CrashPolicy, Latency, MemoryDisk};
 use host::{CONFLICT_DIRECTORY, Destage, Durable, HostError, HostOptions, HostRecoveryReport};
 use runtime::{race, spawn_with_result};
@@ -360,4 +360,28 @@ fn a_dropped_recovery_leaves_later_ledgers_as_they_are() {
         assert_eq!(stage.content(file), b"again!", "message {after}: {report:?}");
         assert!(stage.set_aside(file).is_empty(), "message {after}: {report:?}");
     }
+}
+
+/// A daemon that was killed may have left the journal in the disk's cache, and a power cut amid the
+/// recovery would bring back an older one, after the store has a part of the newer.
+#[test]
+fn a_recovery_makes_the_journal_durable_that_it_finds() {
+    let stage = Rc::new(Stage::new(11));
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, under_pressure());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+    });
+    let again = stage.disk(stage.crash(&disk, CrashPolicy::KeepAll));
+    let first = Rc::new(Cell::new(None));
+    let seen = first.clone();
+    again.on_change(move |_, _, logged| {
+        seen.set(seen.get().or(Some(logged.operation)));
+    });
+    let begun = stage.begin(&again, under_pressure());
+    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    again.stop_watching();
+    assert_eq!((report.files.len(), first.get()), (1, Some(Operation::Flush)));
 }

@@ -68,7 +68,7 @@ impl Local {
         let before = look()?;
         let changed = change_at(handle.as_deref(), path, &name[..], value);
         let changed = changed.map_err(|error| self.refused(error));
-        let attributes = self.end_change(&before, &look()?, changed)?;
+        let attributes = self.end_change(&before, look, changed).await?;
         if matches!(attributes.kind, FileKind::Regular | FileKind::Directory) {
             let open = match (handle, place) {
                 (Some(handle), _) => handle.try_clone(),

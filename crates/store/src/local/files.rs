@@ -218,7 +218,14 @@ impl Local {
         let before = look()?;
         let written = for_writing(&handle).and_then(|to| to.write_all_at(bytes, at));
         let written = written.map_err(|error| self.failed("writing", &error));
-        self.end_change(&before, &look()?, written)
+        let now = look()?;
+        let removed = match is_unchanged(&before, &now, &written) {
+            true => Ok(()),
+            false => {
+                self.notes.remove(file).map_err(|error| self.failed("removing a note", &error))
+            }
+        };
+        self.build_on(&now, written.and(removed))
     }
 
     /// Writes the file in the state that was reported last.
@@ -350,7 +357,7 @@ impl Local {
                 Err(error) => Err(self.failed(what, &error)),
             };
         }
-        self.end_change(&before, &look()?, applied)
+        self.end_change(&before, look, applied).await
     }
 
     pub fn look_at(
@@ -364,19 +371,30 @@ impl Local {
     /// durably, unless the file is as it was, and what is buffered from now on builds on what the
     /// file has. Returns that, or the error. Until then nobody else has the file; after a crash
     /// before this a change of attributes that was not answered does not count.
-    pub fn end_change(
+    pub async fn end_change(
         &self,
         before: &Metadata,
+        look: impl Fn() -> Result<Metadata, StoreError>,
+        result: Result<(), StoreError>,
+    ) -> Result<FileAttributes, StoreError> {
+        let now = look()?;
+        let removed = match is_unchanged(before, &now, &result) {
+            true => Ok(()),
+            false => {
+                let (notes, file) = (self.notes.clone(), FileId(now.ino()));
+                self.away("removing a note", move || notes.remove(file)).await
+            }
+        };
+        self.build_on(&look()?, result.and(removed))
+    }
+    /// What is buffered of the file from now on builds on this state of it.
+    fn build_on(
+        &self,
         now: &Metadata,
         result: Result<(), StoreError>,
     ) -> Result<FileAttributes, StoreError> {
-        let file = FileId(now.ino());
-        let is_same = result.is_err() && changed_ns(before) == changed_ns(now);
-        if !is_same || units::fault!("store-failed-change-unnoted") {
-            self.notes.remove(file).map_err(|error| self.failed("removing a note", &error))?;
-        }
         let attributes = self.attributes_of(now);
-        if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+        if let Some(buffered) = self.files.borrow_mut().get_mut(&attributes.file) {
             buffered.attributes = attributes;
             buffered.overlay = Overlay::over(attributes.version.size);
         }
@@ -404,7 +422,7 @@ impl Local {
             away.sync_all()
         });
         let allocated = allocated.await;
-        self.end_change(&before, &look()?, allocated)
+        self.end_change(&before, look, allocated).await
     }
 
     fn writable(&self, file: FileId) -> Option<std::rc::Rc<File>> {
@@ -436,6 +454,12 @@ impl Local {
         };
         self.away(what, sync).await
     }
+}
+
+/// Returns whether a change that failed has left the file as it was.
+fn is_unchanged(before: &Metadata, now: &Metadata, result: &Result<(), StoreError>) -> bool {
+    let is_same = result.is_err() && changed_ns(before) == changed_ns(now);
+    is_same && !units::fault!("store-failed-change-unnoted")
 }
 
 /// Returns a handle to write through. That of a file whose mode forbids it to its owner, this

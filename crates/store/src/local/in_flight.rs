@@ -20,6 +20,8 @@ pub(super) struct InFlight {
     ends: Instant,
     from: SystemTime,
     until: SystemTime,
+    /// How long it was from the beginning of the note.
+    time: Duration,
 }
 
 pub(super) fn clocks() -> (Instant, SystemTime) {
@@ -34,12 +36,14 @@ impl InFlight {
         clocks: impl Fn() -> (Instant, SystemTime),
         mut write: impl FnMut(Range<SystemTime>) -> io::Result<()>,
     ) -> io::Result<InFlight> {
-        let (mut current, mut time) = (current, NOTED);
+        // A disk that took long takes long again.
+        let first = current.map_or(NOTED, |current| current.time);
+        let (mut current, mut time) = (current, first);
         loop {
             let (now, day) = clocks();
             match current {
                 Some(current) if current.left(now, day) >= RENEWED => return Ok(current),
-                Some(current) if time > NOTED && units::fault!("store-note-expired") => {
+                Some(current) if time > first && units::fault!("store-note-expired") => {
                     return Ok(current);
                 }
                 _ => {}
@@ -50,7 +54,7 @@ impl InFlight {
                 (from, until) = (from.min(former.from), until.max(former.until));
             }
             write(from..until)?;
-            current = Some(InFlight { ends: now + time, from, until });
+            current = Some(InFlight { ends: now + time, from, until, time });
             time *= 2;
         }
     }
@@ -93,7 +97,7 @@ mod tests {
         takes.set(seconds(0));
         asleep.set(seconds(60));
         let third = renewed(second);
-        assert_eq!(written.take(), [seconds(60 + 6 + 2)]);
+        assert_eq!(written.take(), [seconds(60 + 6 + 4)]);
         awake.set(awake.get() + seconds(1));
         renewed(third);
         assert_eq!(written.take(), []);

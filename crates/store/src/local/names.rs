@@ -208,7 +208,11 @@ impl Local {
             return Ok(());
         }
         let (notes, found) = (self.notes.clone(), found.clone());
-        self.away("noting a state", move || notes.keep(file, &found)).await
+        match self.away("noting a state", move || notes.keep(file, &found)).await {
+            // Names are removed to make some. At worst the dead host's bytes are set aside.
+            Err(StoreError::Refused(Refusal::NoSpace | Refusal::Quota)) => Ok(()),
+            kept => kept,
+        }
     }
 
     pub fn read_link(&self, file: FileId) -> Result<Vec<u8>, StoreError> {
