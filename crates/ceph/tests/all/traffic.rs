@@ -37,13 +37,14 @@ fn a_created_file_and_its_first_write_cost_the_metadata_server_one_request() {
     });
 }
 
+/// One for the server of the file, which may refuse this client, and one for the session's lock.
 #[test]
-fn a_sync_asks_the_metadata_server_one_question_and_a_return_asks_none() {
+fn a_sync_asks_the_metadata_servers_two_questions_and_a_return_asks_none() {
     let cluster = Rc::new(Cluster::small());
     let (here, counter) = (cluster.options("here"), cluster.clone());
     run(|world| async move {
         let store = connect(&world, here).await;
-        for (content, questions) in [(&b"content"[..], FILES), (&b""[..], 0)] {
+        for (content, questions) in [(&b"content"[..], 2 * FILES), (&b""[..], 0)] {
             let made = files(&store, &format!("{questions} questions"), content).await;
             let before = counter.metadata_requests();
             for (file, open) in made {
