@@ -60,7 +60,7 @@ lint: ## format, clippy, what guards the architecture, features
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 # The layers whose tests need neither root nor mounts, and that nearly every change touches.
-LOWER_LAYERS := units format device runtime disks journal engine
+LOWER_LAYERS := units format device runtime disks journal commit engine
 
 check: lint ## before a commit: lints and the lower layers; no root, no network, about two minutes
 	$(CARGO) test --quiet $(addprefix --package ,$(LOWER_LAYERS))
