@@ -23,5 +23,10 @@ impl Errno {
     fn check(answer: i32) -> Result<i32, Errno> {
         if answer < 0 { Err(Errno(-answer)) } else { Ok(answer) }
     }
+    /// Returns the meaning of the answer to a question whether the servers know this client: one
+    /// that is excluded is refused a new session.
+    fn of_question(self) -> Errno {
+        if self == Errno(libc::EPERM) { Errno(libc::ESHUTDOWN) } else { self }
+    }
     pub const INVALID: Errno = Errno(libc::EINVAL);
 }

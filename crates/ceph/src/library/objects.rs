@@ -341,17 +341,26 @@ impl Handle {
     /// and syncs with success. A request for a lock is the one question about a file that it never
     /// answers by itself.
     pub fn ask_servers(&self) -> Result<(), Errno> {
+        let asked = self.get_lock(0, flock_of(Some(LockMode::Shared), &(0..1)));
+        asked.map(drop).map_err(Errno::of_question)
+    }
+
+    fn set_lock(&self, owner: u64, mut lock: libc::flock) -> Result<(), Errno> {
         let mount = self.inode.mount;
-        let mut lock = flock_of(Some(LockMode::Shared), &(0..1));
-        // SAFETY: the handle is open; the library reads the lock, and writes there which other
-        // stands against it.
-        match Errno::check(unsafe {
-            (mount.call.ceph_ll_getlk)(mount.raw, self.raw, &raw mut lock, 0)
-        }) {
-            // An excluded client is refused a new session.
-            Err(Errno(libc::EPERM)) => Err(Errno(libc::ESHUTDOWN)),
-            answer => answer.map(drop),
-        }
+        // SAFETY: the handle is open; the library reads the lock.
+        Errno::check(unsafe {
+            (mount.call.ceph_ll_setlk)(mount.raw, self.raw, &raw mut lock, owner, 0)
+        })
+        .map(drop)
+    }
+    /// Returns the lock that stands against this one, or this one with F_UNLCK.
+    fn get_lock(&self, owner: u64, mut lock: libc::flock) -> Result<libc::flock, Errno> {
+        let mount = self.inode.mount;
+        // SAFETY: the handle is open; the library reads the lock, and writes the other there.
+        Errno::check(unsafe {
+            (mount.call.ceph_ll_getlk)(mount.raw, self.raw, &raw mut lock, owner)
+        })?;
+        Ok(lock)
     }
 
     /// Sets a lock. EAGAIN: a conflicting lock exists. Locks end with the handle.
@@ -361,12 +370,7 @@ impl Handle {
         mode: Option<LockMode>,
         range: &Range<u64>,
     ) -> Result<(), Errno> {
-        let (mount, mut lock) = (self.inode.mount, flock_of(mode, range));
-        // SAFETY: the handle is open; the library reads the lock.
-        Errno::check(unsafe {
-            (mount.call.ceph_ll_setlk)(mount.raw, self.raw, &raw mut lock, owner, 0)
-        })
-        .map(drop)
+        self.set_lock(owner, flock_of(mode, range))
     }
     /// Returns a conflicting lock.
     pub fn lock_against(
@@ -375,11 +379,7 @@ impl Handle {
         mode: LockMode,
         range: &Range<u64>,
     ) -> Result<Option<(LockMode, Range<u64>)>, Errno> {
-        let (mount, mut lock) = (self.inode.mount, flock_of(Some(mode), range));
-        // SAFETY: the handle is open; the library reads the lock, and writes the other there.
-        Errno::check(unsafe {
-            (mount.call.ceph_ll_getlk)(mount.raw, self.raw, &raw mut lock, owner)
-        })?;
+        let lock = self.get_lock(owner, flock_of(Some(mode), range))?;
         let mode = match lock.l_type as c_int {
             libc::F_RDLCK => LockMode::Shared,
             libc::F_WRLCK => LockMode::Exclusive,
@@ -391,22 +391,14 @@ impl Handle {
         Ok(Some((mode, start.min(end)..end)))
     }
 
-    /// Locks a byte for readers; `at` may lie beyond [`LOCK_END`].
+    /// Locks a byte for readers; `at` may lie beyond [`LOCK_END`]: the servers' numbers have no
+    /// sign.
     pub fn lock_byte(&self, owner: u64, at: u64) -> Result<(), Errno> {
-        let (mount, mut lock) = (self.inode.mount, lock_of_byte(libc::F_RDLCK, at));
-        // SAFETY: the handle is open; the library reads the lock.
-        Errno::check(unsafe {
-            (mount.call.ceph_ll_setlk)(mount.raw, self.raw, &raw mut lock, owner, 0)
-        })
-        .map(drop)
+        self.set_lock(owner, flock(libc::F_RDLCK, at as i64, 1))
     }
     /// Returns whether another owner has a lock on the byte.
     pub fn is_byte_locked(&self, owner: u64, at: u64) -> Result<bool, Errno> {
-        let (mount, mut lock) = (self.inode.mount, lock_of_byte(libc::F_WRLCK, at));
-        // SAFETY: the handle is open; the library reads the lock, and writes the other there.
-        Errno::check(unsafe {
-            (mount.call.ceph_ll_getlk)(mount.raw, self.raw, &raw mut lock, owner)
-        })?;
+        let lock = self.get_lock(owner, flock(libc::F_WRLCK, at as i64, 1))?;
         Ok(lock.l_type as c_int != libc::F_UNLCK)
     }
 
@@ -448,22 +440,15 @@ fn flock_of(mode: Option<LockMode>, range: &Range<u64>) -> libc::flock {
     };
     // Not by a length of zero, which would reach those of sessions, too.
     let (start, end) = (range.start.min(OFFSET_MAX - 1), range.end.min(OFFSET_MAX));
-    libc::flock {
-        l_type: kind as i16,
-        l_whence: libc::SEEK_SET as i16,
-        l_start: start as i64,
-        l_len: end.saturating_sub(start).max(1) as i64,
-        l_pid: 0,
-    }
+    flock(kind, start as i64, end.saturating_sub(start).max(1) as i64)
 }
 
-fn lock_of_byte(kind: c_int, at: u64) -> libc::flock {
+fn flock(kind: c_int, start: i64, length: i64) -> libc::flock {
     libc::flock {
         l_type: kind as i16,
         l_whence: libc::SEEK_SET as i16,
-        // The servers' numbers have no sign.
-        l_start: at as i64,
-        l_len: 1,
+        l_start: start,
+        l_len: length,
         l_pid: 0,
     }
 }

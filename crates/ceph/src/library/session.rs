@@ -57,9 +57,7 @@ impl SessionLock {
             Ok(false) if units::fault!("ceph-lost-session-kept") => Ok(()),
             // The library knows by itself that it lost locks.
             Ok(false) | Err(Errno(libc::EIO)) => Err(Errno(libc::ENOTCONN)),
-            // An excluded client is refused a new session.
-            Err(Errno(libc::EPERM)) => Err(Errno(libc::ESHUTDOWN)),
-            Err(other) => Err(other),
+            Err(other) => Err(other.of_question()),
         }
     }
 }

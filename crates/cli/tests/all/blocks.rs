@@ -1,6 +1,7 @@
 //! Tests of `okeanos blocks`: the kernel's own file systems and other projects' clients over a
 //! block volume.
 
+use crate::daemon_rights::FEW_RIGHTS;
 use crate::rig::Rig;
 
 /// Functions. `attach ARGUMENTS`: the block device is `$L`. `daemon`: the process that serves it.
@@ -301,18 +302,8 @@ fn nbd_clients_read_write_and_flush_a_volume() {
 #[test]
 fn the_daemon_of_an_attached_volume_gives_up_what_it_does_not_need() {
     Rig::new().run(&format!(
-        r#"{BLOCKS}
+        r#"{BLOCKS} {FEW_RIGHTS}
         truncate -s 64M image; $O blocks format image >/dev/null
-        few() {{
-            for status in /proc/$1/task/*/status; do
-                grep -q '^Name:.*iou-' $status && continue
-                grep -q 'NoNewPrivs:.*1' $status; grep -q 'Seccomp:.*2' $status
-                for set in CapEff CapPrm CapBnd; do
-                    # Beside DAC_READ_SEARCH, SYS_PTRACE, IPC_LOCK and SYS_RESOURCE.
-                    [ $((0x$(sed -n "s/^$set:\t//p" $status) & ~0x1084004)) = 0 ]
-                done
-            done
-        }}
         attach image; few $(daemon); mkfs.ext4 -q $L; mount $L here; echo kept >here/file; umount here
         truncate -s 96M image; $O blocks grow image; few $(daemon)
         timeout 60 $O blocks detach image

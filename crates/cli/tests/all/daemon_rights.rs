@@ -3,6 +3,20 @@
 
 use crate::rig::Rig;
 
+/// A function: `few PID` checks the rights of all threads of a daemon but the kernel's own workers.
+pub const FEW_RIGHTS: &str = r#"
+    few() {
+        for status in /proc/$1/task/*/status; do
+            grep -q '^Name:.*iou-' $status && continue
+            grep -q 'NoNewPrivs:.*1' $status; grep -q 'Seccomp:.*2' $status
+            for set in CapEff CapPrm CapBnd; do
+                # Beside DAC_READ_SEARCH, SYS_PTRACE, IPC_LOCK and SYS_RESOURCE.
+                [ $((0x$(sed -n "s/^$set:\t//p" $status) & ~0x1084004)) = 0 ]
+            done
+        done
+    }
+"#;
+
 #[test]
 fn nothing_of_the_callers_stays_open_in_the_daemon() {
     Rig::new().run(
@@ -19,24 +33,18 @@ fn nothing_of_the_callers_stays_open_in_the_daemon() {
 #[test]
 fn a_daemon_of_root_gives_up_what_it_does_not_need() {
     let rig = Rig::new();
-    rig.run(
-        r#"chmod 755 .; $O mkfs image 64M -- -q >made
+    rig.run(&format!(
+        r#"{FEW_RIGHTS}
+           chmod 755 .; $O mkfs image 64M -- -q >made
            for options in allow_other allow_other,noloop allow_other,ro; do
                $O mount -o $options image $M; P=$($O stats --json $M | sed -n 's/.*"process": \([0-9]*\).*/\1/p')
-               for status in /proc/$P/task/*/status; do
-                   grep -q '^Name:.*iou-' $status && continue
-                   grep -q 'NoNewPrivs:.*1' $status; grep -q 'Seccomp:.*2' $status
-                   for set in CapEff CapPrm CapBnd; do
-                       # Beside DAC_READ_SEARCH, SYS_PTRACE, IPC_LOCK and SYS_RESOURCE.
-                       [ $((0x$(sed -n "s/^$set:\t//p" $status) & ~0x1084004)) = 0 ]
-                   done
-               done
+               few $P
                [ $(sed -n 's/^VmLck:[^0-9]*\([0-9]*\).*/\1/p' /proc/$P/status) -gt 1000 ]
-               [ $options = allow_other,ro ] || { chmod 1777 $M; as_nobody touch $M/file; as_nobody chmod 6755 $M/file; as_nobody chown : $M/file; }
+               [ $options = allow_other,ro ] || {{ chmod 1777 $M; as_nobody touch $M/file; as_nobody chmod 6755 $M/file; as_nobody chown : $M/file; }}
                [ $options = allow_other,ro ] && $O mount -o remount,rw $M; touch $M/more
                $O umount $M; settle image; clean image
-           done"#,
-    );
+           done"#
+    ));
 }
 
 /// Images are free at once. A device is kept by the kernel, and the processes that keep it are
