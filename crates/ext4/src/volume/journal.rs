@@ -318,7 +318,28 @@ async fn is_scattered(
         .is_ok_and(|journal| journal.scattered.is_some()))
 }
 
-/// Checks that the disk is this volume's journal.
+/// Refuses a journal that several file systems have joined (mke2fs and tune2fs allow it, the kernel
+/// does not): its log would be replayed into whichever comes first. The engine reports anything
+/// else that is wrong with its superblock, which is block `at`.
+async fn refuse_other_users(disk: &Rc<dyn Disk>, device: &JournalDevice, at: u32) -> Result<()> {
+    if units::fault!("journal-of-two") {
+        return Ok(());
+    }
+    let size = device.block_size;
+    let bytes = disk.read(u64::from(at) << size.shift(), size.bytes()).await;
+    let bytes = bytes.map_err(EngineError::from)?;
+    match JournalSuperblock::parse(&bytes, size, device.blocks) {
+        Ok(journal) if journal.user_count > 1 => Err(Error::Journal(format!(
+            "{} is the journal of {} file systems, and may be of one. For those but one: e2fsck, \
+             tune2fs -O ^has_journal, and a journal of their own",
+            disk.name(),
+            journal.user_count
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the disk is this volume's journal, and no other's.
 async fn external_journal(disk: &Rc<dyn Disk>, superblock: &VolumeSuperblock) -> Result<LogArea> {
     let size = disk.geometry().size;
     let needed = SUPERBLOCK_OFFSET + SUPERBLOCK_SIZE as u64;
@@ -345,9 +366,10 @@ async fn external_journal(disk: &Rc<dyn Disk>, superblock: &VolumeSuperblock) ->
     if size < needed || device.blocks > u64::from(u32::MAX) {
         return Err(Error::Truncated { needed, found: size });
     }
-    let whole = LogExtent { first: LogBlock(0), count: device.blocks as u32, disk_block: 0 };
     // Behind the block that holds the ext4 superblock at byte 1024.
     let at = if device.block_size.bytes() == 1024 { 2 } else { 1 };
+    refuse_other_users(disk, &device, at).await?;
+    let whole = LogExtent { first: LogBlock(0), count: device.blocks as u32, disk_block: 0 };
     let place = LogPlace::Own(disk.clone());
     Ok(LogArea { place, extents: vec![whole], superblock: LogBlock(at), logs: None })
 }

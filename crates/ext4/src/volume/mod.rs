@@ -85,7 +85,7 @@ pub struct Volume {
     /// The claim of multiple mount protection, with mmp.
     protection: RefCell<Option<Rc<mmp::Protection>>>,
     /// The home disk, whose writes check the claim, with mmp.
-    protected: RefCell<Option<Rc<ProtectedDisk>>>,
+    protected: RefCell<Vec<Rc<ProtectedDisk>>>,
     /// The page size of the kernel that caches files, in bytes.
     pub(crate) kernel_page: Cell<u64>,
     closed: Cell<bool>,
@@ -200,7 +200,7 @@ impl Volume {
     }
 
     /// Whether the caller may take the blocks reserved for root.
-    pub fn may_use_reserve(&self, caller: &Caller) -> bool {
+    pub fn may_use_reserve(&self, caller: &Caller<'_>) -> bool {
         let superblock = self.superblock.borrow();
         caller.uid == 0
             || caller.uid == u32::from(superblock.reserved_uid)

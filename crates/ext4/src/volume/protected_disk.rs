@@ -1,4 +1,4 @@
-//! The disk of a volume with multiple mount protection. Others believe the owner gone when its
+//! The disks of a volume with multiple mount protection, its journal's included. Others believe the owner gone when its
 //! block has not changed for a while, because the process was stopped, or starved. So a write or
 //! discard after such a gap waits until the block was read again and is still ours.
 
@@ -16,20 +16,26 @@ pub(crate) struct ProtectedDisk {
 }
 
 impl ProtectedDisk {
-    /// Wraps the home disk of a volume with mmp, so that its writes check `protection`, if there is
-    /// one.
+    /// Wraps the disks of a volume with mmp, so that writes check `protection`, if there is one:
+    /// those of a commit, too, which may touch the journal's disk alone. The home disk comes first.
+    /// Empty without mmp.
     pub fn put_under(
         parts: &mut OpenParts,
         superblock: &VolumeSuperblock,
         protection: Option<&Rc<Protection>>,
-    ) -> Option<Rc<ProtectedDisk>> {
+    ) -> Vec<Rc<ProtectedDisk>> {
         if !superblock.features.has(feature::MMP) {
-            return None;
+            return Vec::new();
         }
-        let disk = ProtectedDisk::new(parts.home.clone());
-        protection.into_iter().for_each(|protection| disk.protect(protection));
-        parts.home = disk.clone();
-        Some(disk)
+        let journal = parts.journal.as_mut().filter(|_| !units::fault!("journal-without-claim"));
+        let mut protected = Vec::new();
+        for disk in [&mut parts.home].into_iter().chain(journal) {
+            let under = ProtectedDisk::new(disk.clone());
+            protection.into_iter().for_each(|protection| under.protect(protection));
+            *disk = under.clone();
+            protected.push(under);
+        }
+        protected
     }
 
     fn new(disk: Rc<dyn Disk>) -> Rc<ProtectedDisk> {

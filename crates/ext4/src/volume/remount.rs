@@ -32,10 +32,10 @@ impl Volume {
         check_features(&known, Access::ReadWrite)?;
         let world = self.engine.world().clone();
         let protected = self.protected.borrow().clone();
-        let disk = protected.as_ref().map_or(self.home_disk(), |protected| protected.beneath());
+        let disk = protected.first().map_or(self.home_disk(), |protected| protected.beneath());
         let protection = Protection::begin(&world, disk, &known, &self.options.node).await?;
-        if let (Some(protected), Some(protection)) = (&protected, &protection) {
-            protected.protect(protection);
+        if let Some(protection) = &protection {
+            protected.iter().for_each(|disk| disk.protect(protection));
         }
         let begun = self.begin_protected_changes(protection.as_deref(), &mut report).await;
         match (begun, protection) {

@@ -1,7 +1,9 @@
 //! `mmp`: who uses a volume counts in a block of it, and looks whether others do.
 
 use crate::features::support::*;
-use device::World;
+use crate::image::{in_mode, open as open_volume};
+use crate::volume::journal::name_journal;
+use device::{Disk, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
 use ext4::{Caller, Error};
 use format::ext4::VolumeSuperblock;
@@ -134,28 +136,41 @@ fn a_running_check_is_refused_and_a_second_mount_stops_the_first() {
 }
 
 /// The computer was stopped, or the disk: another one believes it dead, and takes the volume.
-#[test]
-fn after_a_long_gap_nothing_is_written_before_the_claim_is_read() {
-    let image = protected("-b 1024");
+/// Opens the volume, writes, and lets the next beat meet a disk that answers much later; then another
+/// computer claims the volume. Writes that follow must fail, and change neither disk.
+fn write_after_a_long_gap(image: &TestImage, journal: Option<&TestImage>) {
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     let disk = MemoryDisk::from_image(world.clone(), image.read());
+    let log = journal.map(|journal| MemoryDisk::from_image(world.clone(), journal.read()));
     virtual_world.run(async move {
-        let volume = open(&world, &disk, MODES[1]).await.unwrap();
+        let journal = log.clone().map(|log| Rc::new(log) as Rc<dyn Disk>);
+        let volume = open_volume(&world, &disk, journal, in_mode(MODES[1])).await.unwrap();
         let file = at(&volume, "file").await;
         write(&volume, &file, 0, b"ours").await;
         volume.sync().await.unwrap();
-        // The next beat, within five seconds, meets a disk that answers much later.
+        // The next beat is within five seconds.
         disk.set_latency(Latency { least: 40 * SECOND, spread: Duration::ZERO });
         world.sleep_until(world.now().plus(6 * SECOND)).await;
         disk.set_latency(Latency { least: Duration::ZERO, spread: Duration::ZERO });
         world.sleep_until(world.now().plus(14 * SECOND)).await;
         claim(&disk, Use::Counted(77)).await;
-        let taken = disk.changes();
+        let changes = || (disk.changes(), log.as_ref().map(MemoryDisk::changes));
+        let taken = changes();
         let written = volume.write(&file, &Caller::ROOT, 0, b"lost", Default::default()).await;
         assert!(written.is_err() || volume.sync().await.is_err());
-        assert_eq!(disk.changes(), taken, "something was written to the other one's volume");
+        assert_eq!(changes(), taken, "something was written to the other one's volume");
         assert!(volume.close().await.is_err());
-        assert_eq!((mmp(&disk.image()).used_by, disk.changes()), (Use::Counted(77), taken));
+        assert_eq!((mmp(&disk.image()).used_by, changes()), (Use::Counted(77), taken));
     });
+}
+
+#[test]
+fn after_a_long_gap_nothing_is_written_before_the_claim_is_read() {
+    write_after_a_long_gap(&protected("-b 1024"), None);
+    // A commit may touch the journal's disk alone, where the other one's log begins by now.
+    let journal = TestImage::make(&["-O", "journal_dev", "-b", "1024"], "8M");
+    let image = protected("-b 1024 -O ^has_journal");
+    name_journal(&image, &journal);
+    write_after_a_long_gap(&image, Some(&journal));
 }

@@ -4,7 +4,7 @@ use crate::volume::allocation::create;
 use crate::volume::image::{
     ALL, EXT3, EXT4, EXT4_1K, Kind, MANY_GROUPS, TestImage, open, open_with, with_volume,
 };
-use device::{Disk, World};
+use device::{Disk, Durability, World};
 use disks::{CrashPolicy, MemoryDisk};
 use engine::{Contents, EngineOptions, RecordFormat};
 use ext4::{
@@ -170,6 +170,12 @@ fn with_external_journal(block: &'static str) -> (TestImage, TestImage) {
         "1024" => Kind { arguments: "-t ext4 -b 1024 -O ^has_journal", size: "24M" },
         _ => Kind { arguments: "-t ext4 -b 4096 -O ^has_journal", size: "24M" },
     });
+    name_journal(&home, &journal);
+    (home, journal)
+}
+
+/// Makes the journal device that of a volume without one.
+pub fn name_journal(home: &TestImage, journal: &TestImage) {
     let bytes = journal.bytes();
     let uuid: String =
         bytes[1024 + 0x68..1024 + 0x78].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -177,7 +183,6 @@ fn with_external_journal(block: &'static str) -> (TestImage, TestImage) {
     home.debugfs_write("feature has_journal");
     home.debugfs_write(&format!("set_super_value journal_uuid {uuid}"));
     home.debugfs_write("set_super_value journal_dev 0x700");
-    (home, journal)
 }
 
 #[test]
@@ -223,6 +228,33 @@ fn an_external_journal_is_used_if_it_is_the_volumes() {
         command.args(["60", "e2fsck", "-fn", "-j"]).arg(journal.path()).arg(home.path());
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+/// The log of one would be replayed into the other, and be empty for its own.
+#[test]
+fn an_external_journal_of_two_volumes_is_refused() {
+    for (block, superblock) in [("1024", 2048), ("4096", 4096)] {
+        let (home, journal) = with_external_journal(block);
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let (home, journal) = (home.disk(&world), journal.disk(&world));
+        virtual_world.run(async move {
+            let users = superblock + 0x40;
+            let mut bytes = journal.read(users / 512 * 512, 512).await.unwrap();
+            let at = users as usize % 512;
+            assert_eq!(bytes[at..at + 4], [0; 4], "nobody has joined");
+            bytes[at + 3] = 2;
+            let joined =
+                journal.write(users / 512 * 512, vec![Rc::new(bytes)], Durability::Durable);
+            joined.await.unwrap();
+            let before = (home.changes(), journal.changes());
+            let log: Rc<dyn Disk> = Rc::new(journal.clone());
+            let opened = open_with(&world, &home, Some(log), Access::ReadWrite).await;
+            let refused = opened.err().unwrap().to_string();
+            assert!(refused.contains("2 file systems"), "{refused}");
+            assert_eq!((home.changes(), journal.changes()), before);
+        });
     }
 }
 

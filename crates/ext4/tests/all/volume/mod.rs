@@ -7,7 +7,7 @@ mod geometry;
 mod growth;
 mod hostile;
 mod image;
-mod journal;
+pub mod journal;
 mod lifetime;
 mod marks;
 mod orphans;

@@ -36,7 +36,7 @@ fn name(round: u32, index: u32) -> Vec<u8> {
 
 async fn make(volume: &Rc<Volume>, name: &[u8]) -> ext4::Result<()> {
     let root = volume.inode(ROOT).await?;
-    let caller = Caller { uid: 0, gid: 0, umask: 0 };
+    let caller = Caller::ROOT;
     volume.mkdir(&root, name, &caller, 0o755).await.map(drop)
 }
 
