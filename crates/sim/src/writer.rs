@@ -468,11 +468,12 @@ impl Writer {
         let memory = (bytes.len() % 512 == 0).then(|| Rc::new(Buffer::copy_of(bytes)));
         let data = WriteData { bytes, memory: memory.as_ref() };
         let written = self.volume.write_data(inode, &Caller::ROOT, offset, &data, flags).await?;
-        self.volume.keep_home(inode).await?;
         if written.count < bytes.len() {
             assert!(self.tight || self.failing, "a short write on a volume with room");
             self.outcome.set(Outcome::Short(written.count));
         }
+        // Its failure says that the write is not home, and leaves it in the volume.
+        self.volume.keep_home(inode).await?;
         Ok(written.transaction)
     }
 
