@@ -5,6 +5,7 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc none /proc
 mount -t sysfs none /sys
 mount -t devtmpfs none /dev
+mount -t securityfs none /sys/kernel/security
 mkdir -p /dev/pts /dev/shm
 mount -t devpts none /dev/pts
 for place in /tmp /run /var/tmp /dev/shm /mnt; do mount -t tmpfs -o mode=1777 none $place; done

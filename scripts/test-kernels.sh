@@ -1,7 +1,8 @@
 #!/bin/bash
 # Plays tests of the program on the kernels of Debian releases, each in an emulated machine without
 # network: mounts in every mode, kill -9 and recovery, what the page cache fetches and shows, no
-# io_uring, an ordinary user. The machine sees this one's files, read-only. Prints one line for each
+# io_uring, an ordinary user, mapped users, labels of SELinux (without a policy). The machine sees
+# this one's files, read-only. Prints one line for each
 # test and one for each kernel; fails where a test fails, or a machine hangs.
 # Needs root, qemu-system-x86, busybox-static, kmod and the system's Debian archive.
 # Usage: scripts/test-kernels.sh PLACE [KERNEL=SUITE...]
@@ -15,7 +16,7 @@ mkdir -p "$place"
 
 # What is played. Everything in it takes its time from the kernel, not from the emulation.
 tests=(
-    kernels:: coherence:: without_ring::
+    kernels:: containers:: coherence:: without_ring::
     daemon::
     robustness::a_mount_point_comes_back
     daemon_life::a_killed_daemon
@@ -92,7 +93,7 @@ boot() {
     timeout --signal=KILL "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 2G -smp 2 \
         -nodefaults -display none -no-reboot -serial "file:$place/console-$series" \
         -kernel "$place/$series"/boot/vmlinuz-* -initrd "$place/initrd-$series.gz" \
-        -append 'console=ttyS0 panic=-1 quiet no_timer_check mitigations=off nokaslr' \
+        -append 'console=ttyS0 panic=-1 quiet no_timer_check mitigations=off nokaslr security=selinux' \
         -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
         -device virtio-9p-pci,fsdev=root,mount_tag=root
 }

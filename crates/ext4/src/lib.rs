@@ -19,7 +19,7 @@ mod volume;
 mod xattr;
 
 pub use allocate::{AllocationRequest, Purpose, Run};
-pub use caller::Caller;
+pub use caller::{Caller, SecurityLabel};
 pub use durable_only::DurableOnly;
 pub use error::Error;
 pub use file::{

@@ -10,6 +10,10 @@ pub trait FileSystem: 'static {
     /// them, and they bind this host alone.
     const REMOTE_LOCKS: bool = false;
 
+    /// Whether requests that make a file carry the labels that a security module gives it
+    /// ([`SecurityLabel`](crate::SecurityLabel)). The kernel does not set them afterwards.
+    const SECURITY_LABELS: bool = false;
+
     /// Serves one request; many run concurrently, and replies may come in any order.
     ///
     /// The session handles INIT and INTERRUPT itself. Replies to requests that want none (FORGET,

@@ -97,6 +97,10 @@
 //! - `PARALLEL_DIROPS`, `ASYNC_DIO`: requests for one directory or file come concurrently.
 //! - `EXPORT_SUPPORT`: where NFS exports the mount, LOOKUP of `.` and `..` finds a node by its
 //!   number alone.
+//! - `SECURITY_CTX`, from FUSE 7.38 on (Linux 6.3) and with [`FileSystem::SECURITY_LABELS`]: new
+//!   files come with the label of a security module.
+//! - `ALLOW_IDMAP`, after [`Session::allow_idmapped_mounts`]: requests have [`abi::NO_ID`] as user
+//!   and group unless they make a file.
 //! - Locks stay in the kernel unless [`FileSystem::REMOTE_LOCKS`] says otherwise.
 //!
 //! Never accepted are `WRITEBACK_CACHE`, since a synchronous write would not show in `stat`, and
@@ -138,7 +142,7 @@ pub use device::{Buffer, World};
 pub use file_system::FileSystem;
 pub use mount::{Connection, MountError, MountKind, MountOptions, mount, possible_processors};
 pub use reply::Reply;
-pub use request::{MalformedRequest, Operation, Request};
+pub use request::{MalformedRequest, Operation, Request, SecurityLabel};
 pub use ring_queue::WaitPermit;
 pub use runtime::{RealWorld, Slice};
 pub use session::{

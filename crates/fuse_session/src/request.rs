@@ -18,6 +18,8 @@ pub struct Request {
     bytes: Bytes,
     /// Range of `bytes` that has the fixed structure, names and data.
     body: Range<usize>,
+    /// Range that has the extensions: of `bytes`, or of the payload if that is lent.
+    extensions: Range<usize>,
     /// Names and data, if the transport keeps them apart from the fixed structure (io_uring).
     payload: Option<Payload>,
     /// The ring entries of which the request occupies one (io_uring).
@@ -41,6 +43,10 @@ pub(crate) trait Lent: Deref<Target = [u8]> + std::fmt::Debug {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedRequest;
 
+/// The label that a security module gives to a new file: an extended attribute that comes into
+/// being with it. The name with its prefix, such as `security.selinux`, and the value.
+pub type SecurityLabel<'a> = (&'a [u8], &'a [u8]);
+
 /// A parsed request. The node it is for is in the header of the [`Request`]; for operations on a
 /// name that is the directory. Names have no zero byte and are not empty.
 #[derive(Debug)]
@@ -61,14 +67,17 @@ pub enum Operation<'a> {
     Symlink {
         name: &'a [u8],
         target: &'a [u8],
+        labels: Vec<SecurityLabel<'a>>,
     },
     Mknod {
         arguments: MknodIn,
         name: &'a [u8],
+        labels: Vec<SecurityLabel<'a>>,
     },
     Mkdir {
         arguments: MkdirIn,
         name: &'a [u8],
+        labels: Vec<SecurityLabel<'a>>,
     },
     Unlink {
         name: &'a [u8],
@@ -127,8 +136,12 @@ pub enum Operation<'a> {
     Create {
         arguments: CreateIn,
         name: &'a [u8],
+        labels: Vec<SecurityLabel<'a>>,
     },
-    Tmpfile(CreateIn),
+    Tmpfile {
+        arguments: CreateIn,
+        labels: Vec<SecurityLabel<'a>>,
+    },
     Interrupt {
         unique: u64,
     },
@@ -165,16 +178,24 @@ impl Request {
         let length = body.len().checked_sub(extensions).ok_or(MalformedRequest)?;
         let begin = size_of::<InHeader>();
         let whole = begin..begin + length;
-        if header.opcode != opcode::WRITE || extensions > 0 {
-            return Ok(Request { header, bytes, body: whole, payload: None, queue: None });
+        let extensions = whole.end..bytes.len();
+        let request = |bytes, body, payload| Request {
+            header,
+            bytes,
+            body,
+            extensions,
+            payload,
+            queue: None,
+        };
+        if header.opcode != opcode::WRITE || whole.end < bytes.len() {
+            return Ok(request(bytes, whole, None));
         }
         Ok(match bytes.into_data() {
             Ok((bytes, data)) => {
                 let body = begin..bytes.len();
-                let payload = Some(Payload::Own(data));
-                Request { header, bytes: bytes.into(), body, payload, queue: None }
+                request(bytes.into(), body, Some(Payload::Own(data)))
             }
-            Err(bytes) => Request { header, bytes, body: whole, payload: None, queue: None },
+            Err(bytes) => request(bytes, whole, None),
         })
     }
 
@@ -187,15 +208,15 @@ impl Request {
         fixed: &[u8],
         payload: &[u8],
     ) -> Result<Request, MalformedRequest> {
-        let payload = &payload[..without_extensions(&header, payload.len())?];
-        let mut body = Vec::with_capacity(fixed.len() + payload.len());
-        body.extend_from_slice(fixed);
-        body.extend_from_slice(payload);
-        let all = 0..body.len();
+        let end = fixed.len() + without_extensions(&header, payload.len())?;
+        let mut bytes = Vec::with_capacity(fixed.len() + payload.len());
+        bytes.extend_from_slice(fixed);
+        bytes.extend_from_slice(payload);
         Ok(Request {
             header,
-            bytes: body.into(),
-            body: all,
+            extensions: end..bytes.len(),
+            bytes: bytes.into(),
+            body: 0..end,
             payload: Some(Payload::At(fixed.len())),
             queue: None,
         })
@@ -208,8 +229,9 @@ impl Request {
         payload: Rc<dyn Lent>,
     ) -> Result<Request, MalformedRequest> {
         let length = without_extensions(&header, payload.len())?;
+        let extensions = length..payload.len();
         let (bytes, payload) = (fixed.to_vec().into(), Some(Payload::Lent(payload, length)));
-        Ok(Request { header, bytes, body: 0..fixed.len(), payload, queue: None })
+        Ok(Request { header, bytes, body: 0..fixed.len(), extensions, payload, queue: None })
     }
 
     pub(crate) fn in_queue(self, queue: Rc<RingQueue>) -> Request {
@@ -259,10 +281,17 @@ impl Request {
             opcode::READLINK => Operation::Readlink,
             opcode::SYMLINK => {
                 let names = body.payload();
-                Operation::Symlink { name: names.name()?, target: names.name()? }
+                let (name, target) = (names.name()?, names.name()?);
+                Operation::Symlink { name, target, labels: self.labels()? }
             }
-            opcode::MKNOD => Operation::Mknod { arguments: body.fixed()?, name: body.name()? },
-            opcode::MKDIR => Operation::Mkdir { arguments: body.fixed()?, name: body.name()? },
+            opcode::MKNOD => {
+                let (arguments, name) = (body.fixed()?, body.name()?);
+                Operation::Mknod { arguments, name, labels: self.labels()? }
+            }
+            opcode::MKDIR => {
+                let (arguments, name) = (body.fixed()?, body.name()?);
+                Operation::Mkdir { arguments, name, labels: self.labels()? }
+            }
             opcode::UNLINK => Operation::Unlink { name: body.payload().name()? },
             opcode::RMDIR => Operation::Rmdir { name: body.payload().name()? },
             opcode::RENAME => {
@@ -319,9 +348,14 @@ impl Request {
             opcode::READDIRPLUS => Operation::Readdirplus(body.fixed()?),
             opcode::RELEASEDIR => Operation::Releasedir(body.fixed()?),
             opcode::FSYNCDIR => Operation::Fsyncdir(body.fixed()?),
-            opcode::CREATE => Operation::Create { arguments: body.fixed()?, name: body.name()? },
+            opcode::CREATE => {
+                let (arguments, name) = (body.fixed()?, body.name()?);
+                Operation::Create { arguments, name, labels: self.labels()? }
+            }
             // A name follows, but it means nothing: the file has none.
-            opcode::TMPFILE => Operation::Tmpfile(body.fixed()?),
+            opcode::TMPFILE => {
+                Operation::Tmpfile { arguments: body.fixed()?, labels: self.labels()? }
+            }
             opcode::INTERRUPT => {
                 Operation::Interrupt { unique: body.fixed::<InterruptIn>()?.unique }
             }
@@ -337,6 +371,33 @@ impl Request {
             opcode::COPY_FILE_RANGE_64 => Operation::CopyFileRange(body.fixed()?),
             _ => Operation::Other,
         })
+    }
+
+    /// Parses the labels of a file that is made. Extensions of other kinds are skipped.
+    fn labels(&self) -> Result<Vec<SecurityLabel<'_>>, MalformedRequest> {
+        let place: &[u8] = match &self.payload {
+            Some(Payload::Lent(payload, _)) => payload,
+            _ => &self.bytes,
+        };
+        let mut rest = &place[self.extensions.clone()];
+        let mut labels = Vec::new();
+        while !rest.is_empty() {
+            let (header, _) =
+                ExtensionHeader::read_from_prefix(rest).map_err(|_| MalformedRequest)?;
+            let size = header.size as usize;
+            let (extension, behind) = rest.split_at_checked(size).ok_or(MalformedRequest)?;
+            let mut body = Body {
+                bytes: extension.get(size_of::<ExtensionHeader>()..).ok_or(MalformedRequest)?,
+                payload: None,
+            };
+            let count = if header.kind <= MAX_LABELS { header.kind } else { 0 };
+            for _ in 0..count {
+                labels.push(body.label()?);
+            }
+            // Padded only where another one follows.
+            rest = behind.get(size.next_multiple_of(RECORD_ALIGNMENT) - size..).unwrap_or_default();
+        }
+        Ok(labels)
     }
 }
 
@@ -398,6 +459,15 @@ impl<'a> Body<'a> {
         let (bytes, rest) = self.bytes.split_at_checked(count as usize).ok_or(MalformedRequest)?;
         self.bytes = rest;
         Ok(bytes)
+    }
+    fn label(&mut self) -> Result<SecurityLabel<'a>, MalformedRequest> {
+        let begin = self.bytes.len();
+        let size = self.fixed::<LabelHeader>()?.size;
+        let label = (self.name()?, self.bytes(size)?);
+        let length = begin - self.bytes.len();
+        let padding = length.next_multiple_of(RECORD_ALIGNMENT) - length;
+        self.bytes = self.bytes.get(padding..).unwrap_or_default();
+        Ok(label)
     }
     fn forgets(&mut self) -> Result<Vec<ForgetOne>, MalformedRequest> {
         let count = self.fixed::<BatchForgetIn>()?.count as usize;
@@ -462,6 +532,70 @@ mod tests {
         let header = InHeader { opcode: opcode::LOOKUP, ..Default::default() };
         let lookup = Request::from_parts(header, &[0; 128], b"name\0").unwrap();
         assert!(matches!(lookup.operation(), Ok(Operation::Lookup { name: b"name" })));
+    }
+
+    /// CREATE of `file` with the extensions, over both transports.
+    fn creates(extensions: &[u8]) -> [Request; 2] {
+        let units = extensions.len().div_ceil(RECORD_ALIGNMENT);
+        let padded = [extensions, &[0; 7]].concat();
+        let names = [b"file\0", &padded[..units * RECORD_ALIGNMENT]].concat();
+        let mut classic =
+            message(opcode::CREATE, &[CreateIn::default().as_bytes(), &names].concat());
+        classic[36..38].copy_from_slice(&(units as u16).to_ne_bytes());
+        let classic = Request::from_message(&classic).unwrap();
+        let mut fixed = [0; 128];
+        fixed[..16].copy_from_slice(CreateIn::default().as_bytes());
+        let ring = Request::from_parts(classic.header, &fixed, &names).unwrap();
+        [classic, ring]
+    }
+
+    fn extension(kind: u32, labels: &[(&[u8], &[u8])]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (name, value) in labels {
+            let header = LabelHeader { size: value.len() as u32, padding: 0 };
+            bytes.extend([header.as_bytes(), name, b"\0", value].concat());
+            bytes.resize(bytes.len().next_multiple_of(RECORD_ALIGNMENT), 0);
+        }
+        let size = (size_of::<ExtensionHeader>() + bytes.len()) as u32;
+        [ExtensionHeader { size, kind }.as_bytes(), &bytes].concat()
+    }
+
+    #[test]
+    fn a_new_file_comes_with_its_labels() {
+        let two = [(&b"security.selinux"[..], &b"system_u:object_r:t\0"[..]), (b"security.b", b"")];
+        let groups = extension(MAX_LABELS + 1, &[(b"groups", b"12")]);
+        for (extensions, expected) in [
+            (vec![], &two[..0]),
+            (extension(0, &[]), &two[..0]),
+            (extension(1, &two[..1]), &two[..1]),
+            ([groups.clone(), extension(2, &two)].concat(), &two[..]),
+            ([extension(2, &two), groups].concat(), &two[..]),
+        ] {
+            for request in creates(&extensions) {
+                let Ok(Operation::Create { name: b"file", labels, .. }) = request.operation()
+                else {
+                    panic!("{request:?}")
+                };
+                assert_eq!(labels, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn labels_that_are_cut_or_lie_about_their_length_are_malformed() {
+        let whole = extension(1, &[(b"security.selinux", b"label\0")]);
+        for (at, lie) in [(0, 0u8), (0, 7), (0, 8), (0, 20), (0, 255), (4, 2), (4, 31), (8, 200)] {
+            let mut bytes = whole.clone();
+            bytes[at] = lie;
+            for request in creates(&bytes) {
+                assert_eq!(request.operation().unwrap_err(), MalformedRequest, "{at}: {lie}");
+            }
+        }
+        for length in (8..whole.len() - 8).step_by(8) {
+            for request in creates(&whole[..length]) {
+                assert_eq!(request.operation().unwrap_err(), MalformedRequest, "{length}");
+            }
+        }
     }
 
     #[test]

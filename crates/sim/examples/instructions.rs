@@ -29,7 +29,7 @@ const TREE_FILE: usize = 20 << 10;
 const TREE_WRITE: usize = 10 << 10;
 
 const ROOT: units::InodeNumber = units::InodeNumber(2);
-const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+const CALLER: Caller<'static> = Caller::ROOT;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -194,6 +194,9 @@ impl Mounted {
                 if plan.settings.ignores_access_lists() {
                     session.disable_acls();
                 }
+                if plan.settings.daemon.idmapped {
+                    session.allow_idmapped_mounts();
+                }
                 Ok(Mounted {
                     volume,
                     front_end,
@@ -256,6 +259,10 @@ impl Mounted {
             {
                 Some(no_ring(world, session.fallback_reason()))
             }
+            Either::Right(agreed) if plan.settings.daemon.idmapped && !agreed.idmapped => Some(
+                CliError::new("idmap: the kernel offers no mapped users and groups for FUSE")
+                    .with_remedy("Linux 6.12 or later is needed; or mount without idmap."),
+            ),
             Either::Left(ended) if session.negotiated().is_none() => Some(ended_at_once(ended)),
             _ => None,
         };

@@ -7,6 +7,7 @@ mod claims;
 mod coerce;
 mod coherence;
 mod common;
+mod containers;
 mod copying;
 mod daemon;
 mod daemon_life;

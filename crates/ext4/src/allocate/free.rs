@@ -84,7 +84,7 @@ impl Volume {
 
     /// Waits, with no handle open, for commits that free blocks, as long as fewer than `blocks` are
     /// available. Another task may still take them first.
-    pub(crate) async fn await_space(&self, caller: &Caller, blocks: u32) -> Result<()> {
+    pub(crate) async fn await_space(&self, caller: &Caller<'_>, blocks: u32) -> Result<()> {
         let use_reserve = self.may_use_reserve(caller);
         let is_short = || self.available_blocks(Purpose::Data, use_reserve) < u64::from(blocks);
         let mut attempt = 0;

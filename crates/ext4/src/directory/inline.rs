@@ -91,7 +91,11 @@ impl Directory<'_> {
     }
 
     /// Gives the directory its first block. Credits: [`Directory::append_credits`].
-    pub(super) async fn leave_inline(&self, handle: &mut Handle, caller: &Caller) -> Result<()> {
+    pub(super) async fn leave_inline(
+        &self,
+        handle: &mut Handle,
+        caller: &Caller<'_>,
+    ) -> Result<()> {
         let (block, _) = self.inline_block()?;
         let home =
             self.volume.give_first_block(handle, self.inode, caller, Allocate::Directory).await?;

@@ -30,7 +30,7 @@ impl Directory<'_> {
     pub async fn make_slot(
         &self,
         handle: &mut Handle,
-        caller: &Caller,
+        caller: &Caller<'_>,
         name: &[u8],
     ) -> Result<NameSlot> {
         let steps = self.steps_max();
@@ -84,7 +84,7 @@ impl Directory<'_> {
     async fn linear_slot(
         &self,
         handle: &mut Handle,
-        caller: &Caller,
+        caller: &Caller<'_>,
         name: &[u8],
     ) -> Result<Option<NameSlot>> {
         let blocks = self.blocks()?;
@@ -111,7 +111,7 @@ impl Directory<'_> {
     async fn make_index(
         &self,
         handle: &mut Handle,
-        caller: &Caller,
+        caller: &Caller<'_>,
         hasher: NameHasher,
     ) -> Result<()> {
         let first = self.block(FileBlock(0), Kind::Leaf).await?;
@@ -138,7 +138,7 @@ impl Directory<'_> {
     async fn indexed_slot(
         &self,
         handle: &mut Handle,
-        caller: &Caller,
+        caller: &Caller<'_>,
         name: &[u8],
     ) -> Result<Option<NameSlot>> {
         let mut path = self.probe(name).await?;
@@ -168,7 +168,7 @@ impl Directory<'_> {
     async fn grow_root(
         &self,
         handle: &mut Handle,
-        caller: &Caller,
+        caller: &Caller<'_>,
         mut path: IndexPath,
     ) -> Result<()> {
         let (node_at, node) = self.append(handle, caller).await?;
@@ -186,7 +186,7 @@ impl Directory<'_> {
     async fn split_node(
         &self,
         handle: &mut Handle,
-        caller: &Caller,
+        caller: &Caller<'_>,
         mut path: IndexPath,
     ) -> Result<()> {
         let (new_at, new) = self.append(handle, caller).await?;
@@ -205,7 +205,7 @@ impl Directory<'_> {
     async fn split_leaf(
         &self,
         handle: &mut Handle,
-        caller: &Caller,
+        caller: &Caller<'_>,
         path: IndexPath,
         leaf: &Block,
     ) -> Result<()> {

@@ -233,7 +233,7 @@ impl<'a> Directory<'a> {
     pub async fn initialize(
         &self,
         handle: &mut Handle,
-        caller: &Caller,
+        caller: &Caller<'_>,
         parent: InodeNumber,
     ) -> Result<()> {
         assert_eq!(self.inode.fields.borrow().size, 0);
@@ -248,7 +248,7 @@ impl<'a> Directory<'a> {
     }
 
     /// Appends a block of zeros; stores size and mapping.
-    async fn append(&self, handle: &mut Handle, caller: &Caller) -> Result<(FileBlock, Block)> {
+    async fn append(&self, handle: &mut Handle, caller: &Caller<'_>) -> Result<(FileBlock, Block)> {
         let size = self.inode.fields.borrow().size;
         let next = size + self.settings.block_size.bytes() as u64;
         if next >= self.size_max() {

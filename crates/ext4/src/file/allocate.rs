@@ -31,7 +31,7 @@ impl Volume {
     pub async fn fallocate(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
-        caller: &Caller,
+        caller: &Caller<'_>,
         mode: RangeMode,
         keep_size: bool,
         offset: u64,
@@ -48,7 +48,7 @@ impl Volume {
     pub async fn fallocate_range(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
-        caller: &Caller,
+        caller: &Caller<'_>,
         range: FileRange,
         kill_privileges: KillPrivileges,
     ) -> Result<TransactionId> {
@@ -170,7 +170,7 @@ impl Volume {
     }
 
     /// Space for the blocks that the range has only in part, if they are holes.
-    async fn fill_around(&self, inode: &Inode, caller: &Caller, range: &Range) -> Result<()> {
+    async fn fill_around(&self, inode: &Inode, caller: &Caller<'_>, range: &Range) -> Result<()> {
         let block = self.block_size().bytes() as u64;
         let (first, end) = (range.from / block, range.to.div_ceil(block));
         self.fill(inode, caller, first, range.first.min(end), false).await?;
@@ -182,7 +182,7 @@ impl Volume {
     async fn fill(
         &self,
         inode: &Inode,
-        caller: &Caller,
+        caller: &Caller<'_>,
         from: u64,
         to: u64,
         zero: bool,
@@ -213,7 +213,7 @@ impl Volume {
         &self,
         handle: &mut Handle,
         inode: &Inode,
-        caller: &Caller,
+        caller: &Caller<'_>,
         at: &mut u64,
         to: u64,
         zero: bool,

@@ -13,7 +13,7 @@ impl Volume {
     pub async fn setattr(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
-        _caller: &Caller,
+        _caller: &Caller<'_>,
         change: SetAttributes,
     ) -> Result<Attributes> {
         let _guard = inode.lock.write().await;

@@ -46,7 +46,7 @@ impl Volume {
     }
 
     /// Moves the content of a file to a block, unchanged, in a handle of its own.
-    pub(super) async fn leave_inline(&self, inode: &Inode, caller: &Caller) -> Result<()> {
+    pub(super) async fn leave_inline(&self, inode: &Inode, caller: &Caller<'_>) -> Result<()> {
         if !self.is_inline(inode) {
             return Ok(());
         }
@@ -63,7 +63,7 @@ impl Volume {
         &self,
         handle: &mut Handle,
         inode: &Inode,
-        caller: &Caller,
+        caller: &Caller<'_>,
     ) -> Result<()> {
         let mut content = self.inline_content(inode)?;
         content.truncate(usize::try_from(inode.fields.borrow().size).unwrap_or(usize::MAX));
@@ -111,7 +111,7 @@ impl Volume {
         &self,
         handle: &mut Handle,
         inode: &Inode,
-        caller: &Caller,
+        caller: &Caller<'_>,
         how: Allocate,
     ) -> Result<HomeBlock> {
         let before = inode.fields.borrow().clone();

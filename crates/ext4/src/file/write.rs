@@ -37,7 +37,7 @@ pub struct WriteData<'a> {
 /// One write(2), as it is passed to the parts of a write.
 struct WriteRequest<'a> {
     inode: &'a Inode,
-    caller: &'a Caller,
+    caller: &'a Caller<'a>,
     /// Bytes of the whole request.
     length: u64,
     kill_privileges: KillPrivileges,
@@ -70,7 +70,7 @@ impl Volume {
     pub async fn write(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
-        caller: &Caller,
+        caller: &Caller<'_>,
         offset: u64,
         bytes: &[u8],
         flags: WriteFlags,
@@ -82,7 +82,7 @@ impl Volume {
     pub async fn write_data(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
-        caller: &Caller,
+        caller: &Caller<'_>,
         offset: u64,
         data: &WriteData<'_>,
         flags: WriteFlags,
@@ -110,7 +110,7 @@ impl Volume {
     async fn write_back_locked(
         &self,
         inode: &Inode,
-        caller: &Caller,
+        caller: &Caller<'_>,
         offset: u64,
         bytes: &[u8],
         flags: WriteFlags,
@@ -135,7 +135,7 @@ impl Volume {
     pub(crate) async fn write_locked(
         &self,
         inode: &Inode,
-        caller: &Caller,
+        caller: &Caller<'_>,
         offset: u64,
         data: &WriteData<'_>,
         flags: WriteFlags,

@@ -125,7 +125,7 @@ impl Volume {
         &self,
         handle: &mut Handle,
         inode: &Inode,
-        caller: &Caller,
+        caller: &Caller<'_>,
         at: FileBlock,
         count: u32,
         how: Allocate,

@@ -21,7 +21,7 @@ const FAST_LINK_END: usize = 60;
 /// An inode and its name, to be created.
 #[derive(Clone, Copy)]
 struct Making<'a> {
-    caller: &'a Caller,
+    caller: &'a Caller<'a>,
     mode: u16,
     rdev: u32,
     /// The target of a symbolic link.
@@ -36,7 +36,7 @@ impl Volume {
         self: &Rc<Self>,
         parent: &Rc<Inode>,
         name: &[u8],
-        caller: &Caller,
+        caller: &Caller<'_>,
         mode: u16,
         rdev: u32,
     ) -> Result<Stamped<Rc<Inode>>> {
@@ -55,7 +55,7 @@ impl Volume {
         self: &Rc<Self>,
         parent: &Rc<Inode>,
         name: &[u8],
-        caller: &Caller,
+        caller: &Caller<'_>,
         mode: u16,
     ) -> Result<Stamped<Rc<Inode>>> {
         let mode = mode & !TYPE_MASK | DIRECTORY;
@@ -67,7 +67,7 @@ impl Volume {
         self: &Rc<Self>,
         parent: &Rc<Inode>,
         name: &[u8],
-        caller: &Caller,
+        caller: &Caller<'_>,
         target: &[u8],
     ) -> Result<Stamped<Rc<Inode>>> {
         if target.is_empty() {
@@ -111,7 +111,7 @@ impl Volume {
     /// (A new inode's mapping is no deeper than any other's.)
     fn make_credits(&self, parent: &Inode) -> Credits {
         self.credits_create_inode()
-            + self.credits_inherit_acl()
+            + self.credits_inherit_attributes()
             + Credits(1)
             + self.credits_map(parent)
             + self.credits_inode() * 2
@@ -154,7 +154,7 @@ impl Volume {
             .await
     }
 
-    /// Sets permissions, and the content of a directory or symbolic link.
+    /// Sets attributes, permissions, and the content of a directory or symbolic link.
     async fn fill_new(
         self: &Rc<Self>,
         handle: &mut Handle,
@@ -162,7 +162,7 @@ impl Volume {
         inode: &Rc<Inode>,
         making: Making<'_>,
     ) -> Result<()> {
-        self.inherit_acl(handle, parent, inode, making.caller.umask).await?;
+        self.inherit_attributes(handle, parent, inode, making.caller).await?;
         match making.mode & TYPE_MASK {
             DIRECTORY => {
                 inode.fields.borrow_mut().links = 2;
@@ -223,7 +223,7 @@ impl Volume {
     pub async fn tmpfile(
         self: &Rc<Self>,
         parent: &Rc<Inode>,
-        caller: &Caller,
+        caller: &Caller<'_>,
         mode: u16,
     ) -> Result<Stamped<Rc<Inode>>> {
         let _lock = parent.lock.read().await;

@@ -17,7 +17,7 @@ impl Volume {
         inode: &Rc<Inode>,
         parent: &Rc<Inode>,
         name: &[u8],
-        caller: &Caller,
+        caller: &Caller<'_>,
     ) -> Result<Stamped<()>> {
         check_name(name)?;
         if inode.is_directory() {
@@ -63,7 +63,7 @@ impl Volume {
         parent: &Inode,
         inode: &Inode,
         name: &[u8],
-        caller: &Caller,
+        caller: &Caller<'_>,
     ) -> Result<()> {
         let slot = directory.make_slot(handle, caller, name).await?;
         if inode.fields.borrow().links == 0 {

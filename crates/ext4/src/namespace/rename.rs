@@ -34,7 +34,7 @@ struct Move<'a> {
     to: Side<'a>,
     source: Rc<Inode>,
     target: Option<Rc<Inode>>,
-    caller: &'a Caller,
+    caller: &'a Caller<'a>,
     mode: RenameMode,
 }
 
@@ -45,7 +45,7 @@ impl Volume {
         self: &Rc<Self>,
         from: (&Rc<Inode>, &[u8]),
         to: (&Rc<Inode>, &[u8]),
-        caller: &Caller,
+        caller: &Caller<'_>,
         mode: RenameMode,
     ) -> Result<Stamped<Vec<InodeNumber>>> {
         check_name(from.1)?;
@@ -192,7 +192,7 @@ impl Volume {
             + self.credits_inode() * 4
             + self.credits_orphan()
             + self.credits_create_inode()
-            + self.credits_inherit_acl()
+            + self.credits_inherit_attributes()
             + self.credits_inode()
             + self.credits_orphan()
     }
@@ -215,7 +215,7 @@ impl Volume {
         };
         let inherited = match &whiteout {
             Some(whiteout) => {
-                self.inherit_acl(handle, from.parent, whiteout, moving.caller.umask).await
+                self.inherit_attributes(handle, from.parent, whiteout, moving.caller).await
             }
             None => Ok(()),
         };

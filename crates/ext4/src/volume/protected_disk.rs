@@ -1,6 +1,7 @@
-//! The disks of a volume with multiple mount protection, its journal's included. Others believe the owner gone when its
-//! block has not changed for a while, because the process was stopped, or starved. So a write or
-//! discard after such a gap waits until the block was read again and is still ours.
+//! The disks of a volume with multiple mount protection, its journal's included. Others believe the
+//! owner gone when its block has not changed for a while, because the process was stopped, or
+//! starved. So a write or discard after such a gap waits until the block was read again and is
+//! still ours.
 
 use super::mmp::Protection;
 use super::options::OpenParts;

@@ -3,7 +3,7 @@
 use crate::xattr::SetXattr;
 use crate::xattr::names::{ACL_ACCESS, ACL_DEFAULT, Name};
 use crate::xattr::stored::Stored;
-use crate::{Error, Inode, Result, Volume};
+use crate::{Caller, Error, Inode, Result, Volume};
 use engine::{Credits, Handle};
 use format::ext4::acl::{Acl, AclError};
 use units::Refusal;
@@ -14,25 +14,47 @@ const ACCESS: Name = Name { index: ACL_ACCESS, rest: b"" };
 const DEFAULT: Name = Name { index: ACL_DEFAULT, rest: b"" };
 
 impl Volume {
-    /// Gives a new inode its permissions: those of its directory's default list, restricted to the
-    /// inode's mode, or without one the mode less `umask`. The inode's mode is as requested before;
-    /// afterwards it is final and stored. The caller holds the parent's lock. ENOSPC: the caller
-    /// undoes what it made. Credits: [`Volume::credits_inherit_acl`].
-    pub async fn inherit_acl(
+    /// Gives a new inode its labels and permissions: those of its directory's default list,
+    /// restricted to the inode's mode, or without one the mode less the umask. The inode's mode is
+    /// as requested before; afterwards it is final and stored. The caller holds the parent's lock.
+    /// ENOSPC: the caller undoes what it made. Credits: [`Volume::credits_inherit_attributes`].
+    pub async fn inherit_attributes(
         &self,
         handle: &mut Handle,
         parent: &Inode,
         inode: &Inode,
-        umask: u16,
+        caller: &Caller<'_>,
     ) -> Result<()> {
-        if inode.is_symlink() {
-            return Ok(());
+        let mut after = Stored::default();
+        for (name, value) in caller.labels {
+            after.set(Name::parse(name)?, value, self.xattr_space(inode))?;
         }
+        if !inode.is_symlink() {
+            self.inherit_acl(parent, inode, caller.umask, &mut after).await?;
+        }
+        match after == Stored::default() {
+            true => self.store(handle, inode).await,
+            false => self.store_xattrs(handle, inode, &Stored::default(), &after).await,
+        }
+    }
+
+    pub fn credits_inherit_attributes(&self) -> Credits {
+        self.credits_xattr()
+    }
+
+    /// Sets the mode of a new inode, and adds its lists to `attributes`.
+    async fn inherit_acl(
+        &self,
+        parent: &Inode,
+        inode: &Inode,
+        umask: u16,
+        attributes: &mut Stored,
+    ) -> Result<()> {
         let of_parent = self.stored_xattrs(parent).await?;
         let default = of_parent.get(DEFAULT).filter(|_| !self.options.ignores_access_lists);
         let Some(value) = default else {
             inode.fields.borrow_mut().mode &= !(umask & PERMISSIONS);
-            return self.store(handle, inode).await;
+            return Ok(());
         };
         let default = self.acl_of(parent, value)?;
         let mut access = default.clone();
@@ -40,18 +62,14 @@ impl Volume {
         access.restrict_to_mode(asked);
         let (permissions, says_all) = access.mode();
         inode.fields.borrow_mut().mode = asked & !PERMISSIONS | permissions;
-        let (before, space) = (self.stored_xattrs(inode).await?, self.xattr_space(inode));
-        let mut after = before.clone();
+        let space = self.xattr_space(inode);
         if !says_all {
-            after.set(ACCESS, &access.to_disk(), space)?;
+            attributes.set(ACCESS, &access.to_disk(), space)?;
         }
         if inode.is_directory() {
-            after.set(DEFAULT, &default.to_disk(), space)?;
+            attributes.set(DEFAULT, &default.to_disk(), space)?;
         }
-        self.store_xattrs(handle, inode, &before, &after).await
-    }
-    pub fn credits_inherit_acl(&self) -> Credits {
-        self.credits_xattr()
+        Ok(())
     }
 
     /// Makes the access list agree with the inode's new mode after chmod, if there is a list. The

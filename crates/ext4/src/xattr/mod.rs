@@ -91,7 +91,7 @@ impl Volume {
     pub async fn set_xattr(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
-        caller: &Caller,
+        caller: &Caller<'_>,
         set: SetXattr<'_>,
     ) -> Result<TransactionId> {
         let name = Name::parse(set.name)?;

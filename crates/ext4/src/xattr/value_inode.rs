@@ -33,7 +33,7 @@ impl Volume {
     pub(super) async fn set_outside(
         self: &Rc<Self>,
         owner: &Rc<Inode>,
-        caller: &Caller,
+        caller: &Caller<'_>,
         name: Name<'_>,
         value: &[u8],
         after: &mut Stored,
@@ -76,7 +76,7 @@ impl Volume {
     async fn fill_holder(
         self: &Rc<Self>,
         holder: &Rc<Inode>,
-        caller: &Caller,
+        caller: &Caller<'_>,
         value: &[u8],
     ) -> Result<()> {
         let _lock = holder.lock.write().await;
@@ -103,7 +103,7 @@ impl Volume {
         &self,
         handle: &mut Handle,
         holder: &Inode,
-        caller: &Caller,
+        caller: &Caller<'_>,
         done: usize,
         value: &[u8],
     ) -> Result<usize> {

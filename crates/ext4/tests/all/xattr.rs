@@ -259,7 +259,7 @@ fn an_access_list_and_the_mode_say_the_same() {
     const ACCESS: &str = "system.posix_acl_access";
     for mke2fs in VOLUMES {
         let image = image_with_files(mke2fs);
-        let [f0, f1, d] = ["f0", "f1", "d"].map(|name| image.number(name));
+        let [f0, d] = ["f0", "d"].map(|name| image.number(name));
         with_volume(&image, move |volume| async move {
             let inode = volume.inode(f0).await.unwrap();
             let mode = |inode: &Inode| inode.fields.borrow().mode & 0o7777;
@@ -282,27 +282,53 @@ fn an_access_list_and_the_mode_say_the_same() {
             );
             let d = volume.inode(d).await.unwrap();
             set(&volume, &d, "system.posix_acl_default", &full.to_call()).await.unwrap();
-            inherit(&volume, &d, f1).await;
+            inherit(&volume, &d).await;
         });
-        let output = image.with_kernel("getfacl -n -c --absolute-names f0 f1 d");
+        let output = image.with_kernel("getfacl -n -c --absolute-names f0 d/made d");
         assert!(output.contains("#effective:-w-"), "{output}");
         assert!(output.contains("default:user:99:rwx"), "{output}");
     }
 }
 
-/// A new file of mode 0666 with umask 077: the default list decides, the umask does not count.
-async fn inherit(volume: &Rc<Volume>, directory: &Rc<Inode>, file: InodeNumber) {
+/// A new file of mode 0666 with umask 077: the default list decides, the umask does not count. Its
+/// labels are there from the start.
+async fn inherit(volume: &Rc<Volume>, directory: &Rc<Inode>) {
     use AclTag::*;
-    let inode = volume.inode(file).await.unwrap();
-    inode.fields.borrow_mut().mode = 0o100_666;
-    let mut handle = volume.engine().start(volume.credits_inherit_acl()).await.unwrap();
-    volume.inherit_acl(&mut handle, directory, &inode, 0o077).await.unwrap();
-    handle.stop();
-    assert_eq!(inode.fields.borrow().mode, 0o100_640);
-    let access = get(volume, &inode, "system.posix_acl_access").await.unwrap();
+    const LABEL: (&str, &[u8]) = ("security.selinux", b"system_u:object_r:etc_t:s0\0");
+    let labels = [(LABEL.0.as_bytes(), LABEL.1)];
+    let caller = Caller { umask: 0o077, labels: &labels, ..Caller::ROOT };
+    let made = volume.mknod(directory, b"made", &caller, 0o100_666, 0).await.unwrap().value;
+    assert_eq!(made.fields.borrow().mode, 0o100_640);
+    let access = get(volume, &made, "system.posix_acl_access").await.unwrap();
     let expected = acl(&[(Owner, 6), (User(99), 7), (OwningGroup, 4), (Mask, 4), (Other, 0)]);
     assert_eq!(Acl::from_call(&access).unwrap().unwrap(), expected);
-    assert_eq!(get(volume, &inode, "system.posix_acl_default").await, Err(NO_DATA));
+    assert_eq!(get(volume, &made, "system.posix_acl_default").await, Err(NO_DATA));
+    let others = [
+        volume.mkdir(directory, b"directory", &caller, 0o777).await.unwrap().value,
+        volume.symlink(directory, b"link", &caller, b"made").await.unwrap().value,
+        volume.tmpfile(directory, &caller, 0o666).await.unwrap().value,
+    ];
+    for inode in others.iter().chain([&made]) {
+        assert_eq!(get(volume, inode, LABEL.0).await.unwrap(), LABEL.1);
+    }
+}
+
+#[test]
+fn a_file_whose_label_finds_no_room_is_not_made() {
+    for options in VOLUMES {
+        let image = image_with_files(options);
+        with_volume(&image, move |volume| async move {
+            let root = volume.inode(InodeNumber(2)).await.unwrap();
+            let free = volume.statfs().await.unwrap();
+            let labels = [(&b"security.selinux"[..], &[b'x'; 5000][..])];
+            let caller = Caller { labels: &labels, ..Caller::ROOT };
+            let made = volume.mknod(&root, b"made", &caller, 0o100_600, 0).await;
+            assert_eq!(made.err().and_then(|error| error.refusal()), NO_SPACE);
+            let found = volume.lookup(&root, b"made").await;
+            assert_eq!(found.err().and_then(|error| error.refusal()), Some(Refusal::NotFound));
+            assert_eq!(volume.statfs().await.unwrap().inodes_free, free.inodes_free);
+        });
+    }
 }
 
 #[test]
@@ -340,7 +366,7 @@ fn capabilities_stored_after_a_write_go_with_the_next() {
         let number = image.number("f0");
         with_volume(&image, move |volume| async move {
             let inode = volume.inode(number).await.unwrap();
-            let caller = Caller { uid: 0, gid: 0, umask: 0 };
+            let caller = Caller::ROOT;
             let write = || volume.write(&inode, &caller, 0, b"content", WriteFlags::default());
             // Each of these writes finds none, and may remember that.
             for other in [false, true] {

@@ -108,9 +108,9 @@ impl HostFrontEnd {
             Operation::Readlink => {
                 Ok(Reply::bytes(&self.host.read_link(self.file(header.nodeid)?).await?))
             }
-            Operation::Symlink { name, target } => self.symlink(header, name, target).await,
-            Operation::Mknod { arguments, name } => self.mknod(header, arguments, name).await,
-            Operation::Mkdir { arguments, name } => self.mkdir(header, arguments, name).await,
+            Operation::Symlink { name, target, .. } => self.symlink(header, name, target).await,
+            Operation::Mknod { arguments, name, .. } => self.mknod(header, arguments, name).await,
+            Operation::Mkdir { arguments, name, .. } => self.mkdir(header, arguments, name).await,
             Operation::Unlink { name } => {
                 self.host.unlink(self.file(header.nodeid)?, name).await?;
                 Ok(Reply::empty())
@@ -124,7 +124,7 @@ impl HostFrontEnd {
             }
             Operation::Link { node, name } => self.link(header, node, name).await,
             Operation::Open(arguments) => self.open(header, arguments).await,
-            Operation::Create { arguments, name } => self.create(header, arguments, name).await,
+            Operation::Create { arguments, name, .. } => self.create(header, arguments, name).await,
             Operation::Release(arguments) => {
                 let file = self.file(header.nodeid)?;
                 // Closed in any case: the rest of its locks are dropped with the connection.
@@ -183,7 +183,7 @@ impl HostFrontEnd {
                 false => Err(RequestError::Refused(libc::EIO)),
             },
             Operation::Ioctl { .. } => Err(RequestError::Refused(libc::ENOTTY)),
-            Operation::Tmpfile(_) => Err(RequestError::Refused(libc::EOPNOTSUPP)),
+            Operation::Tmpfile { .. } => Err(RequestError::Refused(libc::EOPNOTSUPP)),
             // ENOSYS: the kernel does without from now on.
             _ => Err(RequestError::Refused(libc::ENOSYS)),
         }

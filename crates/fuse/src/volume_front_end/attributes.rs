@@ -70,7 +70,7 @@ impl VolumeFrontEnd {
         arguments: SetattrIn,
         change: SetAttributes,
     ) -> Result {
-        let attributes = self.volume.setattr(inode, &caller(header, 0), change).await?;
+        let attributes = self.volume.setattr(inode, &caller(header), change).await?;
         let handle = if arguments.valid & fattr::FH != 0 { arguments.fh } else { 0 };
         self.settle_change(inode, inode.last_change.get(), sync_asked(handle as u32)).await?;
         Ok(reply_attributes(&attributes))

@@ -135,9 +135,8 @@ impl VolumeFrontEnd {
             return Ok(());
         }
         let changed = self.volume.flags(inode) ^ wanted;
-        let owns = header.uid == self.volume.getattr(inode).uid;
         let is_privileged = changed & (flags::IMMUTABLE | flags::APPEND) != 0;
-        if !(owns || privilege::holds(header.pid, Capability::FileOwner))
+        if !self.owns(header, inode)
             || is_privileged && !privilege::holds(header.pid, Capability::LinuxImmutable)
         {
             return Err(RequestError::Refused(libc::EPERM));
@@ -153,11 +152,7 @@ impl VolumeFrontEnd {
 
     /// Checks that the caller has it open for writing, owns it, or may act as its owner.
     fn check_may_write(&self, header: &InHeader, arguments: &IoctlIn, inode: &Inode) -> Result<()> {
-        let owns = || header.uid == self.volume.getattr(inode).uid;
-        if is_writable(arguments.fh)
-            || owns()
-            || privilege::holds(header.pid, Capability::FileOwner)
-        {
+        if is_writable(arguments.fh) || self.owns(header, inode) {
             return Ok(());
         }
         Err(RequestError::Refused(libc::EPERM))

@@ -27,7 +27,7 @@ impl VolumeFrontEnd {
         };
         let clear_set_group = arguments.setxattr_flags & abi::setxattr::ACL_KILL_SGID != 0;
         let set = SetXattr { name, value, existence, clear_set_group };
-        let change = self.volume.set_xattr(&inode, &caller(header, 0), set).await?;
+        let change = self.volume.set_xattr(&inode, &caller(header), set).await?;
         self.settle_change(&inode, change, None).await?;
         Ok(Reply::empty())
     }

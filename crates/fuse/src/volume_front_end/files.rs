@@ -2,14 +2,14 @@
 //! synchronous write through the cache comes as WRITE and FSYNC. Past the cache it comes as one
 //! WRITE with the flag.
 
-use super::{Result, VolumeFrontEnd, caller};
+use super::{Result, VolumeFrontEnd, caller, creator};
 use crate::error::RequestError;
 use ext4::{
     Content, FileRange, Inode, PageAccess, Piece, RangeMode, SeekWhat, SyncWhat, WriteData,
     WriteFlags, WriteOrigin, Written, flags,
 };
 use fuse_session::abi::{self, *};
-use fuse_session::{MAX_WRITE, Reply};
+use fuse_session::{MAX_WRITE, Reply, SecurityLabel};
 use runtime::Slice;
 use std::rc::Rc;
 
@@ -62,18 +62,24 @@ impl VolumeFrontEnd {
         header: &InHeader,
         arguments: CreateIn,
         name: &[u8],
+        labels: &[SecurityLabel<'_>],
     ) -> Result {
         let parent = self.inode(header.nodeid).await?;
-        let caller = caller(header, arguments.umask);
+        let caller = creator(header, arguments.umask, labels);
         let made = self.volume.mknod(&parent, name, &caller, regular(arguments.mode), 0).await?;
         let reply = self.reply_created(&made.value, arguments.flags);
         self.settle(&parent, made.transaction).await?;
         Ok(reply)
     }
 
-    pub(super) async fn tmpfile(&self, header: &InHeader, arguments: CreateIn) -> Result {
+    pub(super) async fn tmpfile(
+        &self,
+        header: &InHeader,
+        arguments: CreateIn,
+        labels: &[SecurityLabel<'_>],
+    ) -> Result {
         let parent = self.inode(header.nodeid).await?;
-        let caller = caller(header, arguments.umask);
+        let caller = creator(header, arguments.umask, labels);
         let made = self.volume.tmpfile(&parent, &caller, regular(arguments.mode)).await?;
         Ok(self.reply_created(&made.value, arguments.flags))
     }
@@ -124,11 +130,11 @@ impl VolumeFrontEnd {
             origin: origin_of(write_flags),
         };
         let before = self.mode(&inode);
-        let result =
-            match self.volume.write_data(&inode, &caller(header, 0), offset, data, how).await {
-                Ok(written) => self.settle_write(&inode, written, flags).await,
-                Err(error) => Err(error.into()),
-            };
+        let result = match self.volume.write_data(&inode, &caller(header), offset, data, how).await
+        {
+            Ok(written) => self.settle_write(&inode, written, flags).await,
+            Err(error) => Err(error.into()),
+        };
         // A write-back clears nothing, and no process holds the inode for it: the kernel may be
         // evicting it, waits for this reply, and would have a notification wait for the eviction.
         match write_flags & abi::write::CACHE != 0 && !units::fault!("write-back-notifies") {
@@ -181,7 +187,7 @@ impl VolumeFrontEnd {
                     .read(from, arguments.offset_in.saturating_add(copied), length)
                     .await?;
                 let at = arguments.offset_out.saturating_add(copied);
-                self.volume.write(to, &caller(header, 0), at, &content.to_vec(), flags).await
+                self.volume.write(to, &caller(header), at, &content.to_vec(), flags).await
             };
             match step.await {
                 Ok(written) => {
@@ -225,7 +231,7 @@ impl VolumeFrontEnd {
         let FallocateIn { offset, length, .. } = arguments;
         let range = FileRange { mode, keep_size, offset, length };
         let (before, kill) = (self.mode(&inode), self.killed_by_any_change(header, &inode));
-        let done = self.volume.fallocate_range(&inode, &caller(header, 0), range, kill).await;
+        let done = self.volume.fallocate_range(&inode, &caller(header), range, kill).await;
         let settled = match done {
             Ok(change) => self.settle_change(&inode, change, sync_asked(arguments.fh as u32)).await,
             Err(error) => Err(error.into()),

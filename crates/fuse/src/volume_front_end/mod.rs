@@ -17,7 +17,7 @@ mod whole_volume;
 use crate::error::{Reporter, RequestError};
 use ext4::{Caller, Inode, SyncWhat, Volume, WriteData, Written, flags};
 use fuse_session::abi::{InHeader, ROOT_NODE, opcode};
-use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request};
+use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request, SecurityLabel};
 use std::cell::Cell;
 use std::rc::Rc;
 use units::{InodeNumber, TransactionId};
@@ -124,9 +124,11 @@ impl VolumeFrontEnd {
             Operation::Statx(_) => self.statx(header).await,
             Operation::Setattr(arguments) => self.setattr(header, arguments).await,
             Operation::Readlink => self.readlink(header).await,
-            Operation::Symlink { name, target } => self.symlink(header, name, target).await,
-            Operation::Mknod { arguments, name } => self.mknod(header, arguments, name).await,
-            Operation::Mkdir { arguments, name } => self.mkdir(header, arguments, name).await,
+            Operation::Symlink { .. }
+            | Operation::Mknod { .. }
+            | Operation::Mkdir { .. }
+            | Operation::Create { .. }
+            | Operation::Tmpfile { .. } => self.make(header, operation).await,
             Operation::Unlink { name } => self.unlink(header, name).await,
             Operation::Rmdir { name } => self.rmdir(header, name).await,
             Operation::Rename { name, new_parent, new_name, flags } => {
@@ -149,8 +151,6 @@ impl VolumeFrontEnd {
             Operation::Removexattr { name } => self.removexattr(header, name).await,
             Operation::Readdir(arguments) => self.readdir(header, arguments).await,
             Operation::Readdirplus(arguments) => self.readdirplus(header, arguments).await,
-            Operation::Create { arguments, name } => self.create(header, arguments, name).await,
-            Operation::Tmpfile(arguments) => self.tmpfile(header, arguments).await,
             Operation::Bmap(arguments) => self.bmap(header, arguments).await,
             Operation::Destroy => match self.close().await {
                 Ok(()) => Ok(Reply::empty()),
@@ -176,6 +176,28 @@ impl VolumeFrontEnd {
             | Operation::Other
             | Operation::Init(_)
             | Operation::Interrupt { .. } => Err(RequestError::Refused(libc::ENOSYS)),
+        }
+    }
+
+    /// Performs an operation that makes a file.
+    async fn make(&self, header: &InHeader, operation: Operation<'_>) -> Result {
+        match operation {
+            Operation::Symlink { name, target, labels } => {
+                self.symlink(header, name, target, &labels).await
+            }
+            Operation::Mknod { arguments, name, labels } => {
+                self.mknod(header, arguments, name, &labels).await
+            }
+            Operation::Mkdir { arguments, name, labels } => {
+                self.mkdir(header, arguments, name, &labels).await
+            }
+            Operation::Create { arguments, name, labels } => {
+                self.create(header, arguments, name, &labels).await
+            }
+            Operation::Tmpfile { arguments, labels } => {
+                self.tmpfile(header, arguments, &labels).await
+            }
+            _ => Err(RequestError::Refused(libc::ENOSYS)),
         }
     }
 
@@ -225,6 +247,8 @@ impl VolumeFrontEnd {
 pub struct ClosedBadly;
 
 impl FileSystem for VolumeFrontEnd {
+    const SECURITY_LABELS: bool = true;
+
     async fn serve(self: Rc<Self>, request: Request) -> Reply {
         let header = &request.header;
         let result = match request.operation() {
@@ -251,8 +275,14 @@ impl FileSystem for VolumeFrontEnd {
     }
 }
 
-fn caller(header: &InHeader, umask: u32) -> Caller {
-    Caller { uid: header.uid, gid: header.gid, umask: umask as u16 & 0o777 }
+/// Returns the caller of a request that makes no file.
+fn caller(header: &InHeader) -> Caller<'static> {
+    Caller { uid: header.uid, gid: header.gid, umask: 0, labels: &[] }
+}
+
+/// Returns the caller of a request that makes a file, with what the file gets from it.
+fn creator<'a>(header: &InHeader, umask: u32, labels: &'a [SecurityLabel<'a>]) -> Caller<'a> {
+    Caller { uid: header.uid, gid: header.gid, umask: umask as u16 & 0o777, labels }
 }
 
 fn number_of(node: u64) -> Result<InodeNumber> {

@@ -1,10 +1,10 @@
 //! Names: lookup, creation, rename, removal.
 
-use super::{Result, VALID_SECONDS, VolumeFrontEnd, caller, node_of, number_of};
+use super::{Result, VALID_SECONDS, VolumeFrontEnd, caller, creator, node_of, number_of};
 use crate::error::RequestError;
 use ext4::{Inode, RenameMode, Stamped, flags};
-use fuse_session::Reply;
 use fuse_session::abi::*;
+use fuse_session::{Reply, SecurityLabel};
 use std::rc::Rc;
 use units::Refusal;
 
@@ -42,15 +42,28 @@ impl VolumeFrontEnd {
         result
     }
 
-    pub(super) async fn symlink(&self, header: &InHeader, name: &[u8], target: &[u8]) -> Result {
+    pub(super) async fn symlink(
+        &self,
+        header: &InHeader,
+        name: &[u8],
+        target: &[u8],
+        labels: &[SecurityLabel<'_>],
+    ) -> Result {
         let parent = self.inode(header.nodeid).await?;
-        let made = self.volume.symlink(&parent, name, &caller(header, 0), target).await?;
+        let caller = creator(header, 0, labels);
+        let made = self.volume.symlink(&parent, name, &caller, target).await?;
         self.reply_made(&parent, made).await
     }
 
-    pub(super) async fn mknod(&self, header: &InHeader, arguments: MknodIn, name: &[u8]) -> Result {
+    pub(super) async fn mknod(
+        &self,
+        header: &InHeader,
+        arguments: MknodIn,
+        name: &[u8],
+        labels: &[SecurityLabel<'_>],
+    ) -> Result {
         let parent = self.inode(header.nodeid).await?;
-        let caller = caller(header, arguments.umask);
+        let caller = creator(header, arguments.umask, labels);
         let made = self
             .volume
             .mknod(&parent, name, &caller, arguments.mode as u16, arguments.rdev)
@@ -58,10 +71,17 @@ impl VolumeFrontEnd {
         self.reply_made(&parent, made).await
     }
 
-    pub(super) async fn mkdir(&self, header: &InHeader, arguments: MkdirIn, name: &[u8]) -> Result {
+    pub(super) async fn mkdir(
+        &self,
+        header: &InHeader,
+        arguments: MkdirIn,
+        name: &[u8],
+        labels: &[SecurityLabel<'_>],
+    ) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let mode = (arguments.mode & PERMISSIONS) as u16;
-        let made = self.volume.mkdir(&parent, name, &caller(header, arguments.umask), mode).await?;
+        let caller = creator(header, arguments.umask, labels);
+        let made = self.volume.mkdir(&parent, name, &caller, mode).await?;
         self.reply_made(&parent, made).await
     }
 
@@ -73,7 +93,7 @@ impl VolumeFrontEnd {
 
     pub(super) async fn link(&self, header: &InHeader, node: u64, name: &[u8]) -> Result {
         let (inode, parent) = (self.inode(node).await?, self.inode(header.nodeid).await?);
-        let made = self.volume.link(&inode, &parent, name, &caller(header, 0)).await?;
+        let made = self.volume.link(&inode, &parent, name, &caller(header)).await?;
         let entry = self.entry(&inode);
         self.settle(&parent, made.transaction).await?;
         Ok(Reply::of(&entry))
@@ -112,7 +132,7 @@ impl VolumeFrontEnd {
         };
         let (from, to) = (self.inode(header.nodeid).await?, self.inode(new_parent).await?);
         let moved =
-            self.volume.rename((&from, name), (&to, new_name), &caller(header, 0), mode).await?;
+            self.volume.rename((&from, name), (&to, new_name), &caller(header), mode).await?;
         // One transaction holds both directories.
         let strict = if to.has_flag(flags::SYNC | flags::DIRECTORY_SYNC) { &to } else { &from };
         self.settle(strict, moved.transaction).await?;

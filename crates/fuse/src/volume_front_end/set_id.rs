@@ -10,7 +10,7 @@ use super::{Result, VolumeFrontEnd};
 use crate::error::RequestError;
 use crate::privilege::{self, Capability};
 use ext4::{Attributes, Inode, KillPrivileges};
-use fuse_session::abi::InHeader;
+use fuse_session::abi::{InHeader, NO_ID};
 
 const SET_USER: u16 = 0o4000;
 const SET_GROUP: u16 = 0o2000;
@@ -110,8 +110,10 @@ impl VolumeFrontEnd {
         }
     }
 
-    fn owns(&self, header: &InHeader, inode: &Inode) -> bool {
-        header.uid == self.volume.getattr(inode).uid
+    /// Returns whether the caller owns the file or may act as its owner. On mounts that may map
+    /// users the former is not known.
+    pub(super) fn owns(&self, header: &InHeader, inode: &Inode) -> bool {
+        header.uid != NO_ID && header.uid == self.volume.getattr(inode).uid
             || privilege::holds(header.pid, Capability::FileOwner)
     }
 }
@@ -122,6 +124,9 @@ fn has_group_bit_alone(attributes: &Attributes) -> bool {
     attributes.mode & (SET_GROUP | GROUP_EXECUTES) == SET_GROUP
 }
 
+/// Returns whether the caller is in the file's group. Where groups may be mapped nobody is: the
+/// caller's own number may mean another group there.
 fn is_member(header: &InHeader, attributes: &Attributes) -> bool {
-    header.gid == attributes.gid || privilege::is_in_group(header.pid, attributes.gid)
+    header.gid != NO_ID
+        && (header.gid == attributes.gid || privilege::is_in_group(header.pid, attributes.gid))
 }

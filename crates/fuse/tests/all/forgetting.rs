@@ -26,7 +26,7 @@ fn a_forget_that_fails_does_not_stop_the_others() {
         let before = free().await;
         let mut nodes = vec![IMPOSSIBLE];
         for name in ["one", "two"] {
-            let caller = Caller { uid: 0, gid: 0, umask: 0 };
+            let caller = Caller::ROOT;
             let made = volume.mkdir(&root, name.as_bytes(), &caller, 0o755).await.unwrap().value;
             volume.remember(&made);
             nodes.extend([made.number.get().into(), IMPOSSIBLE]);

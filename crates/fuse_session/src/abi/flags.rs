@@ -43,8 +43,14 @@ pub mod init {
     pub const SETXATTR_EXT: u64 = 1 << 29;
     /// Without it the kernel does not look at `flags2`.
     pub const INIT_EXT: u64 = 1 << 30;
+    /// Requests that make a file carry the label that a security module gives it (Linux 5.17; as an
+    /// extension of the request since 6.3).
+    pub const SECURITY_CTX: u64 = 1 << 32;
     /// Files opened with [`super::fopen::DIRECT_IO`] may be mapped shared.
     pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    /// Mounts may map users and groups (mount_setattr(2)). Requests that make a file carry the
+    /// mapped caller, all others [`crate::abi::NO_ID`].
+    pub const ALLOW_IDMAP: u64 = 1 << 40;
     /// Requests come over io_uring.
     pub const OVER_IO_URING: u64 = 1 << 41;
 }

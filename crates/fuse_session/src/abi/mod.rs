@@ -21,6 +21,11 @@ pub const MINOR: u32 = 45;
 pub const MINOR_LOWEST: u32 = 31;
 /// The node of the root directory, which the kernel knows without a LOOKUP.
 pub const ROOT_NODE: u64 = 1;
+/// The most labels of one extension (`FUSE_MAX_NR_SECCTX`).
+pub const MAX_LABELS: u32 = 31;
+/// User and group of a request on a mount that may map them, unless it makes a file
+/// (`FUSE_INVALID_UIDGID`).
+pub const NO_ID: u32 = u32::MAX;
 /// `FUSE_NOTIFY_INVAL_INODE`: the kernel is to forget what it caches of an inode.
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 /// Records in a directory listing and in extensions begin at multiples of this.

@@ -9,6 +9,11 @@ wire! {
         /// Length of the extensions at the end, in units of 8 bytes.
         total_extlen: u16, padding: u16,
     }
+    /// An extension of a request: `size` bytes with this header and padding. `kind`: up to
+    /// [`super::MAX_LABELS`], that many labels of security modules.
+    ExtensionHeader = 8 { size: u32, kind: u32 }
+    /// A label of a security module: the name of its attribute with a zero byte, and `size` bytes.
+    LabelHeader = 8 { size: u32, padding: u32 }
     /// INIT: the kernel's offer.
     InitIn = 64 { major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32,
         unused: [u32; 11] }

@@ -22,6 +22,8 @@ pub struct Negotiated {
     pub reply: InitOut,
     /// Whether the kernel takes ring entries.
     pub uring: bool,
+    /// Whether mounts may map users and groups.
+    pub idmapped: bool,
     /// The protocol's minor version: the lower of the kernel's and [`abi::MINOR`].
     pub minor: u32,
 }
@@ -53,6 +55,8 @@ pub enum InitError {
 /// The most bytes that one WRITE or READ carries, and the most that a listing may have.
 pub const MAX_WRITE: u32 = 1 << 20;
 const PAGE_SIZE: u32 = 4096;
+/// Introduced with Linux 6.3: labels are an extension whose length the header has.
+const EXTENDS_REQUESTS: u32 = 38;
 /// Introduced with Linux 6.18.
 const FORWARDS_SYNCS: u32 = 45;
 
@@ -80,13 +84,30 @@ const WANTED: u64 = init::ASYNC_READ
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
 
-/// Taken when offered and others share the files.
-const SHARED_LOCKS: u64 = init::POSIX_LOCKS | init::FLOCK_LOCKS;
+/// What a file system takes beside that, when offered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wishes {
+    /// Others share the files: locks come as requests.
+    pub remote_locks: bool,
+    /// New files come with their labels.
+    pub security_labels: bool,
+    /// Mounts may map users and groups.
+    pub idmapped_mounts: bool,
+}
+
+impl Wishes {
+    fn flags(self, minor: u32) -> u64 {
+        let of = |wish, flags| if wish { flags } else { 0 };
+        of(self.remote_locks, init::POSIX_LOCKS | init::FLOCK_LOCKS)
+            | of(self.security_labels && minor >= EXTENDS_REQUESTS, init::SECURITY_CTX)
+            | of(self.idmapped_mounts, init::ALLOW_IDMAP)
+    }
+}
 
 pub fn negotiate(
     offer: &InitIn,
     transport: Transport,
-    shares_locks: bool,
+    wishes: Wishes,
 ) -> Result<Negotiated, InitError> {
     if offer.major != abi::MAJOR || offer.minor < abi::MINOR_LOWEST {
         return Err(InitError::TooOld { major: offer.major, minor: offer.minor });
@@ -96,8 +117,7 @@ pub fn negotiate(
         Transport::Auto | Transport::Classic => WANTED,
         Transport::Uring => WANTED | init::OVER_IO_URING,
     };
-    let locks = if shares_locks { SHARED_LOCKS } else { 0 };
-    let flags = offered & (wanted | locks);
+    let flags = offered & (wanted | wishes.flags(offer.minor));
     let minor = offer.minor.min(abi::MINOR);
     let reply = InitOut {
         major: abi::MAJOR,
@@ -114,7 +134,9 @@ pub fn negotiate(
         max_pages: (MAX_WRITE / PAGE_SIZE) as u16,
         ..InitOut::default()
     };
-    Ok(Negotiated { reply, uring: flags & init::OVER_IO_URING != 0, minor })
+    let taken = |flag| flags & flag != 0;
+    let (uring, idmapped) = (taken(init::OVER_IO_URING), taken(init::ALLOW_IDMAP));
+    Ok(Negotiated { reply, uring, idmapped, minor })
 }
 
 #[cfg(test)]
@@ -133,7 +155,7 @@ mod tests {
     #[test]
     fn the_kernel_may_read_ahead_as_far_as_the_mount_wants() {
         assert_eq!(
-            negotiate(&OFFER, Transport::Auto, false).unwrap().reply.max_readahead,
+            negotiate(&OFFER, Transport::Auto, Wishes::default()).unwrap().reply.max_readahead,
             u32::MAX
         );
     }
@@ -141,21 +163,33 @@ mod tests {
     #[test]
     fn only_offered_features_are_taken() {
         let poor = InitIn { flags: init::BIG_WRITES as u32, flags2: 0, ..OFFER };
-        let negotiated = negotiate(&poor, Transport::Uring, false).unwrap();
+        let negotiated = negotiate(&poor, Transport::Uring, Wishes::default()).unwrap();
         assert_eq!((negotiated.reply.flags, negotiated.reply.flags2), (init::BIG_WRITES as u32, 0));
         assert!(!negotiated.uring);
     }
 
     #[test]
-    fn locks_are_asked_for_where_others_share_the_files() {
-        let flags = |shares| negotiate(&OFFER, Transport::Auto, shares).unwrap().reply.flags;
-        let locks = SHARED_LOCKS as u32;
-        assert_eq!((flags(true) & locks, flags(false) & locks), (locks, 0));
+    fn only_wishes_are_taken_beside_it() {
+        let flags = |wishes, minor| {
+            let offer = InitIn { minor, ..OFFER };
+            let reply = negotiate(&offer, Transport::Auto, wishes).unwrap().reply;
+            u64::from(reply.flags) | u64::from(reply.flags2) << 32
+        };
+        let none = Wishes::default();
+        for (wishes, minor, wished) in [
+            (none, 45, 0),
+            (Wishes { remote_locks: true, ..none }, 45, init::POSIX_LOCKS | init::FLOCK_LOCKS),
+            (Wishes { security_labels: true, ..none }, 38, init::SECURITY_CTX),
+            (Wishes { security_labels: true, ..none }, 37, 0),
+            (Wishes { idmapped_mounts: true, ..none }, 45, init::ALLOW_IDMAP),
+        ] {
+            assert_eq!(flags(wishes, minor), WANTED | wished, "{wishes:?}");
+        }
     }
 
     #[test]
     fn the_write_back_cache_and_remote_locks_are_never_taken() {
-        let flags = negotiate(&OFFER, Transport::Auto, false).unwrap().reply.flags;
+        let flags = negotiate(&OFFER, Transport::Auto, Wishes::default()).unwrap().reply.flags;
         for (bit, name) in
             [(1, "POSIX_LOCKS"), (10, "FLOCK_LOCKS"), (16, "WRITEBACK_CACHE"), (17, "NO_OPEN")]
         {
@@ -168,7 +202,7 @@ mod tests {
         for (transport, uring) in
             [(Transport::Auto, false), (Transport::Classic, false), (Transport::Uring, true)]
         {
-            let negotiated = negotiate(&OFFER, transport, false).unwrap();
+            let negotiated = negotiate(&OFFER, transport, Wishes::default()).unwrap();
             assert_eq!(negotiated.uring, uring, "{transport:?}");
         }
     }
@@ -177,7 +211,7 @@ mod tests {
     fn no_kernel_empties_its_cache_when_a_file_changes() {
         for minor in [31, 44, 45] {
             let offer = InitIn { minor, ..OFFER };
-            let flags = negotiate(&offer, Transport::Auto, false).unwrap().reply.flags;
+            let flags = negotiate(&offer, Transport::Auto, Wishes::default()).unwrap().reply.flags;
             let both = (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA) as u32;
             assert_eq!(flags & both, init::EXPLICIT_INVAL_DATA as u32, "{minor}");
         }
@@ -186,7 +220,8 @@ mod tests {
     #[test]
     fn older_kernels_keep_syncs_to_themselves() {
         for (minor, passes) in [(45, true), (99, true), (44, false), (31, false)] {
-            let negotiated = negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, false).unwrap();
+            let negotiated =
+                negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, Wishes::default()).unwrap();
             assert_eq!(negotiated.forwards_syncs(), passes, "{minor}");
         }
     }
@@ -195,7 +230,7 @@ mod tests {
     fn a_kernel_too_old_is_refused_by_number() {
         let old = InitIn { minor: 23, ..OFFER };
         assert_eq!(
-            negotiate(&old, Transport::Auto, false),
+            negotiate(&old, Transport::Auto, Wishes::default()),
             Err(InitError::TooOld { major: 7, minor: 23 })
         );
     }

@@ -20,6 +20,7 @@ mod reply_batch;
 mod request_memory;
 mod uring;
 
+use init::Wishes;
 pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
 
 use crate::abi::{self, InitIn, opcode};
@@ -96,6 +97,7 @@ pub struct Session<F> {
     counts: Counts,
     trace: RefCell<Option<Trace>>,
     without_access_lists: Cell<bool>,
+    idmapped_mounts: Cell<bool>,
 }
 
 /// Pause before the next read when the kernel had no memory for one.
@@ -143,6 +145,7 @@ impl<F: FileSystem> Session<F> {
             counts: Counts::default(),
             trace: RefCell::default(),
             without_access_lists: Cell::default(),
+            idmapped_mounts: Cell::default(),
         })
     }
 
@@ -172,6 +175,13 @@ impl<F: FileSystem> Session<F> {
     /// if called before [`Session::serve`].
     pub fn disable_acls(&self) {
         self.without_access_lists.set(true);
+    }
+
+    /// Lets mounts map users and groups (mount_setattr(2), Linux 6.12). Requests have
+    /// [`abi::NO_ID`] as user and group then, on every mount, unless they make a file. Takes effect
+    /// if called before [`Session::serve`].
+    pub fn allow_idmapped_mounts(&self) {
+        self.idmapped_mounts.set(true);
     }
 
     /// Returns why requests come by the classic channel although the kernel offered the ring.
@@ -317,21 +327,26 @@ impl<F: FileSystem> Session<F> {
         if self.without_access_lists.get() {
             offer.flags &= !(abi::init::POSIX_ACL as u32);
         }
-        let offer = &offer;
-        let negotiated = init::negotiate(offer, self.transport, F::REMOTE_LOCKS)?;
+        let wishes = Wishes {
+            remote_locks: F::REMOTE_LOCKS,
+            security_labels: F::SECURITY_LABELS,
+            idmapped_mounts: self.idmapped_mounts.get(),
+        };
+        let agree = |transport| init::negotiate(&offer, transport, wishes);
+        let negotiated = agree(self.transport)?;
         if !negotiated.uring {
             return Ok((negotiated, None));
         }
         if let Some(why) = self.world.ring().no_ring() {
             *self.fallback_reason.borrow_mut() = Some(why.to_string());
-            return Ok((init::negotiate(offer, Transport::Classic, F::REMOTE_LOCKS)?, None));
+            return Ok((agree(Transport::Classic)?, None));
         }
         match Entries::new(self.processors) {
             Ok(entries) => Ok((negotiated, Some(entries))),
             Err(error) => {
                 *self.fallback_reason.borrow_mut() =
                     Some(format!("no memory for the requests of its queues: {error}"));
-                Ok((init::negotiate(offer, Transport::Classic, F::REMOTE_LOCKS)?, None))
+                Ok((agree(Transport::Classic)?, None))
             }
         }
     }

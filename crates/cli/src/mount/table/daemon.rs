@@ -34,6 +34,8 @@ pub struct DaemonSettings {
     pub loop_device: bool,
     /// Whether files are opened without a request to the daemon.
     pub without_open: bool,
+    /// Whether mounts may map users and groups.
+    pub idmapped: bool,
     /// Level of reports, and their destination instead of the system's log.
     pub log_level: Option<Level>,
     pub log_file: Option<PathBuf>,
@@ -47,6 +49,7 @@ impl Default for DaemonSettings {
             read_ahead: READ_AHEAD_DEFAULT,
             loop_device: true,
             without_open: false,
+            idmapped: false,
             log_level: None,
             log_file: None,
         }
@@ -141,6 +144,20 @@ pub const ROWS: &[Row] = &[
                that is read; O_SYNC and O_DSYNC writes of existing files are then two requests, a \
                write and a sync",
         more: "Fewer requests",
+        ..Row::BASE
+    },
+    Row {
+        name: "idmap",
+        words: &[("idmap", "on")],
+        hidden: &[("noidmap", "off")],
+        parse: |value, it| {
+            it.daemon.idmapped = switch(value)?;
+            Ok(())
+        },
+        text: |it| on_off(it.daemon.idmapped),
+        help: "mounts of the volume may map users and groups (mount_setattr(2), X-mount.idmap; \
+               Linux 6.12); costs what only the caller's own number tells",
+        more: "Mapped users",
         ..Row::BASE
     },
     Row {

@@ -136,8 +136,8 @@ fn a_running_check_is_refused_and_a_second_mount_stops_the_first() {
 }
 
 /// The computer was stopped, or the disk: another one believes it dead, and takes the volume.
-/// Opens the volume, writes, and lets the next beat meet a disk that answers much later; then another
-/// computer claims the volume. Writes that follow must fail, and change neither disk.
+/// Opens the volume, writes, and lets the next beat meet a disk that answers much later; then
+/// another computer claims the volume. Writes that follow must fail, and change neither disk.
 fn write_after_a_long_gap(image: &TestImage, journal: Option<&TestImage>) {
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());

@@ -5,7 +5,7 @@ use ext4::{Caller, FileRange, KillPrivileges, RangeMode, SetAttributes, SetTime,
 use units::Refusal;
 use units::Timestamp;
 
-const USER: Caller = Caller { uid: 1000, gid: 1000, umask: 0 };
+const USER: Caller<'static> = Caller { uid: 1000, gid: 1000, ..Caller::ROOT };
 
 #[test]
 fn writes_by_others_clear_set_id_bits_on_request() {

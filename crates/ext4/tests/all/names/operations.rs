@@ -27,7 +27,7 @@ fn every_kind_of_file_is_made_and_found() {
         let image = TestImage::of_inodes(kind, "8M", 100);
         image.with(1, move |volume, _| async move {
             let root = root(&volume).await;
-            let caller = Caller { uid: 1000, gid: 70_000, umask: 0o027 };
+            let caller = Caller { uid: 1000, gid: 70_000, umask: 0o027, labels: &[] };
             let made = [
                 ("regular", 0o100_666, 0, FileType::Regular),
                 ("fifo", 0o010_666, 0, FileType::Fifo),
@@ -187,9 +187,9 @@ fn a_nameless_file_can_be_given_a_name() {
 fn set_group_id_directories_hand_down_their_group() {
     TestImage::of_inodes(EXT4, "8M", 100).with(1, |volume, _| async move {
         let root = root(&volume).await;
-        let caller = Caller { uid: 1, gid: 50, umask: 0 };
+        let caller = Caller { uid: 1, gid: 50, ..Caller::ROOT };
         let shared = volume.mkdir(&root, b"shared", &caller, 0o2775).await.unwrap().value;
-        let other = Caller { uid: 2, gid: 60, umask: 0 };
+        let other = Caller { uid: 2, gid: 60, ..Caller::ROOT };
         let file = volume.mknod(&shared, b"file", &other, REGULAR, 0).await.unwrap().value;
         let below = volume.mkdir(&shared, b"below", &other, 0o755).await.unwrap().value;
         assert_eq!((file.fields.borrow().gid, file.fields.borrow().mode), (50, REGULAR));
@@ -341,7 +341,7 @@ fn a_full_volume_refuses_names_and_stays_whole() {
         let image = TestImage::of_inodes(kind, "4M", 4000);
         image.with(1, |volume, _| async move {
             let root = root(&volume).await;
-            let nobody = Caller { uid: 1000, gid: 1000, umask: 0 };
+            let nobody = Caller { uid: 1000, gid: 1000, ..Caller::ROOT };
             let mut made = 0;
             let refused = loop {
                 let (name, target) = (format!("{made:0200}"), [b't'; 500]);

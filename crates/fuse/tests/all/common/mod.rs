@@ -65,7 +65,7 @@ pub fn front_end_over_a_disk<F: Future<Output = ()> + 'static>(
         let volume = open_volume(&world, &disk).await;
         let front_end = VolumeFrontEnd::new(volume.clone(), options, Box::new(|_: &str| {}));
         let root = volume.inode(InodeNumber(2)).await.unwrap();
-        let caller = Caller { uid: 1000, gid: 1000, umask: 0 };
+        let caller = Caller { uid: 1000, gid: 1000, ..Caller::ROOT };
         let made =
             volume.mknod(&root, b"file", &caller, (libc::S_IFREG | 0o644) as u16, 0).await.unwrap();
         let file = made.value.number;

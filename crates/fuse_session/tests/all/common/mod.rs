@@ -61,7 +61,7 @@ impl Memory {
                 Some(&node) => Reply::of(&self.entry(node)),
                 None => Reply::error(libc::ENOENT),
             },
-            Operation::Create { arguments, name } => {
+            Operation::Create { arguments, name, .. } => {
                 let node = self.last.get() + 2;
                 self.last.set(node);
                 self.names.borrow_mut().insert(name.to_vec(), node);
