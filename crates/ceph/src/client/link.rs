@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
@@ -61,7 +62,7 @@ impl Link {
     ) -> io::Result<Rc<Link>> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(&options.program);
-        command.args(&options.arguments);
+        command.arg0("okeanos").args(&options.arguments);
         // The socket is its standard input; std opens everything else for this process alone.
         let child = command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn()?;
         let link = Rc::new(Link {

@@ -1,5 +1,4 @@
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use store::Identity;
 
@@ -24,17 +23,19 @@ pub struct Options {
 impl Options {
     /// Options for the root of the only file system of the cluster of `/etc/ceph/ceph.conf`; the
     /// helper is this program itself.
-    pub fn of(identity: Identity) -> io::Result<Options> {
-        Ok(Options {
+    pub fn of(identity: Identity) -> Options {
+        Options {
             conf: "/etc/ceph/ceph.conf".into(),
             user: "admin".into(),
             file_system: String::new(),
             directory: "/".into(),
             keyring: PathBuf::new(),
             identity,
-            program: std::env::current_exe()?,
+            // Its path may lead nowhere: below a root of its own (chroot) the daemon's namespace has
+            // another one, and another version may have taken its place.
+            program: "/proc/self/exe".into(),
             arguments: vec!["ceph-helper".into()],
-        })
+        }
     }
 
     /// Returns the location of the store, which is the same for every client; recorded in journals.

@@ -404,7 +404,7 @@ fn a_helper_that_dies_or_talks_nonsense_gives_errors_and_no_hang() {
         assert!(is_expected, "{error:?}, not {expected}, of {script}");
     }
     let world = RealWorld::new().unwrap();
-    let mut options = Options::of(Identity("me".into())).unwrap();
+    let mut options = Options::of(Identity("me".into()));
     options.program = "/nowhere/helper".into();
     let clock = world.clone();
     let error = world.run(async move { CephStore::connect(&clock, options).await.err() }).unwrap();

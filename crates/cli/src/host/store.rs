@@ -155,8 +155,7 @@ impl StoreName {
                     .map(|store| -> Rc<dyn Store> { Rc::new(store) })
             }
             StoreName::Ceph { conf, directory, user, file_system, keyring } => {
-                let mut options = ceph::Options::of(identity.clone())
-                    .map_err(|error| CliError::system("the path of this program", error))?;
+                let mut options = ceph::Options::of(identity.clone());
                 (options.conf, options.directory) = (conf.clone(), directory.clone());
                 options.user = user.clone().unwrap_or(options.user);
                 options.file_system = file_system.clone().unwrap_or_default();
