@@ -341,7 +341,8 @@ impl Runner {
         }
         self.durability.note(join_window(pending, WRITES_IN_FLIGHT_MAX).await)?;
         match end.flush {
-            [false, false] => Ok(()),
+            // As in `flush`: a concurrent request may have got the report of a loss.
+            [false, false] => self.durability.check(),
             [true, false] => self.flush(DiskRole::Home, at_home).await,
             [false, true] => self.flush(DiskRole::Log, vec![]).await,
             [true, true] => {

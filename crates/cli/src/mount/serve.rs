@@ -552,12 +552,13 @@ async fn mount(
         return mounted.map_err(|error| NotMounted { error, is_ours: true });
     }
     let marks = marks_of_use(disk).await;
-    let handover = disk.release_claim();
+    let world = volume.engine().world().clone();
+    let handover = disk.release_claim(&*world).await;
     let handover = handover.map_err(|error| NotMounted { error: failed(&error), is_ours: true })?;
     let kind =
         MountKind::Block { device: path.into(), block_size: volume.block_size().bytes() as u32 };
     let mounted = helper.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
-    let claimed = mounted.is_ok() || disk.reclaim().is_ok();
+    let claimed = mounted.is_ok() || disk.reclaim(&*world).await.is_ok();
     let is_ours = claimed && marks.is_some() && marks_of_use(disk).await == marks;
     drop(handover);
     match mounted {

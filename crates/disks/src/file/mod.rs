@@ -21,12 +21,18 @@ pub use system::{lock_range, next_data, range_lock_against};
 use claim::BackingClaim;
 
 use crate::check::check;
-use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
+use runtime::sync::Event;
 use runtime::{File, Ring};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
+
+/// Pause before a file is looked at again that requests still hold.
+const UNTIL_LET_GO: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskAccess {
@@ -65,6 +71,14 @@ struct State {
     locked_for: Cell<DiskAccess>,
     /// A flush or durable write that failed.
     failure: RefCell<Option<DeviceError>>,
+    /// Flushes and durable writes in flight, by the order in which they began.
+    unsettled: RefCell<BTreeSet<u64>>,
+    /// The number of the next one.
+    next: Cell<u64>,
+    /// Whether the device is being opened anew: requests wait.
+    reopens: Cell<bool>,
+    /// Set when `reopens` is cleared, or one of `unsettled` has ended.
+    changed: Event,
     /// Backing files of a loop device, locked as long as the disk is open.
     behind: Vec<BackingClaim>,
     /// Kernels before 6.12 have no discard through the ring; a hole of zeros replaces it.
@@ -117,6 +131,10 @@ impl FileDisk {
             file: RefCell::new(Rc::new(opened.file.into())),
             locked_for: Cell::new(access),
             failure: RefCell::new(None),
+            unsettled: RefCell::default(),
+            next: Cell::default(),
+            reopens: Cell::default(),
+            changed: Event::default(),
             behind: opened.behind,
             discards_by_hole: Cell::new(opened.kind == Kind::File),
         })))
@@ -144,25 +162,40 @@ impl FileDisk {
 
     /// Releases the exclusive claim on a block device and keeps it open, so that the kernel can
     /// claim it: a fuseblk mount. No other Okeanos process takes it before the result is dropped. A
-    /// file's lock stays.
-    pub fn release_claim(&self) -> Result<Handover, DiskOpenError> {
+    /// file's lock stays. Requests in flight hold the claim, too, and are waited for.
+    pub async fn release_claim(&self, world: &dyn World) -> Result<Handover, DiskOpenError> {
         if self.0.kind == Kind::File {
             return Ok(Handover { _node: None });
         }
         let node = open::reopen(&self.0.file.borrow(), &self.0.name, DiskAccess::ReadOnly, 0)?;
         claim::lock_node_of(Path::new(&self.0.name), &node)?;
-        self.reopen(0)?;
+        self.reopen(world, 0).await?;
         Ok(Handover { _node: Some(node) })
     }
 
     /// Takes the claim again if the kernel did not. Fails if another process has it: then nothing
     /// may be written.
-    pub fn reclaim(&self) -> Result<(), DiskOpenError> {
-        if self.0.kind == Kind::Device { self.reopen(libc::O_EXCL) } else { Ok(()) }
+    pub async fn reclaim(&self, world: &dyn World) -> Result<(), DiskOpenError> {
+        match self.0.kind {
+            Kind::Device => self.reopen(world, libc::O_EXCL).await,
+            Kind::File => Ok(()),
+        }
+    }
+
+    /// Opens the device anew when no request is in flight: each holds the open file that it began
+    /// with, and with it the claim and the lock.
+    async fn reopen(&self, world: &dyn World, flags: i32) -> Result<(), DiskOpenError> {
+        self.0.reopens.set(true);
+        let _end = ReopenEnd(self);
+        let is_held = || Rc::strong_count(&self.0.file.borrow()) > 1;
+        while is_held() && !units::fault!("claim-left-to-requests") {
+            world.sleep_until(world.now().plus(UNTIL_LET_GO)).await;
+        }
+        self.open_anew(flags)
     }
 
     /// Opens the device anew, and moves the lock of its node to the new open file.
-    fn reopen(&self, flags: i32) -> Result<(), DiskOpenError> {
+    fn open_anew(&self, flags: i32) -> Result<(), DiskOpenError> {
         let State { name, access, locked_for, .. } = &*self.0;
         let file = open::reopen(&self.file(), name, *access, flags)?;
         let failed = |source| DiskOpenError::Open { path: name.into(), source };
@@ -213,35 +246,75 @@ impl FileDisk {
         self.0.file.borrow().clone()
     }
 
+    /// Returns the open file for a request, which holds it until the request ends.
+    async fn request_file(&self) -> File {
+        self.0.changed.until(|| (!self.0.reopens.get()).then(|| self.file())).await
+    }
+
     fn failed(&self, operation: Operation, at: u64, length: u64, error: io::Error) -> DeviceError {
         // No errno: an end in the middle of the disk, because the file was truncated.
         let code = error.raw_os_error().unwrap_or(libc::EIO);
         DeviceError::Failed { disk: self.0.name.clone(), operation, at, length, code }
     }
 
-    /// Notes a flush or durable write that failed, and fails with the first of them: the drive may
-    /// have dropped what it had been given before, and no later flush brings it back. Each error is
-    /// reported once (fsync(2)), to whichever of several callers.
-    fn durable(&self, result: Result<(), DeviceError>) -> Result<(), DeviceError> {
-        let mut failure = self.0.failure.borrow_mut();
+    /// Carries out a flush or durable write, and fails with the first that failed: the drive may
+    /// have dropped what it had been given before, and no later flush brings it back. A file's error
+    /// is reported once (fsync(2)), to whichever of several callers, whose request may end after
+    /// one that succeeded because of that. So those that had begun are waited for.
+    async fn durable(
+        &self,
+        request: impl Future<Output = Result<(), DeviceError>>,
+    ) -> Result<(), DeviceError> {
+        let number = self.0.next.replace(self.0.next.get() + 1);
+        self.0.unsettled.borrow_mut().insert(number);
+        let unsettled = Unsettled { disk: self, number };
+        let result = request.await;
         if let Err(error) = result {
-            failure.get_or_insert(error);
+            self.0.failure.borrow_mut().get_or_insert(error);
         }
-        match &*failure {
+        drop(unsettled);
+        if self.0.kind == Kind::File && !units::fault!("file-error-of-another") {
+            let end = self.0.next.get();
+            let settled = || !self.0.unsettled.borrow().iter().any(|&begun| begun < end);
+            self.0.changed.until(|| settled().then_some(())).await;
+        }
+        match &*self.0.failure.borrow() {
             Some(error) if !units::fault!("disk-flushes-after-failure") => Err(error.clone()),
             _ => Ok(()),
         }
     }
 
     async fn discard_range(&self, at: u64, length: u64) -> io::Result<()> {
+        let file = self.request_file().await;
         if !self.0.discards_by_hole.get() {
-            match self.0.ring.discard(&self.file(), at, length).await {
+            match self.0.ring.discard(&file, at, length).await {
                 Err(error) if is_unknown(&error) => self.0.discards_by_hole.set(true),
                 result => return result,
             }
         }
         let hole = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        self.0.ring.allocate(&self.file(), hole, at, length).await
+        self.0.ring.allocate(&file, hole, at, length).await
+    }
+}
+
+/// A flush or durable write in flight.
+struct Unsettled<'a> {
+    disk: &'a FileDisk,
+    number: u64,
+}
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        self.disk.0.unsettled.borrow_mut().remove(&self.number);
+        self.disk.0.changed.notify();
+    }
+}
+
+/// Lets requests go on when a device has been opened anew, or could not be.
+struct ReopenEnd<'a>(&'a FileDisk);
+impl Drop for ReopenEnd<'_> {
+    fn drop(&mut self) {
+        self.0.0.reopens.set(false);
+        self.0.0.changed.notify();
     }
 }
 
@@ -263,7 +336,7 @@ impl Disk for FileDisk {
         let disk = self.clone();
         Box::pin(async move {
             check(disk.name(), disk.geometry(), Operation::Read, at, length as u64)?;
-            let result = disk.0.ring.read(&disk.file(), at, length).await;
+            let result = disk.0.ring.read(&disk.request_file().await, at, length).await;
             result.map_err(|error| disk.failed(Operation::Read, at, length as u64, error))
         })
     }
@@ -277,19 +350,26 @@ impl Disk for FileDisk {
         Box::pin(async move {
             let length = parts.iter().map(|part| part.len() as u64).sum();
             check(disk.name(), disk.geometry(), Operation::Write, at, length)?;
-            let result = disk.0.ring.write(&disk.file(), at, &parts, durability).await;
-            let result = result.map_err(|error| disk.failed(Operation::Write, at, length, error));
+            let file = disk.request_file().await;
+            let write = async {
+                let result = disk.0.ring.write(&file, at, &parts, durability).await;
+                result.map_err(|error| disk.failed(Operation::Write, at, length, error))
+            };
             match durability {
-                Durability::Cached => result,
-                Durability::Durable => disk.durable(result),
+                Durability::Cached => write.await,
+                Durability::Durable => disk.durable(write).await,
             }
         })
     }
     fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
         let disk = self.clone();
         Box::pin(async move {
-            let result = disk.0.ring.sync_data(&disk.file()).await;
-            disk.durable(result.map_err(|error| disk.failed(Operation::Flush, 0, 0, error)))
+            let file = disk.request_file().await;
+            let flush = async {
+                let result = disk.0.ring.sync_data(&file).await;
+                result.map_err(|error| disk.failed(Operation::Flush, 0, 0, error))
+            };
+            disk.durable(flush).await
         })
     }
     fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
@@ -299,5 +379,49 @@ impl Disk for FileDisk {
             let result = disk.discard_range(at, length).await;
             result.map_err(|error| disk.failed(Operation::Discard, at, length, error))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::RealWorld;
+
+    /// The kernel reports the loss to one request alone, and its completion may be seen last.
+    #[test]
+    fn a_flush_that_finds_no_error_waits_for_one_that_has_found_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let world = RealWorld::new().unwrap();
+        let disk = FileDisk::open(world.ring(), file.path(), DiskAccess::ReadWrite).unwrap();
+        let within = world.clone();
+        world.run(async move {
+            let lost =
+                || disk.failed(Operation::Flush, 0, 0, io::Error::from_raw_os_error(libc::EIO));
+            let (first, error, end) = (disk.clone(), lost(), Rc::new(Event::default()));
+            let (told, may_end) = (end.clone(), Rc::new(Cell::new(false)));
+            let ends = may_end.clone();
+            within.spawn(Box::pin(async move {
+                let failing = async {
+                    told.until(|| ends.get().then_some(())).await;
+                    Err(error)
+                };
+                first.durable(failing).await.unwrap_err();
+            }));
+            runtime::yield_now().await;
+            let (second, seen) = (disk.clone(), Rc::new(RefCell::new(None)));
+            let result = seen.clone();
+            within.spawn(Box::pin(async move {
+                *result.borrow_mut() = Some(second.durable(async { Ok(()) }).await);
+            }));
+            runtime::yield_now().await;
+            assert!(seen.borrow().is_none(), "answered before the other one");
+            may_end.set(true);
+            end.notify();
+            while seen.borrow().is_none() {
+                runtime::yield_now().await;
+            }
+            assert!(matches!(seen.take(), Some(Err(DeviceError::Failed { .. }))));
+        });
     }
 }

@@ -2,7 +2,7 @@
 //! without, they print that and pass.
 
 use device::{Buffer, DeviceError, Disk, Durability, World};
-use disks::{Claim, DiskAccess, DiskOpenError, FileDisk};
+use disks::{Claim, DiskAccess, DiskOpenError, FileDisk, Handover};
 use runtime::{RealWorld, join_all};
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, RawFd};
@@ -188,6 +188,37 @@ fn a_block_device_is_a_disk() {
     }
 }
 
+fn released(world: &RealWorld, disk: &FileDisk) -> Handover {
+    let (within, disk) = (world.clone(), disk.clone());
+    world.run(async move { disk.release_claim(&within).await.unwrap() })
+}
+
+async fn reclaimed(world: RealWorld, disk: FileDisk) {
+    disk.reclaim(&world).await.unwrap();
+}
+
+/// Each request holds the open file that it began with, and the claim is that file's.
+#[test]
+fn a_released_claim_is_held_by_no_request_in_flight() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let image = new_image(&directory);
+    let Some(device) = LoopDevice::attach(&image, 512) else { return };
+    let world = RealWorld::new().unwrap();
+    let disk = open(&world, &device.0, DiskAccess::ReadWrite).unwrap();
+    let (within, path) = (world.clone(), device.0.clone());
+    world.run(async move {
+        let written = disk.write(0, vec![Rc::new(Buffer::zeroed(65536))], Durability::Durable);
+        within.spawn(Box::pin(async move { written.await.unwrap() }));
+        runtime::yield_now().await;
+        let handover = disk.release_claim(&within).await.unwrap();
+        let claim = |path| File::options().read(true).custom_flags(libc::O_EXCL).open(path);
+        drop(claim(&path).expect("free for the kernel"));
+        drop(handover);
+        disk.reclaim(&within).await.unwrap();
+        assert!(claim(&path).is_err(), "claimed again");
+    });
+}
+
 #[test]
 fn a_block_device_is_not_opened_twice_until_the_claim_is_released() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -202,7 +233,7 @@ fn a_block_device_is_not_opened_twice_until_the_claim_is_released() {
     open(&world, &device.0, DiskAccess::Inspect).unwrap();
     let error = refusal(open(&world, &image, DiskAccess::ReadWrite));
     assert!(matches!(error, DiskOpenError::Attached { .. }), "{error}");
-    let handover = disk.release_claim().unwrap();
+    let handover = released(&world, &disk);
     File::options()
         .read(true)
         .custom_flags(libc::O_EXCL)
@@ -211,11 +242,11 @@ fn a_block_device_is_not_opened_twice_until_the_claim_is_released() {
     let error = refusal(open(&world, &device.0, DiskAccess::ReadWrite));
     assert!(matches!(error, DiskOpenError::Locked { .. }), "{error}");
     assert!(matches!(Claim::take(&device.0), Err(DiskOpenError::Locked { .. })));
-    disk.reclaim().unwrap();
+    world.run(reclaimed(world.clone(), disk.clone()));
     drop(handover);
     let error = refusal(open(&world, &device.0, DiskAccess::ReadWrite));
     assert!(matches!(error, DiskOpenError::Busy { .. }), "{error}");
-    drop(disk.release_claim().unwrap());
+    drop(released(&world, &disk));
     // Released: no task waits for the lock of a dropped disk.
     drop(disk);
     check_disk(&world, open_again(&world, &device.0, DiskAccess::ReadWrite));
@@ -231,7 +262,7 @@ fn a_device_is_locked_after_the_kernels_claim_has_ended() {
     std::fs::remove_file(&image).unwrap();
     let world = RealWorld::new().unwrap();
     let disk = open(&world, &device.0, DiskAccess::ReadWrite).unwrap();
-    drop(disk.release_claim().unwrap());
+    drop(released(&world, &disk));
     for access in [DiskAccess::ReadWrite, DiskAccess::ReadOnly] {
         let error = refusal(open(&world, &device.0, access));
         let ours = format!("({})", std::process::id());
@@ -253,7 +284,7 @@ fn a_device_is_locked_until_the_last_request_of_its_daemon_has_ended() {
     std::fs::remove_file(&image).unwrap();
     let world = RealWorld::new().unwrap();
     let disk = open(&world, &device.0, DiskAccess::ReadWrite).unwrap();
-    drop(disk.release_claim().unwrap());
+    drop(released(&world, &disk));
     let in_flight: Vec<_> = open_files(&device.0)
         .filter(|file| file_flags(file) & libc::O_DIRECT != 0)
         .map(|file| file.try_clone_to_owned().unwrap())
