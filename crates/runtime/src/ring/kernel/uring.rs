@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 /// Submissions gathered before the kernel is called, and completions it may pile up.
 const SUBMISSIONS: u32 = 4096;
 const COMPLETIONS: u32 = 16384;
-/// Kernel threads for operations that would block: fsync, fallocate, buffered writes; (bounded,
-/// unbounded).
-const WORKERS: [u32; 2] = [4, 4];
+/// Kernel threads for operations that would block: fsync, fallocate, buffered reads and writes of
+/// files (bounded), all else (unbounded). Reads that never return, as of a file whose server is
+/// gone, must not take all of the former from the syncs of other files.
+const WORKERS: [u32; 2] = [64, 4];
 /// `_IO(0x12, 0)` of linux/blkdev.h: BLOCK_URING_CMD_DISCARD.
 const DISCARD: u32 = 0x12 << 8;
 
