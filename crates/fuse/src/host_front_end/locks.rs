@@ -6,9 +6,9 @@ use fuse_session::abi::{self, FileLock as Wire, *};
 use fuse_session::{Reply, Request};
 use host::Interrupt;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use store::{FileLock, LOCK_END, LockKind, LockMode, LockOwner};
+use store::{FileId, FileLock, LOCK_END, LockKind, LockMode, LockOwner};
 
 /// Waiting requests hold memory of the session.
 const WAITING_MAX: usize = 1024;
@@ -19,7 +19,7 @@ const EARLY_MAX: usize = 64;
 #[derive(Default)]
 pub(super) struct WaitingLocks {
     by_request: RefCell<BTreeMap<u64, Rc<Interrupt>>>,
-    early: RefCell<BTreeSet<u64>>,
+    early: RefCell<VecDeque<u64>>,
     stopped: Cell<bool>,
 }
 
@@ -29,10 +29,10 @@ impl WaitingLocks {
             return waiting.set();
         }
         let mut early = self.early.borrow_mut();
-        early.insert(unique);
+        // Most are of other operations, whose requests do not look here.
+        early.push_back(unique);
         if early.len() > EARLY_MAX {
-            // The kernel counts upwards.
-            early.pop_first();
+            early.pop_front();
         }
     }
     pub fn stop(&self) {
@@ -46,7 +46,9 @@ impl WaitingLocks {
             return None;
         }
         let interrupt = waiting.entry(unique).or_default().clone();
-        if self.early.borrow_mut().remove(&unique) || self.stopped.get() {
+        let mut early = self.early.borrow_mut();
+        let came = early.iter().position(|&other| other == unique);
+        if came.and_then(|at| early.remove(at)).is_some() || self.stopped.get() {
             interrupt.set();
         }
         Some(interrupt)
@@ -72,20 +74,33 @@ impl HostFrontEnd {
     }
 
     pub(super) async fn setlk(&self, request: &Request, arguments: LkIn, waits: bool) -> Result {
-        let header = &request.header;
-        let (file, lock) = (self.file(header.nodeid)?, lock_of(&arguments)?);
-        let first = self.host.lock(file, lock.clone(), arguments.fh, None).await;
-        match first.map_err(RequestError::from) {
-            Err(RequestError::Refused(libc::EAGAIN)) if waits => {}
-            result => return result.map(|()| Reply::empty()),
+        let unique = request.header.unique;
+        let (file, lock) = (self.file(request.header.nodeid)?, lock_of(&arguments)?);
+        if !waits {
+            self.host.lock(file, lock, arguments.fh, None).await?;
+            return Ok(Reply::empty());
         }
-        let too_many = || RequestError::Refused(libc::ENOLCK);
-        let _permit = request.begin_wait().ok_or_else(too_many)?;
-        let interrupt = self.waiting.begin(header.unique).ok_or_else(too_many)?;
-        let locked = self.host.lock(file, lock, arguments.fh, Some(&interrupt)).await;
-        self.waiting.end(header.unique);
-        locked?;
-        Ok(Reply::empty())
+        // The first attempt may wait, too: for the connection, or for a destage.
+        let interrupt = self.waiting.begin(unique).ok_or(RequestError::Refused(libc::ENOLCK))?;
+        let locked = self.wait_for_lock(request, (file, lock), arguments.fh, &interrupt).await;
+        self.waiting.end(unique);
+        locked.map(|()| Reply::empty())
+    }
+
+    async fn wait_for_lock(
+        &self,
+        request: &Request,
+        (file, lock): (FileId, FileLock),
+        descriptor: u64,
+        interrupt: &Rc<Interrupt>,
+    ) -> Result<()> {
+        let first = self.host.lock(file, lock.clone(), descriptor, None).await;
+        match first.map_err(RequestError::from) {
+            Err(RequestError::Refused(libc::EAGAIN)) => {}
+            result => return result,
+        }
+        let _permit = request.begin_wait().ok_or(RequestError::Refused(libc::ENOLCK))?;
+        Ok(self.host.lock(file, lock, descriptor, Some(interrupt)).await?)
     }
 
     /// Drops the range locks of a program that closes a descriptor, whichever descriptor they came
@@ -152,6 +167,11 @@ mod tests {
         assert!(later.is_set());
         waiting.end(8);
         waiting.end(10);
+        // Those of other requests, younger and older ones, stay for a while.
+        (100..100 + 2 * EARLY_MAX as u64).for_each(|unique| waiting.interrupt(unique));
+        waiting.interrupt(12);
+        assert!(waiting.begin(12).unwrap().is_set());
+        waiting.end(12);
         let requests = 0..2 * WAITING_MAX as u64;
         let begun = requests.filter(|unique| waiting.begin(*unique).is_some()).count();
         assert_eq!(begun, WAITING_MAX);
