@@ -12,6 +12,7 @@ use super::Session;
 use super::payloads::{PAYLOAD, Payloads, queue_depths};
 use crate::abi::{
     InHeader, URING_COMMIT_AND_FETCH, URING_REGISTER, UringCommand, UringEntryInOut, UringHeaders,
+    opcode,
 };
 use crate::request::Lent;
 use crate::ring_queue::RingQueue;
@@ -204,8 +205,7 @@ impl<F: FileSystem> Session<F> {
             self.ring_refused.set(true);
             self.stop();
         }
-        // A request that comes after the stop is left: the connection's end fails it.
-        while result >= 0 && !self.stopping.get() {
+        while result >= 0 {
             self.note(|statistics| statistics.ring_requests += 1);
             // The kernel sent it unasked; it waits in its payload.
             self.memory.until_left().await;
@@ -213,6 +213,14 @@ impl<F: FileSystem> Session<F> {
             let (commit_id, request) = unsafe { entry.request() };
             let unique = request.as_ref().map_or(0, |request| request.header.unique);
             let reply = match request {
+                // Its reply says that everything is written back: the connection's end is it.
+                Some(request)
+                    if self.stopping.get() && request.header.opcode == opcode::DESTROY =>
+                {
+                    return;
+                }
+                // The caller of a request that was taken could not be killed.
+                Some(_) if self.stopping.get() => Reply::error(libc::ENOTCONN),
                 Some(request) => {
                     let _share = self.reserve_memory(&request);
                     self.count_in();
