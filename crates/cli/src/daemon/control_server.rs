@@ -7,7 +7,7 @@ use runtime::{File, RealWorld, race};
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -24,6 +24,8 @@ const CLIENTS_MAX: usize = 64;
 const PUBLIC_CLIENTS_MAX: usize = 8;
 /// Time for which a public reply is served from memory, so that frequent queries cost nothing.
 const FRESH: Duration = Duration::from_secs(1);
+/// Pause after a failed accept(2), as without a free descriptor.
+const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// Interval between public connections, all users together.
 const PUBLIC_PAUSE: Duration = Duration::from_millis(20);
 /// Time limit of a public query.
@@ -200,12 +202,21 @@ impl ControlServer {
     async fn accept(self: Rc<Self>, watched: File) {
         let mut ready = self.world.ring().poll(&watched, libc::POLLIN);
         loop {
-            while let Ok((stream, _)) = self.socket.listener.accept() {
-                if self.clients.get() < self.clients_max && stream.set_nonblocking(true).is_ok() {
-                    self.admit(stream);
-                }
-                if self.socket.is_public {
-                    self.world.sleep_until(self.world.now().plus(PUBLIC_PAUSE)).await;
+            loop {
+                let pause = match self.socket.listener.accept() {
+                    Ok((stream, _)) => {
+                        let has_room = self.clients.get() < self.clients_max;
+                        if has_room && stream.set_nonblocking(true).is_ok() {
+                            self.admit(stream);
+                        }
+                        self.socket.is_public.then_some(PUBLIC_PAUSE)
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    // Others wait, and no new edge tells of them.
+                    Err(_) => Some(FAILURE_PAUSE),
+                };
+                if let Some(pause) = pause {
+                    self.world.sleep_until(self.world.now().plus(pause)).await;
                 }
             }
             if ready.next().await.is_err() {
