@@ -31,8 +31,8 @@ impl Options {
             directory: "/".into(),
             keyring: PathBuf::new(),
             identity,
-            // Its path may lead nowhere: below a root of its own (chroot) the daemon's namespace has
-            // another one, and another version may have taken its place.
+            // Its path may lead nowhere: below a root of its own (chroot) the daemon's namespace
+            // has another one, and another version may have taken its place.
             program: "/proc/self/exe".into(),
             arguments: vec!["ceph-helper".into()],
         }

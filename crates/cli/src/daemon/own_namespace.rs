@@ -48,7 +48,8 @@ pub fn empty(directory: &Path) -> io::Result<()> {
 }
 
 fn detach_all() -> io::Result<()> {
-    // runc, which lets programs into a container by its first process, refuses one without /dev/null.
+    // runc, which lets programs into a container by its first process, refuses one without
+    // /dev/null.
     let kept = ["/", "/proc", "/dev"].map(Path::new);
     for mount in mount_table::mounts()?.iter().rev() {
         if !kept.contains(&&*mount.directory) {

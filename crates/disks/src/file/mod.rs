@@ -258,9 +258,9 @@ impl FileDisk {
     }
 
     /// Carries out a flush or durable write, and fails with the first that failed: the drive may
-    /// have dropped what it had been given before, and no later flush brings it back. A file's error
-    /// is reported once (fsync(2)), to whichever of several callers, whose request may end after
-    /// one that succeeded because of that. So those that had begun are waited for.
+    /// have dropped what it had been given before, and no later flush brings it back. A file's
+    /// error is reported once (fsync(2)), to whichever of several callers, whose request may end
+    /// after one that succeeded because of that. So those that had begun are waited for.
     async fn durable(
         &self,
         request: impl Future<Output = Result<(), DeviceError>>,
