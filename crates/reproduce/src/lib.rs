@@ -34,7 +34,9 @@ pub use figure_record::FigureRecord;
 pub use figures::{all, find};
 pub use identity::Identity;
 pub use jobs::Jobs;
-pub use provenance::{Origin, Parameter, SharedRig, Standing, parameters, rigs, standing};
+pub use provenance::{
+    Origin, Parameter, Range, SharedRig, Span, Standing, parameters, rigs, standing,
+};
 pub use report::{KeptFigure, KeptResults, fill, markdown, row};
 pub use run::{Outcome, RunError, RunOptions, finished_in, run, run_all, write_page};
 pub use seeds::SEEDS;
