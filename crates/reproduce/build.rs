@@ -13,10 +13,11 @@ use xxhash_rust::xxh64::Xxh64;
 /// The parts of a crate that decide results, with data that is compiled in.
 const PARTS: [&str; 6] = ["Cargo.toml", "src", "models", "data", "traces", "profiles"];
 /// Those of this crate for all figures; each folder of figures is added to its own checksum.
-const OWN_PARTS: [&str; 6] = [
+const OWN_PARTS: [&str; 7] = [
     "Cargo.toml",
     "src/figures/common",
     "src/context.rs",
+    "src/overrides.rs",
     "src/seeds.rs",
     "src/claim.rs",
     "src/statement/bound.rs",

@@ -17,8 +17,8 @@ mod shingled;
 
 pub use drive::{CacheMode, CrashImage, DriveOptions, DriveStatistics, EmulatedDisk, Lies};
 pub use model::{
-    CacheModel, DelayByChance, Flash, Interface, Mechanics, Model, ModelError, NEAR_CYLINDERS,
-    NetworkVolume, Overheads, PhysicalSector, ReadAheadAfter, Schedule, SeekCurve,
+    CacheModel, Change, DelayByChance, Flash, Interface, Mechanics, Model, ModelChange, ModelError,
+    NEAR_CYLINDERS, NetworkVolume, Overheads, PhysicalSector, ReadAheadAfter, Schedule, SeekCurve,
     SegmentReplacement, TrackLayout, Zone, shipped,
 };
 

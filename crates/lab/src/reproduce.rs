@@ -4,7 +4,9 @@ use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
 use crate::text::table::Table;
-use ::reproduce::{Context, Figure, FigureRecord, Jobs, KeptResults, Outcome, RunOptions, Tally};
+use ::reproduce::{
+    Context, Figure, FigureRecord, JOINT, Jobs, KeptResults, Outcome, RunOptions, Tally,
+};
 use clap::{Args, Subcommand};
 use cli::daemon::reporter::complain;
 use serde::Serialize;
@@ -60,6 +62,19 @@ enum ReproduceCommand {
         #[arg(long)]
         json: bool,
     },
+    /// All chosen numbers varied jointly: every statement at each of 32 points. The same command
+    /// goes on with a run that was stopped
+    Hypercube {
+        /// Where the points go, into its directory `joint`; made if missing
+        #[arg(long, value_name = "DIR", default_value = "figures")]
+        out: PathBuf,
+        /// Decides where the points lie
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+        /// Parts of figures played at once; all processors if not given. Changes no number
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+        jobs: Option<u16>,
+    },
     /// The papers' statements and how each was judged, from figures that are finished
     Report {
         /// Where the figures are
@@ -111,6 +126,7 @@ pub fn run(arguments: ReproduceArguments) -> Result<(), CliError> {
     match arguments.what {
         Some(ReproduceCommand::List { json }) => list(json),
         Some(ReproduceCommand::Report { out, page }) => report(&out, page.as_deref()),
+        Some(ReproduceCommand::Hypercube { out, seed, jobs }) => hypercube(&out, seed, jobs),
         None => run_figures(arguments.run),
     }
 }
@@ -164,12 +180,14 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 fn report(out: &Path, page: Option<&Path>) -> Result<(), CliError> {
     let finished = ::reproduce::finished_in(out);
-    if finished.is_empty() {
+    let joint = ::reproduce::played_in(&out.join(JOINT));
+    if finished.is_empty() && joint.is_none() {
         return Err(CliError::new(format!("{} holds no finished figure", out.display()))
             .with_remedy("run `okeanos-lab reproduce all --out DIR` first"));
     }
     let Some(page) = page else {
-        return print(&::reproduce::markdown(&KeptResults::of(&finished)));
+        let kept = KeptResults::of(&finished).with_joint(joint);
+        return print(&::reproduce::markdown(&kept));
     };
     let failed = |path: &Path, error: &dyn std::fmt::Display| {
         CliError::new(format!("{}: {error}", path.display()))
@@ -177,10 +195,46 @@ fn report(out: &Path, page: Option<&Path>) -> Result<(), CliError> {
     let beside = page.with_file_name("figures.json");
     let mut kept = KeptResults::read(&beside).map_err(|error| failed(&beside, &error))?;
     kept.add(&finished);
+    let kept = kept.with_joint(joint);
     let text = std::fs::read_to_string(page).map_err(|error| failed(page, &error))?;
     let filled = ::reproduce::fill(&text, &kept).map_err(|error| failed(page, &error))?;
     kept.write(&beside).map_err(|error| failed(&beside, &error))?;
     std::fs::write(page, filled).map_err(|error| failed(page, &error))
+}
+
+fn hypercube(out: &Path, seed: u64, jobs: Option<u16>) -> Result<(), CliError> {
+    crate::HEAP.keep();
+    listen_for_interrupts();
+    let out = out.join(JOINT);
+    let (begin, shown) = (Instant::now(), Progress::new());
+    let run = ::reproduce::JointRun {
+        out: &out,
+        figures: &::reproduce::figures_of_points(),
+        seed,
+        jobs: Arc::new(Jobs::new(at_once(jobs))),
+        progress: &|point, done, all| {
+            let minutes = begin.elapsed().as_secs() / 60;
+            let points = ::reproduce::POINTS;
+            shown.show(format_args!(
+                "{minutes} min: point {point} of {points}, figure {done}/{all}"
+            ));
+        },
+        interrupted: &INTERRUPTED,
+    };
+    let played = run.play();
+    drop(shown);
+    match played {
+        Ok(()) => print(&"see `okeanos-lab reproduce report`\n"),
+        Err(error) if error.is_interrupted() => Err(CliError::new("interrupted".to_owned())
+            .with_remedy("the same command goes on with the points that are not played")),
+        Err(error) => Err(CliError::new(error.to_string())),
+    }
+}
+
+/// Returns the number of parts played at once.
+fn at_once(jobs: Option<u16>) -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    jobs.map_or(processors, usize::from)
 }
 
 /// Set by Ctrl-C: no further part of a figure begins.
@@ -191,8 +245,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
     let figures = chosen(&arguments.figures)?;
     let rows = arguments.figures.iter().filter(|name| name.contains('/'));
     let options = RunOptions { out: arguments.out, again: arguments.again, seeds: arguments.seeds };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = Arc::new(Jobs::new(arguments.jobs.map_or(processors, usize::from)));
+    let jobs = Arc::new(Jobs::new(at_once(arguments.jobs)));
     listen_for_interrupts();
     let under_way = Arc::new(UnderWay::new());
     let one = |figure: &Figure| {
@@ -207,6 +260,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
             trace: arguments.trace.as_ref().map(|directory| directory.join(name)),
             block_traces: arguments.block_traces.clone(),
             varied: None,
+            overrides: Arc::default(),
         };
         let outcome = ::reproduce::run(figure, &options, &context);
         under_way.ended(name);

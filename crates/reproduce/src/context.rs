@@ -2,6 +2,8 @@
 
 use crate::error::FigureError;
 use crate::jobs::Jobs;
+use crate::overrides::Overrides;
+use emulated::ModelChange;
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +30,8 @@ pub struct Context {
     /// A change of the rig from the figure's description, to see what depends on it. Long series
     /// are then cut to their ends.
     pub varied: Option<Varied>,
+    /// Other values of chosen parameters; none in a figure as it is described.
+    pub overrides: Arc<Overrides>,
 }
 
 /// A chosen parameter, and its other value.
@@ -36,7 +40,7 @@ pub enum Varied {
     /// No change.
     Nothing,
     /// A number of the drives' model.
-    Drive(testbeds::Scaled),
+    Drive(ModelChange),
     /// The ticks of the host's clock.
     Tick(f64),
     /// The size up to which selective journaling takes requests for small.
@@ -49,9 +53,9 @@ impl Varied {
             Varied::Nothing => {}
             Varied::Tick(factor) => options.tick = options.tick.mul_f64(factor),
             Varied::Threshold(threshold) => options.engine.threshold = threshold,
-            Varied::Drive(scaled) => {
-                options.home.scaled = Some(scaled);
-                options.journal.iter_mut().for_each(|journal| journal.scaled = Some(scaled));
+            Varied::Drive(change) => {
+                options.home.changes.push(change);
+                options.journal.iter_mut().for_each(|journal| journal.changes.push(change));
             }
         }
     }
@@ -88,6 +92,7 @@ impl Context {
             let trace = self.trace.clone().filter(|_| turn == 0);
             let (turn, progress, block_traces) =
                 (turn as u64, Arc::new(of_all), self.block_traces.clone());
+            let overrides = self.overrides.clone();
             play(&Context {
                 seed,
                 turn,
@@ -98,6 +103,7 @@ impl Context {
                 trace,
                 block_traces,
                 varied,
+                overrides,
             })
         };
         self.jobs.side_by_side(seeds as usize, turn).into_iter().collect()
@@ -123,6 +129,7 @@ impl Context {
         let Context { seed, turn, quick, interrupted, .. } = *self;
         let (jobs, progress) = (self.jobs.clone(), Arc::new(|_, _| ()));
         let (varied, block_traces) = (Some(varied), self.block_traces.clone());
+        let overrides = self.overrides.clone();
         Context {
             seed,
             turn,
@@ -133,6 +140,7 @@ impl Context {
             trace: None,
             block_traces,
             varied,
+            overrides,
         }
     }
 

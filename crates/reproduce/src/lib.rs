@@ -13,9 +13,12 @@ mod error;
 mod figure;
 mod figure_record;
 mod figures;
+mod hypercube;
 mod identity;
 mod jobs;
+mod joint;
 mod number;
+mod overrides;
 mod page;
 mod provenance;
 mod report;
@@ -28,15 +31,22 @@ mod test_figure;
 pub use chart::{Form, sheet};
 pub use claim::{Claim, Tally};
 pub use context::{Context, Varied};
-pub use error::FigureError;
+pub use error::{FigureError, RunError};
 pub use figure::{Axis, Figure, Picture, Results, Scale, Series};
 pub use figure_record::FigureRecord;
 pub use figures::{all, find};
+pub use hypercube::{Dimension, dimensions};
 pub use identity::Identity;
 pub use jobs::Jobs;
-pub use provenance::{Origin, Parameter, SharedRig, Standing, parameters, rigs, standing};
+pub use joint::{
+    JointResults, JointRun, KeptShare, POINTS, figures as figures_of_points, played_in,
+};
+pub use overrides::Overrides;
+pub use provenance::{
+    Origin, Parameter, Range, SharedRig, Span, Standing, parameters, rigs, standing,
+};
 pub use report::{KeptFigure, KeptResults, fill, markdown, row};
-pub use run::{Outcome, RunError, RunOptions, finished_in, run, run_all, write_page};
+pub use run::{JOINT, Outcome, RunOptions, finished_in, run, run_all, write_page};
 pub use seeds::SEEDS;
 pub use statement::{
     Bound, Direction, Statement, Verdict, Words, bounds, files, find as find_statement, statements,

@@ -4,16 +4,16 @@ use crate::chart::{Form, escaped, svg};
 use crate::figure::SENSITIVITY;
 use crate::figure_record::FigureRecord;
 use crate::number::short;
-use crate::report::{DEPENDS, dependence, paper_of};
+use crate::report::{DEPENDS, KEEPS, dependence, paper_of};
 use crate::statement::{WEAK_BASELINE, words};
-use crate::{Claim, Standing, Tally, Verdict};
+use crate::{Claim, JointResults, Standing, Tally, Verdict};
 
-pub(crate) fn html(figures: &[FigureRecord]) -> String {
+pub(crate) fn html(figures: &[FigureRecord], joint: Option<&JointResults>) -> String {
     let rows: String = figures.iter().map(row).collect();
     let papers: String = papers(figures)
         .map(|(paper, tally)| format!("<li>{}: {}.</li>\n", escaped(paper), tally.in_words()))
         .collect();
-    let sections: String = figures.iter().map(|figure| section(figure, figures)).collect();
+    let sections: String = figures.iter().map(|figure| section(figure, figures, joint)).collect();
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -70,7 +70,7 @@ fn row(figure: &FigureRecord) -> String {
     )
 }
 
-fn section(figure: &FigureRecord, all: &[FigureRecord]) -> String {
+fn section(figure: &FigureRecord, all: &[FigureRecord], joint: Option<&JointResults>) -> String {
     let name = escaped(&figure.figure);
     let pictures: String = figure
         .results
@@ -93,12 +93,12 @@ fn section(figure: &FigureRecord, all: &[FigureRecord]) -> String {
         source = escaped(&figure.source),
         about = escaped(&figure.about),
         verdict = escaped(&figure.verdict()),
-        claims = claims(figure, all),
+        claims = claims(figure, all, joint),
         rerun = rerun(figure),
     )
 }
 
-fn claims(figure: &FigureRecord, all: &[FigureRecord]) -> String {
+fn claims(figure: &FigureRecord, all: &[FigureRecord], joint: Option<&JointResults>) -> String {
     let claims = &figure.results.claims;
     if claims.is_empty() {
         return String::new();
@@ -124,6 +124,12 @@ fn claims(figure: &FigureRecord, all: &[FigureRecord]) -> String {
             (claim.judged(), class),
             (standing.reason(&claim.other_choice), ""),
             (dependence(claim, sensitivity), ""),
+            (
+                joint.map_or_else(String::new, |it| {
+                    it.cell(&claim.statement, Some(claim.verdict()))
+                }),
+                "",
+            ),
         ];
         let cell = |(text, class): (String, &str)| match class {
             "" => format!("<td>{}</td>", escaped(&text)),
@@ -140,7 +146,7 @@ fn claims(figure: &FigureRecord, all: &[FigureRecord]) -> String {
     };
     format!(
         "<table>\n<tr><th>statement</th><th>paper</th><th>agrees</th><th>ours</th><th>judged</th>\
-         <th>why it is not counted</th><th>{DEPENDS}</th></tr>\n{rows}</table>\n{weak}"
+         <th>why it is not counted</th><th>{DEPENDS}</th><th>{KEEPS}</th></tr>\n{rows}</table>\n{weak}"
     )
 }
 
@@ -202,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_page_needs_nothing_from_elsewhere() {
-        let page = html(&figures());
+        let page = html(&figures(), None);
         let elsewhere = page.replace("http://www.w3.org/2000/svg", "");
         for word in ["http:", "https:", "<script", "@import", "url("] {
             assert!(!elsewhere.contains(word), "{word}");

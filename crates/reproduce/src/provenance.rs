@@ -24,6 +24,56 @@ pub struct Parameter {
     /// Figures or rows that had failed when it was chosen or changed.
     #[serde(default)]
     pub after: Vec<String>,
+    /// Ranges in which its numbers are varied (`crate::hypercube`).
+    #[serde(default)]
+    pub ranges: Vec<Range>,
+    /// The reason why what has no range is not varied.
+    pub fixed: Option<String>,
+}
+
+/// The range of a chosen number: one of `times` and `between`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// A name of the parameter, or of a number of what it names.
+    pub name: String,
+    times: Option<(f64, f64)>,
+    between: Option<(f64, f64)>,
+}
+
+/// How far a number is varied.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Span {
+    /// By factors, evenly in their logarithm.
+    Times(f64, f64),
+    /// Evenly over values; times are in seconds, in a drive's model in the key's unit.
+    Between(f64, f64),
+}
+
+impl Range {
+    /// Returns the one span that is given.
+    ///
+    /// # Panics
+    ///
+    /// None is given, or both; a test holds the records against that.
+    pub fn span(&self) -> Span {
+        match (self.times, self.between) {
+            (Some((low, high)), None) => Span::Times(low, high),
+            (None, Some((low, high))) => Span::Between(low, high),
+            _ => panic!("{}: a range has one of times and between", self.name),
+        }
+    }
+}
+
+impl Span {
+    /// Describes the range: "0.5 to 2 times".
+    pub fn in_words(self) -> String {
+        use crate::number::short;
+        match self {
+            Span::Times(low, high) => format!("{} to {} times", short(low), short(high)),
+            Span::Between(low, high) => format!("{} to {}", short(low), short(high)),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -244,6 +294,28 @@ mod tests {
                 parameter.after.is_empty() || parameter.tried.is_some() || is_fitted,
                 "{what}: what failed?"
             );
+        }
+    }
+
+    #[test]
+    fn every_chosen_number_has_a_range_or_a_reason() {
+        for parameter in parameters() {
+            let what = parameter.in_words();
+            let is_chosen = parameter.origin == Origin::Chosen;
+            let has_range = |name: &String| parameter.ranges.iter().any(|it| it.name == *name);
+            let all_have = parameter.names.iter().all(has_range);
+            assert!(is_chosen || parameter.ranges.is_empty(), "{what}: it was not chosen");
+            assert!(
+                !is_chosen || all_have != parameter.fixed.is_some(),
+                "{what}: a range for each name, or else why not"
+            );
+            for range in &parameter.ranges {
+                let is_right = match range.span() {
+                    Span::Times(low, high) => 0.0 < low && low < high,
+                    Span::Between(low, high) => 0.0 <= low && low < high,
+                };
+                assert!(is_right, "{what}: {}", range.name);
+            }
         }
     }
 

@@ -1,16 +1,16 @@
 //! Tables in Markdown of how each statement was judged, and the page that has them.
 //!
-//! A page has blocks that begin with `<!-- report: FIGURE … -->` or `<!-- report: counts -->` and
-//! end with `<!-- end -->`; what lies between is written by [`fill`]. The results of a page stand
-//! in a file beside it, so that figures which are not played again keep theirs, and the page can be
-//! checked.
+//! A page has blocks that begin with `<!-- report: FIGURE … -->`, `<!-- report: counts -->` or
+//! `<!-- report: joint -->` and end with `<!-- end -->`; what lies between is written by [`fill`].
+//! The results of a page stand in a file beside it, so that figures which are not played again keep
+//! theirs, and the page can be checked.
 
 use crate::figure::SENSITIVITY;
 use crate::figure_record::FigureRecord;
 use crate::identity::{COMMIT, folder_of, programs};
 use crate::number::short;
 use crate::statement::{WEAK_BASELINE, find, interval, of_figure, statements};
-use crate::{Claim, Identity, Standing, Statement, Tally, Verdict};
+use crate::{Claim, Identity, JointResults, Standing, Statement, Tally, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -23,6 +23,9 @@ pub struct KeptResults {
     pub programs: BTreeMap<String, String>,
     pub commit: String,
     pub figures: BTreeMap<String, KeptFigure>,
+    /// All chosen numbers varied jointly, by the last program that did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joint: Option<JointResults>,
 }
 
 /// A figure's last results.
@@ -41,6 +44,10 @@ impl KeptResults {
         let mut kept = KeptResults::default();
         kept.add(finished);
         kept
+    }
+    /// Adds what the points of a hypercube gave; without any, those of the last report stay.
+    pub fn with_joint(self, joint: Option<JointResults>) -> KeptResults {
+        KeptResults { joint: joint.or(self.joint), ..self }
     }
     /// Returns what a file holds; nothing if there is none.
     ///
@@ -65,7 +72,11 @@ impl KeptResults {
     }
 
     /// Adds finished figures, which replace earlier results of theirs. Quick ones are left out.
+    /// Without any, those of the last report stay current.
     pub fn add(&mut self, finished: &[FigureRecord]) {
+        if finished.is_empty() {
+            return;
+        }
         (self.programs, self.commit) = (programs(), COMMIT.into());
         for record in finished.iter().filter(|record| !record.quick) {
             let FigureRecord { seed, seeds, .. } = *record;
@@ -83,10 +94,16 @@ impl KeptResults {
     fn sensitivity(&self) -> Option<&[Claim]> {
         self.current(SENSITIVITY).map(|kept| &kept.claims[..])
     }
+    /// Formats how often a statement keeps its verdict with all chosen numbers varied.
+    fn joint_cell(&self, id: &str, judged: Option<Verdict>) -> String {
+        self.joint.as_ref().map_or(String::new(), |joint| joint.cell(id, judged))
+    }
 }
 
 /// The column that `sensitivity` fills.
 pub(crate) const DEPENDS: &str = "chosen numbers half and double";
+/// The column that the points of [`crate::joint`] fill.
+pub(crate) const KEEPS: &str = "keeps its verdict";
 
 /// Returns the paper that makes a claim's statement, or "ours".
 pub(crate) fn paper_of(claim: &Claim) -> &'static str {
@@ -143,21 +160,21 @@ const HEAD: &str = "| row | statement | paper | agrees | ours | judged | why it 
 
 /// Formats the rows of figures.
 pub fn rows(kept: &KeptResults, figures: &[&str]) -> String {
-    let mut text = format!("{HEAD}{DEPENDS} |\n|{}\n", "---|".repeat(8));
+    let mut text = format!("{HEAD}{DEPENDS} | {KEEPS} |\n|{}\n", "---|".repeat(9));
     for figure in figures {
-        let add = |cells: [String; 8]| {
+        let add = |cells: [String; 9]| {
             let cells = cells.map(|text| text.replace('|', "\\|").replace('\n', " "));
             format!("| {} |\n", cells.join(" | "))
         };
         match kept.current(figure) {
             Some(current) => {
                 for claim in &current.claims {
-                    text += &add(played(claim, kept.sensitivity()));
+                    text += &add(played(claim, kept));
                 }
             }
             None => {
                 for statement in of_figure(figure) {
-                    text += &add(not_played(statement, kept.figures.get(*figure)));
+                    text += &add(not_played(statement, figure, kept));
                 }
             }
         }
@@ -165,7 +182,7 @@ pub fn rows(kept: &KeptResults, figures: &[&str]) -> String {
     text
 }
 
-fn played(claim: &Claim, sensitivity: Option<&[Claim]>) -> [String; 8] {
+fn played(claim: &Claim, kept: &KeptResults) -> [String; 9] {
     let (verdict, standing) = (claim.verdict(), claim.standing());
     let judged = match (&standing, verdict) {
         (Standing::Counted, Verdict::Differs) => format!("**{}**", claim.judged()),
@@ -187,17 +204,18 @@ fn played(claim: &Claim, sensitivity: Option<&[Claim]>) -> [String; 8] {
         ours,
         judged,
         reason,
-        dependence(claim, sensitivity),
+        dependence(claim, kept.sensitivity()),
+        kept.joint_cell(&claim.statement, Some(verdict)),
     ]
 }
 
-fn not_played(statement: &'static Statement, last: Option<&KeptFigure>) -> [String; 8] {
+fn not_played(statement: &'static Statement, figure: &str, kept: &KeptResults) -> [String; 9] {
     let [says, paper, agrees] = stated(statement);
     let found = |last: &KeptFigure| {
         let claim = last.claims.iter().find(|claim| claim.statement == statement.id);
         claim.map_or(String::new(), |claim| format!(": {}", claim.ours))
     };
-    let last = match last {
+    let last = match kept.figures.get(figure) {
         Some(last) => {
             let (commit, found) = (&last.made_by.commit, found(last));
             format!("not played with this program; last {commit}{found}")
@@ -205,7 +223,8 @@ fn not_played(statement: &'static Statement, last: Option<&KeptFigure>) -> [Stri
         None => "not played".into(),
     };
     let reason = crate::standing(statement).reason("");
-    [statement.id.clone(), says, paper, agrees, last, String::new(), reason, String::new()]
+    let (none, joint) = (String::new, kept.joint_cell(&statement.id, None));
+    [statement.id.clone(), says, paper, agrees, last, none(), reason, none(), joint]
 }
 
 fn stated(statement: &Statement) -> [String; 3] {
@@ -228,14 +247,16 @@ pub fn markdown(kept: &KeptResults) -> String {
 pub fn row(kept: &KeptResults, id: &str) -> Option<String> {
     let figure = kept.current(find(id)?.figure())?;
     let claim = figure.claims.iter().find(|claim| claim.statement == id)?;
-    let cells = played(claim, kept.sensitivity());
-    let names = HEAD.trim_matches(['|', ' ']).split(" | ");
+    let cells = played(claim, kept);
+    let names = HEAD.trim_matches(['|', ' ']).split(" | ").chain([DEPENDS, KEEPS]);
     let shown = names.zip(&cells).filter(|(_, cell)| !cell.is_empty());
     Some(shown.map(|(name, cell)| format!("{name}: {cell}\n")).collect())
 }
 
 const BEGIN: &str = "<!-- report: ";
 const END: &str = "<!-- end -->";
+/// Blocks that name no figure.
+const TABLES: [&str; 2] = ["counts", "joint"];
 
 /// Fills a page's blocks with the tables.
 ///
@@ -251,12 +272,17 @@ pub fn fill(page: &str, kept: &KeptResults) -> Result<String, String> {
             block.split_once("-->\n").ok_or("a report's first line does not end".to_owned())?;
         let (_, after) = body.split_once(END).ok_or(format!("{head}-->: it has no {END}"))?;
         let names: Vec<&str> = head[BEGIN.len()..].split_whitespace().collect();
-        let unknown = names.iter().find(|name| **name != "counts" && crate::find(name).is_none());
+        let is_known = |name: &str| TABLES.contains(&name) || crate::find(name).is_some();
+        let unknown = names.iter().find(|name| !is_known(name));
         if let Some(name) = unknown {
             return Err(format!("{head}-->: no figure is called {name}"));
         }
         let table = match names[..] {
             ["counts"] => counts(kept),
+            ["joint"] => kept
+                .joint
+                .as_ref()
+                .map_or_else(|| "Not played yet.\n".into(), |joint| joint.summary()),
             _ => rows(kept, &names),
         };
         filled += &format!("{before}{head}-->\n\n{table}\n{END}");
@@ -290,7 +316,7 @@ mod tests {
         assert_eq!(
             lines[2],
             "| 7b/wasteless-over-data | wasteless's journal traffic over data journaling's, at the most streams | \
-             comparable | 0.667 to 1.5 | 1 | agrees |  |  |"
+             comparable | 0.667 to 1.5 | 1 | agrees |  |  |  |"
         );
         assert!(lines[3].contains(" ° |") && lines[3].contains("| 0.5 | **differs** |"));
         assert!(markdown(&kept()).ends_with(&format!("\n{WEAK_BASELINE}\n")));
@@ -319,8 +345,8 @@ mod tests {
         ];
         kept.add(&[FigureRecord::new(&figure, &test_figure::context(7), 1, results)]);
         let text = rows(&kept, &["7b"]);
-        assert!(text.contains("| agrees |  | alike |\n"), "{text}");
-        assert!(text.contains("| tick x 2: 3 (AGREES) |\n"), "{text}");
+        assert!(text.contains("| agrees |  | alike |  |\n"), "{text}");
+        assert!(text.contains("| tick x 2: 3 (AGREES) |  |\n"), "{text}");
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Runs of figures into a directory, several at once. A finished figure is not run again, so that
 //! an interrupted run continues.
 
+use crate::error::RunError;
 use crate::figure_record::FigureRecord;
 use crate::jobs::side_by_side;
-use crate::{Context, Figure, FigureError, Jobs, page, seeds};
+use crate::{Context, Figure, Jobs, page, seeds};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+
+/// Directory of the points of a hypercube within that of the figures.
+pub const JOINT: &str = "joint";
 
 pub struct RunOptions {
     /// Directory of the files; made if missing.
@@ -22,21 +26,6 @@ pub enum Outcome {
     Ran(Box<FigureRecord>),
     /// Finished before by the same program, with the same seed, models and length.
     WasThere(Box<FigureRecord>),
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    #[error("{0}")]
-    Figure(#[from] FigureError),
-    #[error("{path}: {error}")]
-    Write { path: PathBuf, error: io::Error },
-}
-
-impl RunError {
-    /// Whether it was interrupted from outside: the same run continues with it.
-    pub fn is_interrupted(&self) -> bool {
-        matches!(self, RunError::Figure(FigureError::Interrupted))
-    }
 }
 
 /// Returns the results of `one` for each figure, in their order. Each fills the gaps that the
@@ -87,7 +76,9 @@ pub fn write_page(out: &Path) -> io::Result<()> {
     // Figures that end together write one after the other, so that the last page has them all.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    crate::figure_record::replace(&out.join("index.html"), &page::html(&finished_in(out)))
+    let joint = crate::played_in(&out.join(JOINT));
+    let html = page::html(&finished_in(out), joint.as_ref());
+    crate::figure_record::replace(&out.join("index.html"), &html)
 }
 
 /// Returns the figures that are finished in a directory, in the order of the papers.

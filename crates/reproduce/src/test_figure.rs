@@ -27,6 +27,7 @@ pub fn context(seed: u64) -> Context {
         trace: None,
         block_traces: None,
         varied: None,
+        overrides: std::sync::Arc::default(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The data file of a disk: its keys, checked while it is read.
 
+mod changes;
 mod layout;
 mod number;
 mod overheads;
@@ -7,6 +8,7 @@ mod read;
 mod seek;
 mod shipped;
 
+pub use changes::{Change, ModelChange};
 pub use layout::{PhysicalSector, TrackLayout};
 pub use number::{NotNegative, Positive, Share};
 pub use overheads::{DelayByChance, NEAR_CYLINDERS, Overheads};

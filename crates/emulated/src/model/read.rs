@@ -28,7 +28,7 @@ impl Model {
     }
 
     /// Checks relations between values: returns the key to point at, and the problem.
-    fn check(&self) -> Result<(), (&'static str, String)> {
+    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
         let size = self.size.get();
         if size % SECTOR != 0 {
             return Err(("size", format!("{size} bytes are not whole sectors of {SECTOR}")));
@@ -92,7 +92,7 @@ impl Model {
 }
 
 impl ModelError {
-    fn at(text: &str, offset: usize, problem: String) -> ModelError {
+    pub(super) fn at(text: &str, offset: usize, problem: String) -> ModelError {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         ModelError {
@@ -104,7 +104,7 @@ impl ModelError {
 }
 
 /// Offset of the line that sets `key`.
-fn place_of(text: &str, key: &str) -> usize {
+pub(super) fn place_of(text: &str, key: &str) -> usize {
     let mut offset = 0;
     for line in text.split_inclusive('\n') {
         let rest = line.trim_start().strip_prefix(key);

@@ -1,6 +1,6 @@
 //! Tests that bounds were announced before results, and that every parameter has a record.
 
-use reproduce::{Bound, KeptResults, bounds, find_statement, parameters, rigs};
+use reproduce::{Bound, KeptResults, bounds, dimensions, find_statement, parameters, rigs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -172,4 +172,26 @@ fn every_number_of_a_figure_has_a_record() {
         }
     }
     assert!(count > 30, "the constants are not found: {count}");
+}
+
+#[test]
+fn every_varied_number_is_asked_for_by_its_owner() {
+    // Every stage of a rig asks for these, and for the numbers of its drives.
+    const OF_STAGES: [&str; 3] = ["tick", "cache_bytes", "journal_size"];
+    let mut files = Vec::new();
+    sources(own().join("src/figures"), &mut files);
+    let texts: Vec<String> =
+        files.into_iter().map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    for dimension in dimensions() {
+        let (owners, name) = (&dimension.parameter.of, dimension.name);
+        if owners[0].starts_with("drive ") || OF_STAGES.contains(&name) {
+            continue;
+        }
+        let quoted = |word: &str| format!("\"{word}\"");
+        let asks = |text: &String| {
+            let names_owner = owners.iter().any(|owner| text.contains(&quoted(owner)));
+            text.contains(&quoted(name)) && names_owner
+        };
+        assert!(texts.iter().any(asks), "{}: no figure asks for it", dimension.in_words());
+    }
 }

@@ -18,6 +18,7 @@ fn play(name: &str, jobs: usize) -> Results {
         trace: None,
         block_traces: None,
         varied: None,
+        overrides: Arc::default(),
     };
     (find(name).expect("a figure").run)(&context).unwrap_or_else(|error| panic!("{name}: {error}"))
 }

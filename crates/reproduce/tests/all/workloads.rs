@@ -16,6 +16,7 @@ pub fn quick() -> Context {
         trace: None,
         block_traces: None,
         varied: None,
+        overrides: Arc::default(),
     }
 }
 

@@ -9,7 +9,7 @@ use blocks::{
 use device::{DeviceError, Disk, World};
 use disks::MemoryDisk;
 use emulated::replay::{self, Recorded, Timing, Trace};
-use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, ShingledDisk, Shingles};
+use emulated::{CacheMode, DriveOptions, EmulatedDisk, Model, ModelChange, ShingledDisk, Shingles};
 use engine::{
     CheckpointTimes, DataMode, DurableMemory, EngineError, EngineOptions, LogKind, RecordFormat,
     WriteThreshold,
@@ -42,6 +42,8 @@ pub enum BlockLayer {
 pub struct BlockRun {
     /// Name of a built-in model.
     pub model: &'static str,
+    /// Numbers of the model that are changed.
+    pub changes: Vec<ModelChange>,
     pub layer: BlockLayer,
     /// Requests, sorted by time since the beginning of the run.
     pub requests: Arc<[Recorded]>,
@@ -147,9 +149,16 @@ impl BlockRun {
         Ok(served)
     }
 
+    fn find_model(&self) -> Result<Model, StageError> {
+        let shipped = emulated::shipped().find(|(shipped, _)| *shipped == self.model);
+        let (name, text) = shipped.expect("a model that comes with the program");
+        Model::parse_changed(text, &self.changes)
+            .map_err(|error| StageError::Model { name: name.into(), error })
+    }
+
     fn disk(&self, world: &VirtualWorld) -> Result<Layered, BlockError> {
         let in_world: Rc<dyn World> = Rc::new(world.clone());
-        let model = find_model(self.model)?;
+        let model = self.find_model()?;
         if let BlockLayer::Shingled(shingles) = self.layer {
             let disk = ShingledDisk::new(in_world, model, shingles);
             return disk.map(Layered::Shingled).ok_or(BlockError::NotShingled(self.model));
@@ -191,10 +200,4 @@ async fn scattered_volume(
     };
     let persistence = Persistence::WriteThrough;
     BlockVolume::open(BlockParts { world, disk, journal: None, options, persistence }).await
-}
-
-fn find_model(name: &'static str) -> Result<Model, StageError> {
-    let shipped = emulated::shipped().find(|(shipped, _)| *shipped == name);
-    let (_, text) = shipped.expect("a model that comes with the program");
-    Model::parse(text).map_err(|error| StageError::Model { name: name.into(), error })
 }

@@ -28,7 +28,7 @@ pub use interference::{
 };
 pub use log_structured::{LogStructuredFile, LogStructuredFiles};
 pub use mounted::{Mounted, MountedFile};
-pub use options::{Caching, DiskChoice, LogSizes, Scaled, StageOptions, VolumeLayout};
+pub use options::{Caching, DiskChoice, LogSizes, StageOptions, VolumeLayout};
 pub use shared_files::{SharedClient, SharedFile, SharedFiles, SharedOptions, SharedStage};
 pub use stage::Stage;
 pub use store::MetadataTimes;

@@ -2,7 +2,7 @@
 
 use crate::virtual_time::error::StageError;
 use disks::HostScheduler;
-use emulated::{CacheMode, Lies, Model};
+use emulated::{CacheMode, Lies, Model, ModelChange};
 use engine::{BarrierKind, DataMode, EngineOptions, LogKind, RecordFormat};
 use eviction::EvictionWorkload;
 use ext4::DurableOnly;
@@ -24,39 +24,8 @@ pub struct DiskChoice {
     pub elevator: Option<HostScheduler>,
     /// File to which its requests are written, if any.
     pub trace: Option<PathBuf>,
-    /// A number of the model's file that is changed, to see what depends on it.
-    pub scaled: Option<Scaled>,
-}
-
-/// A number of a model's file, and the factor by which it is multiplied.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scaled {
-    pub key: &'static str,
-    pub factor: f64,
-}
-
-impl Scaled {
-    /// Scales every number of that name in the text.
-    fn applied(&self, text: &str) -> String {
-        let mut out = String::new();
-        let mut rest = text;
-        let assignment = format!("{} = ", self.key);
-        while let Some(at) = rest.find(&assignment) {
-            let is_word =
-                !rest[..at].ends_with(|letter: char| letter.is_alphanumeric() || letter == '_');
-            let (before, number) = rest.split_at(at + assignment.len());
-            out += before;
-            let length = number
-                .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
-                .unwrap_or(number.len());
-            match number[..length].parse::<f64>() {
-                Ok(value) if is_word => out += &(value * self.factor).to_string(),
-                _ => out += &number[..length],
-            }
-            rest = &number[length..];
-        }
-        out + rest
-    }
+    /// Numbers of the model's file that are changed, to see what depends on them.
+    pub changes: Vec<ModelChange>,
 }
 
 /// Tick length of Linux 2.6.18, which the Okeanos paper ran: 250 ticks a second unless configured
@@ -145,7 +114,7 @@ impl StageOptions {
             options: emulated::DriveOptions::default(),
             elevator: None,
             trace: None,
-            scaled: None,
+            changes: Vec::new(),
         };
         StageOptions {
             home: cheetah.clone(),
@@ -249,7 +218,7 @@ impl StageOptions {
 }
 
 impl DiskChoice {
-    /// Returns the model, with its scaled numbers.
+    /// Returns the model, with its changed numbers.
     pub fn find_model(&self) -> Result<Model, StageError> {
         let name = self.model.clone();
         let text = match emulated::shipped().find(|(shipped, _)| *shipped == name) {
@@ -259,8 +228,8 @@ impl DiskChoice {
                 Err(error) => return Err(StageError::NoModel { name, error }),
             },
         };
-        let text = self.scaled.map_or(text.clone(), |scaled| scaled.applied(&text));
-        Model::parse(&text).map_err(|error| StageError::Model { name, error })
+        Model::parse_changed(&text, &self.changes)
+            .map_err(|error| StageError::Model { name, error })
     }
     /// Returns the bytes of one drive.
     fn drive_size(&self, model: &Model) -> u64 {
@@ -272,19 +241,5 @@ impl DiskChoice {
             0 | 1 => self.drive_size(model),
             drives => self.drive_size(model) / self.chunk * self.chunk * u64::from(drives),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_is_changed_wherever_it_stands_and_no_other() {
-        let scaled = Scaled { key: "hit_ms", factor: 0.5 };
-        let text = "hit_ms = 0.1 # chosen\n{ a = 1, hit_ms = 3 }\nother_hit_ms = 7\nread_ms = 2";
-        let expected =
-            "hit_ms = 0.05 # chosen\n{ a = 1, hit_ms = 1.5 }\nother_hit_ms = 7\nread_ms = 2";
-        assert_eq!(scaled.applied(text), expected);
     }
 }

@@ -22,7 +22,9 @@ fn play(layer: BlockLayer) -> BlocksServed {
         }
     };
     let requests = (0..500).map(request).collect();
-    BlockRun { model: "constellation-es3", layer, requests, checkpoint: true }.play(5).unwrap()
+    let changes = Vec::new();
+    let run = BlockRun { model: "constellation-es3", changes, layer, requests, checkpoint: true };
+    run.play(5).unwrap()
 }
 
 fn mean(served: &BlocksServed) -> f64 {

@@ -20,13 +20,14 @@ const FIRST: u32 = 40;
 pub(super) fn figure_1(context: &Context) -> Result<Results, FigureError> {
     let settings = [PaperSetting::Ceph, PaperSetting::Okeanos60];
     let seconds = if context.quick { 4 } else { 120 };
+    let first = context.overrides.time("arion-1", "FIRST", FIRST * SECOND);
     let samples = context.play(&settings, |setting| {
         let stage = SharedStage::build(&rig(context, *setting, 1, Duration::ZERO))?;
         let own = FilebenchOptions::of(Personality::Fileserver);
         let workload = FilebenchOptions {
             files: if context.quick { 50 } else { 1000 },
             processor: FILESERVER_LOOP,
-            limit: Limit::Time((seconds + FIRST) * SECOND),
+            limit: Limit::Time(seconds * SECOND + first),
             seed: context.seed,
             ..own
         };

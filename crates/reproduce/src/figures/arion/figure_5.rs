@@ -35,14 +35,16 @@ fn write_by_zipf(
     context: &Context,
     (setting, processor): (PaperSetting, Duration),
 ) -> Result<Written, FigureError> {
-    let stage = Rc::new(SharedStage::build(&rig(context, setting, ZIPF_SCALE, processor))?);
-    let size = if context.quick { 4 << 20 } else { (2 << 30) / u64::from(ZIPF_SCALE) };
+    let of_figure = &context.overrides;
+    let scale = of_figure.whole("arion-5", "ZIPF_SCALE", ZIPF_SCALE.into()) as u32;
+    let longest_period = of_figure.time("arion-5", "LONGEST_PERIOD", LONGEST_PERIOD);
+    let stage = Rc::new(SharedStage::build(&rig(context, setting, scale, processor))?);
+    let size = if context.quick { 4 << 20 } else { (2 << 30) / u64::from(scale) };
     let (seed, inner) = (context.seed, stage.clone());
     let (count, seconds) = stage.run(move |files: SharedFiles| async move {
         let mut file = files.create_cold("file", size).await?;
         let (random, units) = (ActorRandom::new(seed, 1), size / UNIT);
-        let after_a_lookup =
-            LONGEST_PERIOD.mul_f64(ActorRandom::new(seed, 2).fraction()) / ZIPF_SCALE;
+        let after_a_lookup = longest_period.mul_f64(ActorRandom::new(seed, 2).fraction()) / scale;
         files.sleep_until(files.now().plus(after_a_lookup)).await;
         inner.restart_counting();
         let mut sum = 0.0;
@@ -69,8 +71,8 @@ fn write_by_zipf(
     let (journal_use, home_use) = stage.disk_use();
     Ok(Written {
         mean_ms: seconds / count as f64 * 1e3,
-        seconds: seconds * f64::from(ZIPF_SCALE),
-        received: stage.received_bytes() as f64 * f64::from(ZIPF_SCALE) / 1e9,
+        seconds: seconds * f64::from(scale),
+        received: stage.received_bytes() as f64 * f64::from(scale) / 1e9,
         journal_use: journal_use * 100.0,
         home_use: home_use * 100.0,
     })

@@ -101,14 +101,16 @@ impl PaperSetting {
 /// Returns the paper's cluster: links of 1 Gbit/s, drives of 15,000 rpm, a file system that syncs
 /// every 5 s.
 fn rig(context: &Context, setting: PaperSetting, scale: u32, processor: Duration) -> SharedOptions {
+    let overrides = &context.overrides;
     SharedOptions {
         client: setting.client(scale),
         servers: 3,
-        latency: Duration::from_micros(100),
+        latency: overrides.time("arion", "latency", Duration::from_micros(100)),
         bytes_per_second: 125_000_000,
-        home_every: 5 * SECOND / scale,
+        home_every: overrides.time("arion", "home_every", 5 * SECOND) / scale,
         processor,
         metadata: METADATA_TIMES.times(1.0 / f64::from(scale)),
+        changes: overrides.drive("cheetah-15k5-300"),
         seed: context.seed,
     }
 }

@@ -45,9 +45,13 @@ fn recovered(
 ) -> Result<Option<Recovered>, FigureError> {
     let stage = SharedStage::build(&rig(context, PaperSetting::Okeanos60, 1, Duration::ZERO))?;
     let (files, seconds) = if context.quick { (50, 2) } else { (work.files, *seconds) };
+    let pace = match work.pace {
+        IDLE_LOOP => context.overrides.time("arion-recovery", "IDLE_LOOP", IDLE_LOOP),
+        pace => pace,
+    };
     let workload = FilebenchOptions {
         files,
-        processor: work.pace,
+        processor: pace,
         limit: Limit::Time(2 * seconds * SECOND),
         seed: context.seed,
         ..FilebenchOptions::of(work.personality)

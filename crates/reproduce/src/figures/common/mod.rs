@@ -29,6 +29,7 @@ pub fn rig(context: &Context, mode: DataMode) -> StageOptions {
         options.home.options.size = Some(2 << 30);
         options.journal_size = 16 << 20;
     }
+    context.overrides.apply("okeanos", &mut options);
     if let Some(varied) = context.varied {
         varied.apply(&mut options);
     }

@@ -1,7 +1,9 @@
 //! Cache of played cells, for figures of one command that share cells.
 
+use crate::overrides::{Key, Overrides};
 use crate::{Context, FigureError, Varied};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// Results of cells, by seed and by what was varied. Quick ones are not kept: they cost little, and
 /// tests play them twice.
@@ -13,9 +15,12 @@ pub struct ResultCache<C, R> {
 struct Kept<C, R> {
     seed: u64,
     varied: Option<Varied>,
+    overrides: Arc<Overrides>,
     cell: C,
     /// The result. `None`: another figure is playing the cell.
     result: Option<R>,
+    /// The changed parameters that its figure had asked for when it was played.
+    asked: BTreeSet<Key>,
 }
 
 impl<C: Clone + PartialEq, R: Clone> ResultCache<C, R> {
@@ -47,7 +52,9 @@ impl<C: Clone + PartialEq, R: Clone> ResultCache<C, R> {
             return play();
         }
         let is_it = |kept: &&mut Kept<C, R>| {
-            (kept.seed, kept.varied) == (context.seed, context.varied) && kept.cell == *cell
+            (kept.seed, kept.varied) == (context.seed, context.varied)
+                && kept.overrides == context.overrides
+                && kept.cell == *cell
         };
         let is_played = |all: &mut Vec<Kept<C, R>>| {
             all.iter_mut().find(is_it).is_some_and(|kept| kept.result.is_none())
@@ -59,14 +66,20 @@ impl<C: Clone + PartialEq, R: Clone> ResultCache<C, R> {
             context.jobs.lend(|| drop(self.played.wait_while(self.begun(), is_played)));
             all = self.begun();
         }
-        if let Some(result) = all.iter_mut().find(is_it).and_then(|kept| kept.result.clone()) {
+        let found = all.iter_mut().find(is_it);
+        if let Some((kept, result)) =
+            found.and_then(|kept| Some((&kept.asked, kept.result.clone()?)))
+        {
+            context.overrides.note(kept);
             return Ok(result);
         }
         all.push(Kept {
             seed: context.seed,
             varied: context.varied,
+            overrides: context.overrides.clone(),
             cell: cell.clone(),
             result: None,
+            asked: BTreeSet::new(),
         });
         drop(all);
         let result = play();
@@ -75,6 +88,7 @@ impl<C: Clone + PartialEq, R: Clone> ResultCache<C, R> {
             Ok(result) => {
                 let kept = all.iter_mut().find(is_it).expect("it was begun above");
                 kept.result = Some(result.clone());
+                kept.asked = context.overrides.reached();
             }
             Err(_) => all.retain_mut(|kept| !is_it(&kept)),
         }
@@ -93,6 +107,7 @@ mod tests {
     use super::*;
     use crate::jobs::{Jobs, side_by_side};
     use crate::test_figure;
+    use emulated::Change;
 
     #[test]
     fn a_cell_is_played_once_for_each_seed() {
@@ -110,6 +125,23 @@ mod tests {
         let quick = Context { quick: true, ..test_figure::context(5) };
         assert_eq!(ask(&quick, 1), 6);
         assert_eq!(count.get(), 4);
+    }
+
+    #[test]
+    fn another_point_has_cells_of_its_own() {
+        let played = ResultCache::new();
+        let ask = |changes: &[(Key, Change)]| {
+            let overrides = Overrides::new(changes.iter().copied().collect());
+            let overrides = Arc::new(overrides);
+            let context = Context { overrides: overrides.clone(), ..test_figure::context(5) };
+            let play = || Ok(context.overrides.number("okeanos", "tick", 4.0));
+            let value: f64 = played.once(&context, &1, play).unwrap();
+            (value, overrides.reached().len())
+        };
+        let doubled = [(("okeanos", "tick"), Change::Times(2.0))];
+        assert_eq!([ask(&[]), ask(&doubled)], [(4.0, 0), (8.0, 1)]);
+        // The parameter reaches whoever takes the result.
+        assert_eq!([ask(&[]), ask(&doubled)], [(4.0, 0), (8.0, 1)]);
     }
 
     #[test]

@@ -43,7 +43,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
             cells.extend(kibibytes.iter().map(|size| Cell { cache, pattern, size: size << 10 }));
         }
     }
-    let times = context.play(&cells, |cell| Ok(mean_ms(*cell, writes, context.seed)))?;
+    let times = context.play(&cells, |cell| Ok(mean_ms(context, *cell, writes)))?;
     let lines: Vec<Vec<f64>> = times.chunks(kibibytes.len()).map(<[f64]>::to_vec).collect();
     let [sequential_off, sequential_on, random_off, random_on] = &lines[..] else {
         unreachable!("four lines")
@@ -83,10 +83,11 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     })
 }
 
-fn mean_ms(cell: Cell, writes: u64, seed: u64) -> f64 {
+fn mean_ms(context: &Context, cell: Cell, writes: u64) -> f64 {
+    let seed = context.seed;
     let world = VirtualWorld::new(seed);
     let options = DriveOptions { cache: cell.cache, ..DriveOptions::default() };
-    let disk = EmulatedDisk::new(Rc::new(world.clone()), super::model(MODEL), options);
+    let disk = EmulatedDisk::new(Rc::new(world.clone()), super::model(context, MODEL), options);
     let of_run = world.clone();
     let mean = world.run(async move {
         let places = disk.geometry().size / cell.size;

@@ -81,10 +81,11 @@ fn run(context: &Context) -> Result<Results, FigureError> {
 
 /// Returns the seconds of the transactions.
 fn play(context: &Context, cell: &Cell) -> Result<(f64, CoercionStatistics), FigureError> {
+    let share = context.overrides.whole("discreet-figure-6", "SHARE", SHARE);
     let workload = PostmarkOptions {
-        files: if context.quick { 20 } else { 1000 / SHARE },
+        files: if context.quick { 20 } else { 1000 / share },
         threads: 1,
-        transactions: cell.transactions / SHARE,
+        transactions: cell.transactions / share,
         read_bias: 5,
         create_bias: 5,
         size_min: 4 << 10,
@@ -94,7 +95,7 @@ fn play(context: &Context, cell: &Cell) -> Result<(f64, CoercionStatistics), Fig
         seed: context.seed,
     };
     let stage = cell.variant.stage(context, |options| {
-        options.engine.cache_bytes /= SHARE;
+        options.engine.cache_bytes /= share;
         options.read_ahead = READ_AHEAD;
     })?;
     let report =

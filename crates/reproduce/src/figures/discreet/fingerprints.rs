@@ -2,6 +2,7 @@
 
 use crate::Context;
 use crate::error::FigureError;
+use crate::overrides::Overrides;
 use device::{Disk, World};
 use emulated::{DriveOptions, EmulatedDisk, Lies, SegmentReplacement};
 use eviction::fingerprint::{self, Cell, Fingerprint, FingerprintError, Grid, Threshold};
@@ -9,8 +10,8 @@ use eviction::{EvictionWorkload, Pattern};
 use runtime::VirtualWorld;
 use std::ops::ControlFlow;
 use std::rc::Rc;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 /// A row of Tables I and IV.
 #[derive(Clone, Copy)]
@@ -27,8 +28,8 @@ pub struct Drive {
 }
 
 impl Drive {
-    fn replaces_at_random(&self) -> bool {
-        super::model(self.model)
+    fn replaces_at_random(&self, context: &Context) -> bool {
+        super::model(context, self.model)
             .cache
             .is_some_and(|cache| cache.replacement == SegmentReplacement::Random)
     }
@@ -84,16 +85,27 @@ impl Taken {
 /// Takes fingerprints as `okeanos-lab fingerprint --model NAME --ignore-flush --as-paper` does.
 /// Three tables show the same ones: a command that plays several waits for them once.
 pub fn take_all(context: &Context) -> Result<Vec<Taken>, FigureError> {
-    static TAKEN: Mutex<Option<(u64, bool, Vec<Taken>)>> = Mutex::new(None);
-    let mut taken = TAKEN.lock().expect("no figure panics while it plays");
-    if let Some((seed, quick, taken)) = &*taken {
-        if (*seed, *quick) == (context.seed, context.quick) {
-            return Ok(taken.clone());
-        }
+    struct KeptDrives {
+        seed: u64,
+        quick: bool,
+        overrides: Arc<Overrides>,
+        taken: Vec<Taken>,
     }
-    let all = context.play(&DRIVES, |drive| take(*drive, context.seed, context))?;
-    *taken = Some((context.seed, context.quick, all.clone()));
-    Ok(all)
+    static KEPT: Mutex<Option<KeptDrives>> = Mutex::new(None);
+    let mut kept = KEPT.lock().expect("no figure panics while it plays");
+    let is_it = |it: &&KeptDrives| {
+        (it.seed, it.quick) == (context.seed, context.quick) && it.overrides == context.overrides
+    };
+    if let Some(found) = kept.as_ref().filter(is_it) {
+        // The changes of the drives reach this figure, too.
+        DRIVES.iter().for_each(|drive| drop(context.overrides.drive(drive.model)));
+        return Ok(found.taken.clone());
+    }
+    let taken = context.play(&DRIVES, |drive| take(*drive, context.seed, context))?;
+    let Context { seed, quick, .. } = *context;
+    let overrides = context.overrides.clone();
+    *kept = Some(KeptDrives { seed, quick, overrides, taken: taken.clone() });
+    Ok(taken)
 }
 
 /// Takes fingerprints with the next seeds, seed by seed, of the drives that replace at random:
@@ -102,14 +114,14 @@ pub fn take_again(context: &Context) -> Result<Vec<Taken>, FigureError> {
     let more = if context.quick { 1 } else { 4 };
     let mut again = Vec::new();
     for seed in 1..=more {
-        let random = DRIVES.iter().filter(|drive| drive.replaces_at_random());
+        let random = DRIVES.iter().filter(|drive| drive.replaces_at_random(context));
         again.extend(random.map(|drive| (*drive, context.seed + seed)));
     }
     context.play(&again, |(drive, seed)| take(*drive, *seed, context))
 }
 
 fn take(drive: Drive, seed: u64, context: &Context) -> Result<Taken, FigureError> {
-    let model = super::model(drive.model);
+    let model = super::model(context, drive.model);
     let size = model.size.get();
     let mut options = fingerprint::FingerprintOptions::adaptive(Grid::of_paper(), 0..size);
     options.at_once = false;

@@ -12,7 +12,7 @@ mod table_4;
 mod table_5;
 mod variants;
 
-use crate::Figure;
+use crate::{Context, Figure};
 use emulated::Model;
 
 /// Figures in the order of the paper.
@@ -33,8 +33,9 @@ pub fn all() -> Vec<Figure> {
 }
 
 /// Returns the built-in model of a drive.
-fn model(name: &str) -> Model {
+fn model(context: &Context, name: &str) -> Model {
     let (_, text) =
         emulated::shipped().find(|(shipped, _)| *shipped == name).expect("it is shipped");
-    Model::parse(text).expect("a shipped model is valid")
+    Model::parse_changed(text, &context.overrides.drive(name))
+        .expect("a shipped model is valid, within the ranges of its numbers, too")
 }

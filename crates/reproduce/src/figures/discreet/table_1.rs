@@ -20,8 +20,9 @@ pub fn figure() -> Figure {
     }
 }
 
-fn run(_: &Context) -> Result<Results, FigureError> {
-    let models: Vec<Model> = DRIVES.iter().map(|drive| super::model(drive.model)).collect();
+fn run(context: &Context) -> Result<Results, FigureError> {
+    let models: Vec<Model> =
+        DRIVES.iter().map(|drive| super::model(context, drive.model)).collect();
     let line = |value: &dyn Fn(&Model) -> f64| numbered(models.iter().map(value));
     let theirs = |value: fn(&Drive) -> f64| numbered(DRIVES.iter().map(value));
     let capacity = line(&|model| model.size.get() as f64 / 1e9);

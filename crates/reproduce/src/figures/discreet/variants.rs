@@ -85,6 +85,7 @@ impl Variant {
             options.home.options.size = Some(1 << 30);
             options.journal_size = 16 << 20;
         }
+        context.overrides.apply("discreet", &mut options);
         options.separate_barriers = self.paper_plan;
         if self.paper_plan {
             // After the data, the log, the commit block and the checkpoint; data journaling has no

@@ -19,7 +19,7 @@ pub struct Tenant {
 pub fn tenants(context: &Context) -> Result<Vec<Tenant>, FigureError> {
     let Some(directory) = &context.block_traces else {
         let seconds = if context.quick { 20 } else { 3600 };
-        return Ok(KINDS.iter().map(|kind| kind.make(context.seed, seconds)).collect());
+        return Ok(KINDS.iter().map(|kind| kind.of(context).make(context.seed, seconds)).collect());
     };
     let mut paths: Vec<_> = std::fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -112,6 +112,18 @@ const KINDS: [ServerKind; 5] = [
 ];
 
 impl ServerKind {
+    /// Returns the kind with the numbers of a run.
+    fn of(&self, context: &Context) -> ServerKind {
+        let number = |name, chosen| context.overrides.number("blocks", name, chosen);
+        ServerKind {
+            per_second: number("per_second", self.per_second),
+            reads: number("reads", self.reads),
+            row: number("row", self.row),
+            span: context.overrides.whole("blocks", "span", self.span),
+            hot: number("hot", self.hot),
+            ..*self
+        }
+    }
     fn make(&self, seed: u64, seconds: u32) -> Tenant {
         let number = KINDS.iter().position(|kind| kind.name == self.name).unwrap_or_default();
         let random = ActorRandom::new(seed, number as u64);
@@ -205,13 +217,13 @@ impl Window {
 pub fn mix(
     number: usize,
     tenants: &[Tenant],
-    seed: u64,
+    context: &Context,
     size: u64,
     seconds: u64,
 ) -> (Vec<Recorded>, f64) {
     let (_, first, others) = MIXES[number];
     let length = Duration::from_secs(seconds);
-    let random = ActorRandom::new(seed, number as u64);
+    let random = ActorRandom::new(context.seed, number as u64);
     let mut mixed: Vec<Recorded> = Vec::new();
     let mut taken = vec![Vec::new(); tenants.len()];
     for place in 0..TENANTS {
@@ -238,7 +250,8 @@ pub fn mix(
     let count =
         |slower: f64| mixed.partition_point(|request| request.time.mul_f64(slower) < length);
     let mut slower = 1.0;
-    while count(slower) as f64 > PER_SECOND * seconds as f64 {
+    let per_second = context.overrides.number("blocks", "PER_SECOND", PER_SECOND);
+    while count(slower) as f64 > per_second * seconds as f64 {
         slower *= 1.05;
     }
     mixed.truncate(count(slower));
@@ -280,7 +293,7 @@ mod tests {
     fn mixes_keep_tenants_apart_and_to_the_rate() {
         let (tenants, size) = (made(), 1_000_000_000_000);
         for number in 0..MIXES.len() {
-            let (mixed, slower) = mix(number, &tenants, 3, size, 60);
+            let (mixed, slower) = mix(number, &tenants, &crate::test_figure::context(3), size, 60);
             assert!(
                 slower >= 1.0 && mixed.len() as f64 <= 60.0 * PER_SECOND,
                 "{slower}, {}",

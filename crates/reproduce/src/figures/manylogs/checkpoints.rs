@@ -44,8 +44,9 @@ fn play(
     let cells: Vec<(BlockLayer, Arc<[Recorded]>)> =
         layers.iter().flat_map(|layer| hours.iter().map(|hour| (*layer, hour.clone()))).collect();
     let served = context.play(&cells, |(layer, requests)| {
-        let run =
-            BlockRun { model: MODEL, layer: *layer, requests: requests.clone(), checkpoint: true };
+        let (layer, requests) = (*layer, requests.clone());
+        let changes = context.overrides.drive(MODEL);
+        let run = BlockRun { model: MODEL, changes, layer, requests, checkpoint: true };
         run.play(context.seed).map_err(|error| FigureError::Other(error.to_string()))
     })?;
     Ok((tenants, served))

@@ -36,7 +36,7 @@ pub fn bars(context: &Context, instances: &[u32]) -> Result<Bars, FigureError> {
                     personality: *personality,
                     instances,
                     per_second: 20,
-                    files: FILES,
+                    files: context.overrides.whole("manylogs-4", "FILES", FILES),
                 };
                 Cell {
                     part,

@@ -62,7 +62,7 @@ pub fn play(context: &Context) -> Result<Vec<Mixed>, FigureError> {
     let tenants = tenants(context)?;
     let seconds = if context.quick { 20 } else { 300 };
     let mixes: Vec<(Arc<[Recorded]>, f64)> = (0..MIXES.len())
-        .map(|number| mix(number, &tenants, context.seed, USED, seconds))
+        .map(|number| mix(number, &tenants, context, USED, seconds))
         .map(|(requests, slower)| (requests.into(), slower))
         .collect();
     if mixes.iter().any(|(requests, _)| requests.is_empty()) {
@@ -77,7 +77,8 @@ pub fn play(context: &Context) -> Result<Vec<Mixed>, FigureError> {
     let served = context.play(&cells, |cell| {
         let (number, layer) = *cell;
         let requests = mixes[number].0.clone();
-        let run = BlockRun { model: MODEL, layer, requests, checkpoint: false };
+        let changes = context.overrides.drive(MODEL);
+        let run = BlockRun { model: MODEL, changes, layer, requests, checkpoint: false };
         let play = || run.play(context.seed).map_err(|error| FigureError::Other(error.to_string()));
         ALL.once(context, cell, play)
     })?;

@@ -44,7 +44,7 @@ struct Cell {
 fn play(context: &Context) -> Result<[Vec<BlocksServed>; 4], FigureError> {
     let tenants = tenants(context)?;
     let seconds = if context.quick { 20 } else { 300 };
-    let mixed = |number| mix(number, &tenants, context.seed, USED, seconds).0.into();
+    let mixed = |number| mix(number, &tenants, context, USED, seconds).0.into();
     let mixes: Vec<Arc<[Recorded]>> = (0..MIXES.len()).map(mixed).collect();
     let hours: Vec<Arc<[Recorded]>> =
         tenants.iter().map(|tenant| busiest_hour(tenant).into()).collect();
@@ -59,7 +59,8 @@ fn play(context: &Context) -> Result<[Vec<BlocksServed>; 4], FigureError> {
     let mut served = context
         .play(&cells, |cell| {
             let Cell { layer, checkpoint, .. } = *cell;
-            let run = BlockRun { model: MODEL, layer, requests: cell.requests.clone(), checkpoint };
+            let (changes, requests) = (context.overrides.drive(MODEL), cell.requests.clone());
+            let run = BlockRun { model: MODEL, changes, layer, requests, checkpoint };
             run.play(context.seed).map_err(|error| FigureError::Other(error.to_string()))
         })?
         .into_iter();

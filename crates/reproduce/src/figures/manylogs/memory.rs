@@ -35,12 +35,15 @@ fn play(context: &Context, cell: &Cell) -> Result<SharedDisk, FigureError> {
     let Setting { large, seconds, .. } = Setting::new(context, cell.large);
     let Line { data, log, .. } = cell.line.unwrap_or(ORDERED);
     let mut options = StageOptions { seed: context.seed, ..StageOptions::of_manylogs(data, log) };
-    options.engine.cache_bytes = cell.memory;
     if context.quick {
         options.home.options.size = Some(8 << 30);
         options.journal_size = 64 << 20;
     }
-    let small = cell.line.map_or(SmallWriters::None, |line| updates(line, RATE, 4096));
+    context.overrides.apply("manylogs", &mut options);
+    let of_figure = |name, chosen| context.overrides.whole("manylogs-2b-memory", name, chosen);
+    options.engine.cache_bytes = of_figure("MEMORIES", cell.memory);
+    let rate = of_figure("RATE", RATE.into()) as u32;
+    let small = cell.line.map_or(SmallWriters::None, |line| updates(line, rate, 4096));
     let stage = Stage::build(&options)?;
     Ok(Interference { large, small, seconds, seed: context.seed }.play(&stage)?)
 }

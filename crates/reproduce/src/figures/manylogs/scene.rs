@@ -137,6 +137,7 @@ fn rig(context: &Context, setting: Setting, cell: &Cell) -> StageOptions {
         options.home.options.size = Some((8 << 30) / u64::from(setting.drives));
         options.journal_size = 64 << 20;
     }
+    context.overrides.apply("manylogs", &mut options);
     if let Some(prefix) = context.trace_prefix(&format!("{name}-{}-{}", cell.part, cell.x)) {
         options.trace_to(&prefix);
     }

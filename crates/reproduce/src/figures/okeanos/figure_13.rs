@@ -91,6 +91,7 @@ fn play(
     writes: u64,
 ) -> Result<RecoveryReport, FigureError> {
     let mut stage = Stage::build(&rig(context, data))?;
+    let rest = context.overrides.time("13", "REST", REST);
     let options = PeriodicOptions {
         streams,
         size: SIZE,
@@ -101,7 +102,7 @@ fn play(
     };
     stage.run(move |files| async move {
         periodic(&files, options).await?;
-        files.sleep_until(files.now().plus(REST)).await;
+        files.sleep_until(files.now().plus(rest)).await;
         Ok::<(), std::io::Error>(())
     })?;
     let report = stage.crash_and_recover()?;

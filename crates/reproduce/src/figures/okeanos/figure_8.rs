@@ -136,13 +136,14 @@ fn memory_note() -> String {
 mod tests {
     use super::*;
     use crate::{Varied, test_figure};
-    use testbeds::Scaled;
+    use emulated::{Change, ModelChange};
 
     #[test]
     fn a_varied_drive_is_that_of_the_log_structured_line_too() {
         let context = test_figure::context(1);
         let latency = |varied| log_structured(&context.with_varied(varied), &[2], FAST, 2).unwrap();
-        let doubled = Varied::Drive(Scaled { key: "hit_ms", factor: 2.0 });
+        let doubled =
+            Varied::Drive(ModelChange { key: "interface.hit_ms", change: Change::Times(2.0) });
         assert_ne!(latency(Varied::Nothing), latency(doubled));
     }
 }

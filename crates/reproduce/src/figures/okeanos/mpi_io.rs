@@ -82,8 +82,9 @@ fn play(context: &Context, cell: &Cell) -> Result<MpiOutcome, FigureError> {
         (false, SMALL) => 65_000,
         (false, _) => 6500,
     };
-    let network =
-        ServerLink { bytes_per_second: 125_000_000, round_trip: Duration::from_micros(200) };
+    let writes = context.overrides.whole("11", "writes", writes);
+    let round_trip = context.overrides.time("11", "round_trip", Duration::from_micros(200));
+    let network = ServerLink { bytes_per_second: 125_000_000, round_trip };
     let workload =
         MpiIoOptions { processes: cell.processes, writes, size: cell.size, network: Some(network) };
     let on = Mounted::new(data.world().clone(), data.files(), DATABASE, database.files());

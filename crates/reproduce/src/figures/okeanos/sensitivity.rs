@@ -4,8 +4,8 @@
 use crate::figure::SENSITIVITY;
 use crate::figures::common::{axis, ours};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale, Varied, Verdict};
+use emulated::{Change, ModelChange};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use testbeds::Scaled;
 
 pub fn figure() -> Figure {
     Figure {
@@ -23,8 +23,13 @@ pub fn figure() -> Figure {
 
 /// Parameters in `crates/emulated/models/cheetah-15k5-300.toml` that are chosen and are numbers
 /// other than 0.
-const CHOSEN: [&str; 5] =
-    ["hit_ms", "bus_mb_s", "destage_delay_ms", "destage_above", "band_skew_ms"];
+const CHOSEN: [&str; 5] = [
+    "interface.hit_ms",
+    "interface.bus_mb_s",
+    "cache.destage_delay_ms",
+    "cache.destage_above",
+    "mechanics.zones.band_skew_ms",
+];
 /// Figures of Okeanos that have statements.
 const FIGURES: [&str; 17] = [
     "1", "7a", "7b", "7c", "8a", "8b", "8c", "9", "10a", "table-1", "10b", "10c", "11", "12", "13",
@@ -41,9 +46,9 @@ fn choices() -> Vec<Choice> {
         |name: &str, factor: f64, varied| Choice { name: format!("{name} x {factor}"), varied };
     let mut all = vec![Choice { name: "as chosen".into(), varied: Varied::Nothing }];
     for key in CHOSEN {
-        all.extend(
-            [0.5, 2.0].map(|factor| scaled(key, factor, Varied::Drive(Scaled { key, factor }))),
-        );
+        let name = key.rsplit('.').next().unwrap_or(key);
+        let of_drive = |factor| ModelChange { key, change: Change::Times(factor) };
+        all.extend([0.5, 2.0].map(|factor| scaled(name, factor, Varied::Drive(of_drive(factor)))));
     }
     all.extend([0.0, 0.5, 2.0].map(|factor| scaled("tick", factor, Varied::Tick(factor))));
     all

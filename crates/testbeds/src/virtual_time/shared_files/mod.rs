@@ -50,7 +50,7 @@ pub enum SharedClient {
     Journaled { flush: Duration, writeback: Duration, destage: Option<Duration> },
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SharedOptions {
     pub client: SharedClient,
     pub servers: u32,
@@ -63,6 +63,8 @@ pub struct SharedOptions {
     pub processor: Duration,
     /// Processor time of each message at the metadata server.
     pub metadata: MetadataTimes,
+    /// Numbers of the model of all disks that are changed.
+    pub changes: Vec<emulated::ModelChange>,
     pub seed: u64,
 }
 
@@ -94,7 +96,8 @@ impl SharedStage {
     pub fn build(options: &SharedOptions) -> Result<SharedStage, StageError> {
         let world = VirtualWorld::new(options.seed);
         let shared: Rc<dyn World> = Rc::new(world.clone());
-        let choice = StageOptions::of_paper(DataMode::Wasteless).home;
+        let of_paper = StageOptions::of_paper(DataMode::Wasteless).home;
+        let choice = DiskChoice { changes: options.changes.clone(), ..of_paper };
         let model = DiskChoice::find_model(&choice)?;
         let drive = |size: u64, cache| -> Rc<dyn Disk> {
             let own = emulated::DriveOptions {
@@ -571,6 +574,7 @@ mod tests {
             home_every: SECOND,
             processor: Duration::ZERO,
             metadata: MetadataTimes::default(),
+            changes: Vec::new(),
             seed: 1,
         }
     }
