@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Why there are no ublk devices.
+/// Reason why there are no ublk devices.
 #[derive(Debug, thiserror::Error)]
 pub enum Unavailable {
     #[error("{CONTROL_PATH}: {0}")]

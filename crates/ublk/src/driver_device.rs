@@ -33,23 +33,23 @@ pub enum UblkError {
 }
 
 /// A device that is wanted.
+///
+/// Where the disk has no volatile cache, requests wait for the next daemon when this one dies,
+/// those that it had not answered included. Otherwise they fail: a write that was acknowledged from
+/// memory alone is not sent again, so that nobody would learn that it is lost.
 pub struct WantedDevice<'a> {
     pub export: &'a ExportedDisk,
     /// Identifies the exported disk. A device with another mark is somebody else's.
     pub mark: u64,
-    /// Whether requests wait for the next daemon when this one dies, those that it had not
-    /// answered included. Otherwise they fail. Only right where every acknowledged write is
-    /// durable: a write that was acknowledged is not sent again.
-    pub waits: bool,
 }
 
-/// What is left of a device of this disk.
+/// Remains of a device of this disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remains {
     Nothing,
-    /// The next daemon takes it up.
+    /// The next daemon takes the device up.
     Waiting,
-    /// It has ended, or was never started.
+    /// The device has ended, or was never started.
     Ended,
 }
 
@@ -61,7 +61,10 @@ pub struct Device {
 
 impl WantedDevice<'_> {
     fn info(&self, control: &Control) -> DeviceInfo {
-        let recovery = if self.waits { USER_RECOVERY | USER_RECOVERY_REISSUE } else { 0 };
+        let recovery = match self.export.volatile_cache {
+            true => 0,
+            false => USER_RECOVERY | USER_RECOVERY_REISSUE,
+        };
         let grows = if control.has(UPDATE_SIZE) { UPDATE_SIZE } else { 0 };
         DeviceInfo {
             queues: 1,
@@ -84,21 +87,16 @@ pub async fn look_at(control: &Control, number: u32, mark: u64) -> io::Result<Re
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(Remains::Nothing),
         Err(error) => return Err(error),
     };
-    Ok(match info.flags & USER_RECOVERY {
-        _ if info.owner_mark != mark => Remains::Nothing,
-        0 => Remains::Ended,
-        _ if info.state == STATE_DEAD => Remains::Ended,
-        _ => Remains::Waiting,
-    })
+    Ok(remains_of(&info, mark))
 }
 
-/// Removes a device. Requests that wait fail; what else has its files open is waited for.
-///
-/// # Errors
-/// The driver's.
-pub async fn remove(control: &Control, number: u32) -> io::Result<()> {
-    control.stop(number).await?;
-    control.delete(number).await
+fn remains_of(info: &DeviceInfo, mark: u64) -> Remains {
+    let is_ours = info.owner_mark == mark || units::fault!("ublk-mark-ignored");
+    match (is_ours, info.flags & USER_RECOVERY, info.state) {
+        (false, ..) => Remains::Nothing,
+        (true, 0, _) | (true, _, STATE_DEAD) => Remains::Ended,
+        (true, ..) => Remains::Waiting,
+    }
 }
 
 /// Makes the block device of a device that `process` serves, or lets requests come to it again.
@@ -201,6 +199,25 @@ fn difference(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_device_of_the_disk_is_taken_up_or_removed() {
+        let waiting = DeviceInfo {
+            owner_mark: 7,
+            flags: USER_RECOVERY,
+            state: STATE_QUIESCED,
+            ..DeviceInfo::default()
+        };
+        assert_eq!(remains_of(&waiting, 7), Remains::Waiting);
+        assert_eq!(remains_of(&waiting, 8), Remains::Nothing);
+        // The driver may not have noticed yet that the daemon died.
+        assert_eq!(remains_of(&DeviceInfo { state: 1, ..waiting }, 7), Remains::Waiting);
+        let never_started = DeviceInfo { state: STATE_DEAD, ..waiting };
+        for ended in [never_started, DeviceInfo { flags: 0, ..waiting }] {
+            assert_eq!(remains_of(&ended, 7), Remains::Ended);
+            assert_eq!(remains_of(&ended, 8), Remains::Nothing);
+        }
+    }
 
     #[test]
     fn a_device_unlike_the_wanted_one_is_not_taken_up() {

@@ -17,7 +17,7 @@ mod request;
 mod server;
 
 pub use control::{Control, Unavailable};
-pub use driver_device::{DEPTH, Device, Remains, UblkError, WantedDevice, look_at, remove, start};
+pub use driver_device::{DEPTH, Device, Remains, UblkError, WantedDevice, look_at, start};
 pub use driver_queue::DriverQueue;
 pub use export::ExportedDisk;
 pub use queue::Queue;

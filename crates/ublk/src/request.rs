@@ -23,7 +23,7 @@ pub enum UblkRequest {
     WriteZeroes { at: u64, length: u64, durable: bool },
 }
 
-/// Why a request is refused before the disk is used.
+/// Reason why a request is refused before the disk is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestRefusal {
     #[error("operation {0} is not known")]

@@ -193,7 +193,7 @@ async fn client(
     Promised { promised, volatile }
 }
 
-/// What a client may rely on after a power cut, and what may have overwritten it.
+/// Sectors that a client may rely on after a power cut, and those written since.
 struct Promised {
     promised: BTreeMap<u64, u8>,
     volatile: BTreeMap<u64, u8>,
@@ -262,7 +262,7 @@ fn a_server_gives_all_slots_to_the_driver_as_it_starts() {
     assert_eq!(rig(1, 128).driver.given.get(), 128);
 }
 
-/// The driver sends them to the next daemon, or fails them.
+/// The driver sends such requests to the next daemon, or fails them.
 #[test]
 fn a_stopped_server_carries_out_what_it_began_and_answers_nothing() {
     let Rig { world, disk, driver, server, queue } = rig(3, 2);

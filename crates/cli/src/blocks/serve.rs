@@ -173,14 +173,13 @@ async fn as_ublk(
     place: &Place,
     volume: &BlockVolume,
 ) -> Result<ublk::Server, CliError> {
-    let waits = plan.persistence == Persistence::WriteThrough;
     let export = ublk::ExportedDisk {
         disk: Rc::new(volume.clone()),
         read_only: plan.read_only,
-        volatile_cache: !waits,
+        volatile_cache: plan.persistence == Persistence::WriteBack,
         rotational: false,
     };
-    ublk_device::serve(world, place, &export, waits).await
+    ublk_device::serve(world, place, &export).await
 }
 
 fn report_opened(volume: &BlockVolume, say: &dyn Fn(&str)) {

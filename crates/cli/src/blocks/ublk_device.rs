@@ -99,7 +99,6 @@ pub async fn serve(
     world: &RealWorld,
     place: &Place,
     export: &ExportedDisk,
-    waits: bool,
 ) -> Result<Server, CliError> {
     let control = Control::open(world).await.map_err(unavailable)?;
     let mark = place.mark();
@@ -110,7 +109,7 @@ pub async fn serve(
         },
         None => None,
     };
-    let wanted = WantedDevice { export, mark, waits };
+    let wanted = WantedDevice { export, mark };
     let opened = Device::open(world, &control, &wanted, waiting).await;
     let device = opened.map_err(|error| match error {
         ublk::UblkError::Differs { .. } => CliError::new(error.to_string())

@@ -54,8 +54,8 @@ fn io_waits_for_the_next_daemon() {
         r#"attach --write-through; NAME=$L; mkfs.ext4 -q $L; mount $L here
         [ "$(knob queue/write_cache)" = 'write through' ]
         for signal in KILL TERM; do
-            (for i in $(seq 80); do echo $signal $i | dd of=here/log bs=100 oflag=append conv=notrunc,fsync status=none || echo failed >>failed; echo $signal $i >>synced; done) & W=$!
-            for i in $(seq 600); do [ $(grep -c $signal synced 2>/dev/null) -ge 20 ] && break; sleep 0.05; done
+            (for i in $(seq 40); do echo $signal $i | dd of=here/log bs=100 oflag=append conv=notrunc,fsync status=none || echo failed >>failed; echo $signal $i >>synced; done) & W=$!
+            for i in $(seq 600); do [ $(grep -c $signal synced 2>/dev/null) -ge 10 ] && break; sleep 0.05; done
             D=$(daemon); kill -$signal $D; gone $D; sleep 1; kill -0 $W
             refuses $O blocks attach --via loop image 2>said; grep -q "waits for its daemon as $NAME" said
             refuses $O blocks attach --via ublk image 2>said; grep -q 'another --write-through' said
