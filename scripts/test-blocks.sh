@@ -71,7 +71,7 @@ for kind in "$@"; do
         # shellcheck disable=SC2086
         "$okeanos" blocks format ${formats[at]} image >/dev/null
         # shellcheck disable=SC2086
-        attach() { device=$(timeout 60 "$okeanos" blocks attach -o ${options[at]} image); }
+        attach() { device=$(timeout 60 "$okeanos" blocks attach --via loop -o ${options[at]} image); }
         attach
         "mkfs.$kind" -q "$device"
         # Two kills: what the first life recorded must outlive the second, too.

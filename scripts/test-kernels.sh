@@ -22,9 +22,12 @@ tests=(
     daemon_life::a_killed_daemon
     people::an_ordinary_user
     security::a_mount_of_an_ordinary_user
+    ublk::
 )
 # Needed within: the root as a share of this machine's, and what volumes are mounted with.
 modules=(virtio_pci 9pnet_virtio 9p fuse loop ext4)
+# Of those kernels that have them.
+others=(ublk_drv)
 seconds=540
 
 # apt over the system's mirror and keys, with these suites and a place of its own.
@@ -68,7 +71,8 @@ make_initrd() {
     rm -rf "$tree"
     mkdir -p "$tree"/{bin,dev,modules,new,proc}
     cp "$(command -v busybox)" "$tree/bin/busybox"
-    modprobe --dirname "$root" --set-version "$release" --ignore-install --show-depends --all "${modules[@]}" |
+    depends() { modprobe --dirname "$root" --set-version "$release" --ignore-install --show-depends --all "$@"; }
+    { depends "${modules[@]}" && { depends "${others[@]}" 2>/dev/null || true; }; } |
         sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r file; do
         number=$((number + 1))
         case $file in

@@ -36,6 +36,7 @@ const APART: &[(&str, &[&str])] = &[
         ],
     ),
     ("nbd", &["commit", "engine", "ext4", "format", "disks", "volume_images"]),
+    ("ublk", &["commit", "engine", "ext4", "format", "disks", "volume_images"]),
     ("eviction", &["commit", "engine", "ext4", "journal"]),
     ("store", &["commit", "engine", "ext4", "format", "host", "journal", "volume_images"]),
     ("ext4", &["commit", "journal", "volume_images"]),
@@ -56,6 +57,7 @@ const UNSAFE: &[&str] = &[
     "runtime",
     "terminal",
     "testbeds",
+    "ublk",
     "workloads",
 ];
 

@@ -62,6 +62,8 @@ struct Machine {
     /// Absent from this kernel if `None`.
     fuse_over_io_uring: Option<bool>,
     loop_devices: bool,
+    /// The driver is loaded.
+    ublk: bool,
     fusermount3: Option<PathBuf>,
     root: bool,
 }
@@ -152,6 +154,7 @@ fn machine() -> Result<Machine, CliError> {
         fuse: Path::new("/dev/fuse").exists(),
         fuse_over_io_uring: parameter.map(|value| value.trim() == "Y"),
         loop_devices: Path::new("/dev/loop-control").exists(),
+        ublk: Path::new(ublk::abi::CONTROL_PATH).exists(),
         fusermount3: std::env::split_paths(&path)
             .map(|directory| directory.join("fusermount3"))
             .find(|program| program.exists()),
@@ -390,6 +393,10 @@ fn page(report: &Report) -> String {
             },
         ),
         ("loop devices", yes_no(machine.loop_devices)),
+        (
+            "ublk devices",
+            if machine.ublk { "yes" } else { "no driver is loaded (ublk_drv)" }.into(),
+        ),
         ("fusermount3", or_missing(machine.fusermount3.as_deref())),
     ];
     if let Some(disk) = disk {

@@ -24,7 +24,7 @@ Health is one of
 The kernel has no room for the options of a FUSE file system in /proc/mounts: they stand here, as the mount was made. Behind
 the type it names the mode: fuseblk.okeanos.selective.
 
-A block volume stands there with the loop device that it is attached as, which is \"device\" with --json.
+A block volume stands there with the device that it is attached as, which is \"device\" with --json.
 
 Examples:
   okeanos list
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 struct ListedMount {
     directory: String,
     source: String,
-    /// Loop device of an attached block volume.
+    /// Block device of an attached block volume.
     device: Option<String>,
     data: Option<String>,
     options: Vec<String>,
@@ -128,7 +128,7 @@ fn health_of(statistics: &Value) -> String {
 fn listed(mount: &Mount, asked: Option<&Value>, health: String) -> ListedMount {
     let word = |value: &Value| value.as_str().map(ToOwned::to_owned);
     let about = asked.map(|statistics| &statistics["about"]);
-    let device = Place::of_mount(mount).and_then(|place| place.loop_device());
+    let device = Place::of_mount(mount).and_then(|place| place.block_device());
     let options = about.and_then(|about| about["options"].as_array()).into_iter().flatten();
     ListedMount {
         directory: mount.directory.to_string_lossy().into_owned(),

@@ -1,17 +1,15 @@
 //! `okeanos blocks attach`.
 
+use super::device_kind::DeviceKind;
 use super::serve::{self, AttachPlan};
-use super::{AttachArguments, Via};
+use super::{AttachArguments, Via, ublk_device};
 use crate::daemon::control::Place;
 use crate::daemon::{self, Side, StartNotifier};
 use crate::error::CliError;
-use crate::mount::loop_device::{self, LoopDevice, Stands};
 use crate::mount::options::MountSettings;
 use crate::mount::table::{SECTIONS, is_of_engine};
 use crate::options::{MountOption, rows};
-use crate::text::output::print;
 use blocks::Persistence;
-use disks::DiskAccess;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -39,67 +37,62 @@ pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
     if let (Via::Nbd, Some(socket)) = (arguments.via, &arguments.socket) {
         return serve::over_nbd(plan, socket);
     }
+    let kind = DeviceKind::choose(arguments.via)?;
     place.clean_up()?;
+    let waits = ublk_device::clean_up(&place)?;
+    if waits && kind != DeviceKind::Ublk {
+        return Err(CliError::new(format!("I/O waits for its daemon{}", place.attached_as()))
+            .with_remedy("Attach it with --via ublk, or detach it first: its I/O fails then."));
+    }
     place.make()?;
     let read_only = plan.read_only;
     if arguments.foreground {
-        return in_foreground(plan, &place, read_only);
+        return in_foreground(plan, &place, kind);
     }
     match daemon::detach()? {
         Side::Starter(starter) => {
-            starter.wait()?;
-            attach_loop(&place, read_only)
+            starter.wait().inspect_err(|_| kind.clean_up(&place))?;
+            kind.attach(&place, read_only)
         }
-        Side::Daemon(notifier) => serve::as_file(plan, place.0, notifier),
+        Side::Daemon(notifier) => serve::as_device(plan, place, kind, notifier),
     }
 }
 
-/// Serves in this process. A companion makes the loop device, since the kernel reads the new device
-/// before it returns, and this process has to answer.
-fn in_foreground(plan: AttachPlan, place: &Place, read_only: bool) -> Result<(), CliError> {
+/// Serves in this process. A companion makes the block device, since the kernel reads the new
+/// device before it returns, and this process has to answer.
+fn in_foreground(plan: AttachPlan, place: &Place, kind: DeviceKind) -> Result<(), CliError> {
+    let read_only = plan.read_only;
     let (mut from_companion, mut to_daemon) =
         UnixStream::pair().map_err(|error| CliError::system("cannot start the daemon", error))?;
     match daemon::accompany()? {
         Side::Starter(companion) => {
             drop(from_companion);
             // The daemon prints why it ended.
-            if companion.wait().is_ok() {
-                attach_loop(place, read_only)?;
-                let _ = to_daemon.write_all(ATTACHED);
-                StartNotifier::foreground().up(&[]);
+            match companion.wait() {
+                Ok(()) => {
+                    kind.attach(place, read_only)?;
+                    let _ = to_daemon.write_all(ATTACHED);
+                    StartNotifier::foreground().up(&[]);
+                }
+                Err(_) => kind.clean_up(place),
             }
             Ok(())
         }
         Side::Daemon(notifier) => {
             drop(to_daemon);
-            serve::as_file(plan, place.0.clone(), notifier)?;
+            serve::as_device(plan, Place(place.0.clone()), kind, notifier)?;
             let mut outcome = Vec::new();
             let _ = from_companion.read_to_end(&mut outcome);
             match outcome == ATTACHED {
                 true => Ok(()),
-                false => Err(CliError::new("the volume had no loop device, and was taken away")),
+                false => Err(CliError::new("the volume had no block device, and was taken away")),
             }
         }
     }
 }
 
-/// Message of the companion, once the loop device exists.
+/// Message of the companion, once the block device exists.
 const ATTACHED: &[u8] = b"attached";
-
-fn attach_loop(place: &Place, read_only: bool) -> Result<(), CliError> {
-    let access = if read_only { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
-    let file = place.file();
-    let attached = loop_device::hold(&file)
-        .and_then(|held| LoopDevice::attach(&file, &held, access, Stands::UntilDetached));
-    match attached {
-        Ok(device) => print(&format_args!("{}\n", device.path.display())),
-        Err(error) => {
-            // The device cannot be used.
-            let _ = super::detach::run_at(place);
-            Err(error)
-        }
-    }
-}
 
 /// Options of a volume's mount that a block volume refuses, and why.
 const REFUSED: [(&str, &str); 3] = [

@@ -2,6 +2,7 @@
 
 use super::GrowArguments;
 use super::offline::with_parts;
+use super::ublk_device;
 use crate::daemon::control::{Ask, Client, Place, no_answer};
 use crate::daemon::mount_table;
 use crate::error::CliError;
@@ -39,15 +40,17 @@ pub(super) fn run(arguments: &GrowArguments) -> Result<(), CliError> {
     }
 }
 
-/// Has the daemon grow the volume, and the kernel its loop device. What an earlier call did not
+/// Has the daemon grow the volume, and the kernel its block device. What an earlier call did not
 /// complete is done now.
 fn while_attached(mount: &mount_table::Mount, place: &Place) -> Result<u64, CliError> {
+    ublk_device::refuse_to_grow(place)?;
     let mut client = Client::connect(mount)?;
     let reply = client.ask::<Grown>(Ask::Grow).map_err(|_| no_answer(mount, None))?;
     let bytes = match reply {
         Grown::Done { exported_bytes } => exported_bytes,
         Grown::Refused { error } => return Err(CliError::new(error)),
     };
+    ublk_device::take_size(place, bytes)?;
     if let Some(device) = place.loop_device() {
         let system = |error| CliError::system(device.display(), error);
         // The kernel keeps the file's size until it sets it.

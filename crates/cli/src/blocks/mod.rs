@@ -2,11 +2,13 @@
 
 mod attach;
 mod detach;
+mod device_kind;
 mod grow;
 mod make;
 pub mod offline;
 mod place;
 mod serve;
+mod ublk_device;
 mod zones;
 
 use crate::disk::block_volume::{VolumeOnDisk, volume_on};
@@ -39,6 +41,7 @@ Examples:
 const ATTACH_EXAMPLES: &str = "\
 Examples:
   device=$(okeanos blocks attach /dev/sdb)
+  okeanos blocks attach --via ublk --write-through /dev/sdb     I/O waits while the daemon is replaced
   okeanos blocks attach --via nbd --socket /run/sdb.sock /dev/sdb     for qemu, nbd-client";
 
 const DETACH_EXAMPLES: &str = "\
@@ -131,8 +134,11 @@ struct FormatArguments {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Via {
-    /// The best one that this kernel has
+    /// ublk where this kernel has it, else loop
     Auto,
+    /// A block device of the kernel's ublk driver (Linux 6.5): requests reach okeanos directly,
+    /// with FUA, discards and zeros
+    Ublk,
     /// A loop device over a file that okeanos serves
     Loop,
     /// A network block device on a Unix socket: for qemu and nbd clients

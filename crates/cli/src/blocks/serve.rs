@@ -1,9 +1,10 @@
 //! The daemon of an attached volume.
 
-use super::{failed, grow, zones};
+use super::device_kind::DeviceKind;
+use super::{failed, grow, ublk_device, zones};
 use crate::checkpoint::Checkpointer;
 use crate::daemon::StartNotifier;
-use crate::daemon::control::{About, Ask};
+use crate::daemon::control::{About, Ask, Place};
 use crate::daemon::control_server::Answers;
 use crate::daemon::io_path;
 use crate::daemon::mount_helper::MountHelper;
@@ -105,12 +106,17 @@ impl AttachPlan {
     }
 }
 
-/// Serves the volume as a file in `directory`, until that is unmounted.
-pub fn as_file(
+/// Serves the volume as a file in `place`, until that is unmounted, and as a ublk device.
+///
+/// The file is what a loop device stands on. Of any attachment it is what commands find the daemon
+/// by.
+pub fn as_device(
     plan: AttachPlan,
-    directory: PathBuf,
+    place: Place,
+    kind: DeviceKind,
     notifier: StartNotifier,
 ) -> Result<(), CliError> {
+    let directory = place.0.clone();
     let reporter = Reporter::open(notifier.is_background(), Level::Info, None);
     if let Err(error) = runtime::block_signals() {
         return notifier.failed(CliError::system("signals", error));
@@ -132,13 +138,48 @@ pub fn as_file(
         let volume = opened.volume.clone();
         io_path::report(&own, &reporter);
         report_opened(&volume, &|text| reporter.report_at(Level::Info, text));
-        let answers = answers(&own, &plan, &directory, opened);
+        let served = match kind {
+            DeviceKind::Ublk => Some(as_ublk(&own, &plan, &place, &volume).await),
+            DeviceKind::Loop => None,
+        };
+        let server = match served.transpose() {
+            Ok(server) => server,
+            Err(error) => {
+                close(&volume, &|text| reporter.report(text)).await;
+                return notifier.failed(error);
+            }
+        };
+        let answers = answers(&own, &plan, (&directory, kind), opened);
         let disk: Rc<dyn Disk> = Rc::new(volume.clone());
-        let close = async || close(&volume, &|text| reporter.report(text)).await;
+        let close = async || {
+            // An answer with the error of a closed volume would reach the file system above.
+            server.iter().for_each(ublk::Server::stop);
+            close(&volume, &|text| reporter.report(text)).await
+        };
         exported::serve(&own, &disk, (&directory, &helper), notifier, answers, close).await
     });
     world.end();
+    if kind == DeviceKind::Ublk {
+        // The driver gives up the slots of a device that goes on when this process ends, and no
+        // sooner: the ring would wait for them in vain.
+        std::mem::forget(world);
+    }
     result
+}
+
+async fn as_ublk(
+    world: &RealWorld,
+    plan: &AttachPlan,
+    place: &Place,
+    volume: &BlockVolume,
+) -> Result<ublk::Server, CliError> {
+    let export = ublk::ExportedDisk {
+        disk: Rc::new(volume.clone()),
+        read_only: plan.read_only,
+        volatile_cache: plan.persistence == Persistence::WriteBack,
+        rotational: false,
+    };
+    ublk_device::serve(world, place, &export).await
 }
 
 fn report_opened(volume: &BlockVolume, say: &dyn Fn(&str)) {
@@ -159,7 +200,7 @@ async fn close(volume: &BlockVolume, say: &dyn Fn(&str)) -> bool {
 fn answers(
     world: &RealWorld,
     plan: &AttachPlan,
-    directory: &Path,
+    (directory, kind): (&Path, DeviceKind),
     opened: OpenedVolume,
 ) -> Box<Answers> {
     let OpenedVolume { volume, coerced, disk } = opened;
@@ -174,19 +215,23 @@ fn answers(
             // There is nothing to change.
             Ask::About | Ask::End | Ask::Change(_) | Ask::Grow => serde_json::json!(about),
             Ask::Checkpoint | Ask::Checkpointing => checkpointer.answer(ask),
-            Ask::Stats => statistics(&about, &volume, &coerced),
+            Ask::Stats => statistics(&about, kind, (&volume, &coerced)),
         };
         Box::pin(async { answer })
     })
 }
 
-fn statistics(about: &About, volume: &BlockVolume, coerced: &[CoercedDisk]) -> serde_json::Value {
+fn statistics(
+    about: &About,
+    kind: DeviceKind,
+    (volume, coerced): (&BlockVolume, &[CoercedDisk]),
+) -> serde_json::Value {
     let failed = volume.failure().or(volume.engine().check().err().map(|it| it.to_string()));
     serde_json::json!({
         "about": about,
         "read_only": volume.engine().options().read_only,
         "failed": failed,
-        "transport": "loop",
+        "transport": kind.word(),
         "engine": volume.statistics(),
         "blocks": volume.requests(),
         "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),

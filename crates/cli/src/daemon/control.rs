@@ -116,6 +116,12 @@ pub fn blocks_directory() -> PathBuf {
     socket_directory().join("blocks")
 }
 
+/// Paths of ublk devices without their numbers: of the block device, and of the daemon's.
+const UBLK: &str = "/dev/ublkb";
+const UBLK_OF_DAEMON: &str = "/dev/ublkc";
+/// Extension of the link that names a volume's ublk device.
+const UBLK_LINK: &str = "ublk";
+
 /// The directory in which the file of an attached block volume appears.
 pub struct Place(pub PathBuf);
 
@@ -126,8 +132,11 @@ impl Place {
         is_ours.then(|| Place(mount.directory.clone()))
     }
 
-    /// Returns the directory of the volume attached as this loop device.
+    /// Returns the directory of the volume attached as this block device.
     pub fn behind(device: &Path) -> Option<Place> {
+        if let Some(place) = Place::behind_ublk(device) {
+            return Some(place);
+        }
         let file = mount_table::behind(device);
         let directory = file.parent().filter(|_| file != device)?;
         directory.starts_with(blocks_directory()).then(|| Place(directory.into()))
@@ -144,9 +153,59 @@ impl Place {
         loops.next()
     }
 
-    /// Returns ` as /dev/loopN`; nothing of a volume that has no device.
+    /// Returns the block device of the volume, whether or not it answers.
+    pub fn block_device(&self) -> Option<PathBuf> {
+        let ublk = self.ublk_number().map(Place::ublk_path).filter(|path| path.exists());
+        ublk.or_else(|| self.loop_device())
+    }
+
+    /// Returns the path of a ublk device.
+    pub fn ublk_path(number: u32) -> PathBuf {
+        PathBuf::from(format!("{UBLK}{number}"))
+    }
+
+    /// Returns the number of the ublk device that was made for the volume, if there is one with
+    /// this number.
+    pub fn ublk_number(&self) -> Option<u32> {
+        let linked = fs::read_link(self.ublk_link()).ok()?;
+        let number: u32 = linked.to_str()?.strip_prefix(UBLK)?.parse().ok()?;
+        Path::new(&format!("{UBLK_OF_DAEMON}{number}")).exists().then_some(number)
+    }
+
+    /// Names the ublk device of the volume.
+    pub fn link_ublk(&self, number: u32) -> io::Result<()> {
+        self.unlink_ublk();
+        std::os::unix::fs::symlink(Place::ublk_path(number), self.ublk_link())
+    }
+
+    pub fn unlink_ublk(&self) {
+        // There may be none.
+        let _ = fs::remove_file(self.ublk_link());
+    }
+
+    /// Beside the directory, which a mount covers.
+    fn ublk_link(&self) -> PathBuf {
+        self.0.with_extension(UBLK_LINK)
+    }
+
+    fn behind_ublk(device: &Path) -> Option<Place> {
+        let device = device.canonicalize().ok().filter(|path| path.starts_with("/dev"))?;
+        let links = fs::read_dir(blocks_directory()).ok()?.flatten().map(|entry| entry.path());
+        let mut links = links.filter(|path| path.extension().is_some_and(|it| it == UBLK_LINK));
+        let link = links.find(|path| fs::read_link(path).is_ok_and(|linked| linked == device))?;
+        Some(Place(link.with_extension("")))
+    }
+
+    /// Returns the mark of the volume's ublk device: half of the UUID that names the directory.
+    pub fn mark(&self) -> u64 {
+        let name = self.0.file_name().unwrap_or_default().to_string_lossy();
+        let digits = name.chars().filter_map(|digit| digit.to_digit(16)).take(16);
+        digits.fold(0, |mark, digit| mark << 4 | u64::from(digit))
+    }
+
+    /// Returns ` as /dev/loopN`, or another device; nothing of a volume that has no device.
     pub fn attached_as(&self) -> String {
-        let device = self.loop_device();
+        let device = self.block_device();
         device.map_or(String::new(), |device| format!(" as {}", device.display()))
     }
 

@@ -4,9 +4,10 @@
 use crate::daemon_rights::FEW_RIGHTS;
 use crate::rig::Rig;
 
-/// Functions. `attach ARGUMENTS`: the block device is `$L`. `daemon`: the process that serves it.
+/// Functions. `attach ARGUMENTS`: the block device is `$L`, of the kind that every kernel has.
+/// `daemon`: the process that serves it.
 const BLOCKS: &str = r#"
-    attach() { L=$(timeout 60 $O blocks attach "$@"); }
+    attach() { L=$(timeout 60 $O blocks attach --via loop "$@"); }
     daemon() { $O stats --json image | sed -n 's/^ *"process": \([0-9]*\),*$/\1/p'; }
     gone() { for i in $(seq 600); do [ -e /proc/$1/exe ] || return 0; sleep 0.1; done; return 1; }
     leave() { umount here 2>/dev/null || true; timeout 60 $O blocks detach image 2>/dev/null || true; }

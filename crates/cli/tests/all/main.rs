@@ -37,6 +37,7 @@ mod scattered;
 mod security;
 mod set_id;
 mod stress;
+mod ublk;
 mod volumes;
 mod whole_volume;
 mod without_ring;

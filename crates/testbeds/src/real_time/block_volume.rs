@@ -26,7 +26,8 @@ impl BlockVolume {
 
     fn attach(program: &Path, options: &str, source: &Path) -> Result<BlockVolume, RigError> {
         let mut command = Command::new(program);
-        command.args(["blocks", "attach", "-f", "-o", options]).arg(source);
+        // The same kind on every machine.
+        command.args(["blocks", "attach", "-f", "--via", "loop", "-o", options]).arg(source);
         ends_with_us(command.stdout(Stdio::piped())).process_group(0);
         let name = format!("{command:?}");
         let mut daemon = command.spawn().map_err(RigError::at(&name))?;
