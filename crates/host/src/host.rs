@@ -94,6 +94,8 @@ pub struct Host {
     pub(crate) restored: Event,
     /// Outcomes of the files that were recovered since the connection was lost.
     pub(crate) fates: RefCell<BTreeMap<FileId, FileOutcome>>,
+    /// Conflict files share a directory: one is made at a time.
+    pub(crate) setting_aside: Rc<RwLock>,
     pub(crate) recovery_listener: RefCell<Option<Listener>>,
     /// Receives errors for which no caller waits.
     pub(crate) trouble: RefCell<Option<Trouble>>,
@@ -138,6 +140,7 @@ impl Host {
             restoring: Rc::default(),
             restored: Event::default(),
             fates: RefCell::default(),
+            setting_aside: Rc::default(),
             recovery_listener: RefCell::default(),
             trouble: RefCell::default(),
             forget: RefCell::default(),
@@ -390,6 +393,7 @@ impl Host {
     ) -> Result<(), HostError> {
         self.destage_takeover(file).await?;
         self.log().commit(last).await?;
+        self.check_file(file)?;
         self.prove_lease().await
     }
     /// Returns the offset of a write; the caller holds the file's lock for writing, with a token.

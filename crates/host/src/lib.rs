@@ -9,6 +9,7 @@
 
 mod allocate;
 mod conflict;
+mod conflicting_destage;
 mod connection;
 mod creation;
 mod creations;

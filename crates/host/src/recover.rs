@@ -20,7 +20,7 @@
 //!    taken again, and the state compared again.
 //! 7. The log is marked empty when all files are done. Until then a crash starts again here.
 
-use crate::conflict::set_aside;
+use crate::conflict::{SetAsideFile, set_aside};
 use crate::error::HostError;
 use crate::ledger::{FILES_MAX, Ledger, Progress, SharedLedger};
 use crate::record::{BLOCK, STATES_MAX};
@@ -275,7 +275,7 @@ impl Recovery<'_> {
         let refused = match self.take_token_or_refuse(replay, open).await? {
             Err(why) => Some(why),
             Ok(found) => match self.judge(replay, found) {
-                None => self.replay(replay, open, found).await?,
+                None => self.replay_unless_changed(replay, open, found).await?,
                 refused => refused,
             },
         };
@@ -332,8 +332,18 @@ impl Recovery<'_> {
             return Ok(FileFate::SetAside { name: String::new(), why });
         }
         let _guard = self.setting_aside.write().await;
-        let of = (&self.journal.head.identity, self.log);
-        let name = set_aside(self.store, replay, of, &why).await?;
+        let runs = replay.runs(TRANSFER_BYTES_MAX);
+        let of = SetAsideFile {
+            file: replay.last.file,
+            uid: replay.last.uid,
+            gid: replay.last.gid,
+            host: &self.journal.head.identity,
+            log: format!("{}.{}", self.log.0, self.log.1),
+            last: replay.last.states.last().copied().unwrap_or(replay.last.base),
+            ranges: runs.iter().map(|(at, bytes)| *at..at + bytes.len() as u64).collect(),
+        };
+        let name =
+            set_aside(self.store, &of, async |index| Ok(runs[index].1.clone()), &why).await?;
         Ok(FileFate::SetAside { name, why })
     }
 
@@ -343,6 +353,22 @@ impl Recovery<'_> {
         self.ledger.change(self.journal, finish).await
     }
 
+    /// Replays a file. Returns why that must stop, if it must: another program has changed the file
+    /// past the store since the comparison.
+    async fn replay_unless_changed(
+        &self,
+        replay: &FileReplay,
+        open: OpenFile,
+        found: Version,
+    ) -> Result<Option<String>, HostError> {
+        match self.replay(replay, open, found).await {
+            Err(HostError::Store(error @ StoreError::ChangedPast { .. })) => {
+                self.store.discard(replay.last.file).await?;
+                Ok(Some(error.to_string()))
+            }
+            replayed => replayed,
+        }
+    }
     /// Writes every journaled byte, then the size, then the attributes. Returns why that must stop,
     /// if it must.
     async fn replay(

@@ -1,4 +1,4 @@
-use super::buffered::LocalBuffered;
+use super::buffered::{LocalBuffered, Seen};
 use super::change_times::ChangeTimes;
 use super::durability::Durability;
 use super::hosts::LocalHosts;
@@ -49,7 +49,7 @@ pub struct LocalStore(Rc<Local>);
 
 pub(super) struct Local {
     pub world: Rc<dyn World>,
-    name: String,
+    pub name: String,
     identity: Identity,
     store_identity: String,
     pub places: Places,
@@ -326,6 +326,7 @@ impl Local {
                 clean: true,
                 was_noted,
                 flush_lock,
+                seen: Seen::of(&metadata),
                 handle,
             };
             self.files.borrow_mut().insert(file, buffered);
@@ -349,6 +350,11 @@ impl Local {
         }
         self.tokens.give_back(file);
         flushed
+    }
+    /// Drops the buffer of a file, and returns its token.
+    fn discard(&self, file: FileId) {
+        self.files.borrow_mut().remove(&file);
+        self.tokens.give_back(file);
     }
     /// Returns whether programs on other hosts may have files open.
     pub fn has_other_hosts(&self) -> bool {
@@ -588,6 +594,12 @@ impl Store for LocalStore {
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.start(move |local| async move { local.make_durable(open).await })
+    }
+    fn discard(&self, file: FileId) -> Answer<()> {
+        self.at_once(move |local| {
+            local.discard(file);
+            Ok(())
+        })
     }
     fn is_unsynced(&self, open: OpenFile) -> bool {
         self.0.is_unsynced(open)

@@ -287,6 +287,7 @@ impl Store for WatchedStore {
         read(open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>>;
         allocate(open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes>;
         is_unsynced(open: OpenFile) -> bool;
+        discard(file: FileId) -> Answer<()>;
         acknowledge_recall(file: FileId) -> Answer<()>;
         register_host(phase: HostPhase) -> Answer<()>;
         unregister_host() -> Answer<()>;
