@@ -109,6 +109,7 @@ pub(crate) async fn recover_noting(
     if !units::fault!("host-any-store") {
         journal.check_store_identity(&store.store_identity())?;
     }
+    let _searches = dry_run.then(|| ExpectedSearches::of(store));
     if !dry_run {
         begin_at_store(store, journal).await?;
     }
@@ -130,18 +131,16 @@ pub(crate) async fn recover_noting(
     let ledger = Ledger::read(journal, log).await?;
     let order: Vec<FileId> = content.files.keys().copied().collect();
     let noted = order.iter().map(|file| ledger.states(*file).len()).sum();
-    let window = RecoveryWindow::of(order.len(), noted);
     let (ledger, setting_aside) = (SharedLedger::new(ledger), Rc::default());
-    let recalled = RefCell::default();
     let recovery = Recovery {
         world,
         store,
         journal,
         ledger,
+        window: RecoveryWindow::of(order.len(), noted),
         order,
-        window,
         setting_aside,
-        recalled,
+        recalled: RefCell::default(),
         removals: Removals::default(),
         removal: OnceCell::new(),
         log,
@@ -182,6 +181,20 @@ async fn begin_at_store(store: &dyn Store, journal: &HostJournal) -> Result<(), 
     }
     Ok(store.register_host(HostPhase::Recovering).await?)
 }
+/// The searches of a dry run, which registers no host.
+struct ExpectedSearches<'a>(&'a dyn Store);
+impl ExpectedSearches<'_> {
+    fn of(store: &dyn Store) -> ExpectedSearches<'_> {
+        store.expect_searches(!units::fault!("host-dry-run-searches-again"));
+        ExpectedSearches(store)
+    }
+}
+impl Drop for ExpectedSearches<'_> {
+    fn drop(&mut self) {
+        self.0.expect_searches(false);
+    }
+}
+
 /// Notes that the journal has nothing of an earlier life.
 async fn end_at_store(store: &dyn Store, journal: &HostJournal) -> Result<(), HostError> {
     journal.note_store_identity(&store.store_identity()).await?;

@@ -263,6 +263,9 @@ pub trait Store {
             if is_known { Ok(()) } else { set.await }
         })
     }
+    /// Announces that files are looked up by their numbers, as many as a journal has, or that this
+    /// is over. Changes nothing at the store. A store that has an index of numbers ignores it.
+    fn expect_searches(&self, _are_expected: bool) {}
     /// Ends the registration: the store has everything that the journal has.
     fn unregister_host(&self) -> Answer<()> {
         let name = [HOST_ATTRIBUTE, &self.identity().0].concat();

@@ -617,6 +617,9 @@ impl Store for LocalStore {
             local.hosts.register(phase).map_err(|error| local.failed("registering", &error))
         })
     }
+    fn expect_searches(&self, are_expected: bool) {
+        self.0.places.set_recovering(are_expected);
+    }
     fn unregister_host(&self) -> Answer<()> {
         self.at_once(|local| {
             local.hosts.unregister().map_err(|error| local.failed("unregistering", &error))

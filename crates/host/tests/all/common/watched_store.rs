@@ -291,6 +291,7 @@ impl Store for WatchedStore {
         acknowledge_recall(file: FileId) -> Answer<()>;
         register_host(phase: HostPhase) -> Answer<()>;
         unregister_host() -> Answer<()>;
+        expect_searches(are_expected: bool) -> ();
         may_have_dead_owner(file: FileId) -> Answer<bool>;
         lock(open: OpenFile, lock: FileLock) -> Answer<()>;
         test_lock(open: OpenFile, lock: FileLock) -> Answer<Option<FileLock>>;
