@@ -15,6 +15,7 @@ use crate::removals::Removals;
 use crate::shared_lookups::SharedLookups;
 use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
+use crate::unsynced_names::UnsyncedNames;
 use device::World;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
@@ -71,6 +72,7 @@ pub struct Host {
     pub(crate) creations: Creations,
     pub(crate) departures: Departures,
     pub(crate) removals: Removals,
+    pub(crate) unsynced_names: UnsyncedNames,
     pub(crate) kept_tokens: KeptTokens,
     pub(crate) attributes_asked: SharedLookups<FileId, Result<FileAttributes, StoreError>>,
     pub(crate) names_asked: SharedLookups<(FileId, Vec<u8>), Result<Found, StoreError>>,
@@ -125,6 +127,7 @@ impl Host {
             creations: Creations::default(),
             departures: Departures::default(),
             removals: Removals::default(),
+            unsynced_names: UnsyncedNames::default(),
             kept_tokens: KeptTokens::default(),
             attributes_asked: SharedLookups::default(),
             names_asked: SharedLookups::default(),
