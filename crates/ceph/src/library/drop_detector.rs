@@ -4,8 +4,9 @@
 //! all in one step, and a sync of such a file succeeds: nothing is left to be sent. Only the close
 //! of an open file would report it. So each connection has a file of its own, without a name, of
 //! which one byte is buffered and never sent on purpose. The byte is dropped with the others, and
-//! reads as zero then. It is written again at each look: what the library sends for want of memory
-//! is what was buffered longest.
+//! reads as zero then. It is written again at each look, and before every few changes: what the
+//! library sends once it has buffered much (`client_oc_target_dirty`) is what was buffered longest,
+//! and the byte must not be sent before what it guards.
 //!
 //! Not seen: files of another pool than that of the directory which the connection serves.
 
@@ -14,6 +15,9 @@ use super::objects::{Handle, Inode};
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::{Creator, NewNode};
+
+/// Changes, each of [`store::TRANSFER_BYTES_MAX`] at most, that one writing of the byte guards.
+const CHANGES_GUARDED: u64 = 16;
 
 pub struct DropDetector {
     file: Handle,
@@ -24,6 +28,8 @@ pub struct DropDetector {
 struct State {
     /// How often content was dropped.
     drops: u64,
+    /// Changes since the byte was written.
+    changes: u64,
     /// Whether the byte is buffered.
     is_armed: bool,
     /// Whether the pool was too full for it.
@@ -32,6 +38,7 @@ struct State {
 
 impl State {
     fn arm(&mut self, file: &Handle) {
+        self.changes = 0;
         self.is_armed = file.write(0, &[1]).is_ok();
         // What was buffered in between is not guarded.
         self.drops += u64::from(self.is_armed && self.was_refused);
@@ -61,6 +68,12 @@ impl DropDetector {
     /// about to be buffered.
     pub fn drops(&self) -> u64 {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.changes += 1;
+        if state.is_armed && state.changes > CHANGES_GUARDED {
+            let is_kept = self.file.read(0, 1).is_ok_and(|byte| byte == [1]);
+            state.drops += u64::from(!is_kept);
+            state.is_armed = false;
+        }
         if !state.is_armed {
             // On a full pool it fails, as the write that follows does.
             state.arm(&self.file);
