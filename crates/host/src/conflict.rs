@@ -73,11 +73,16 @@ async fn write_file(
     content: impl AsyncFn(usize) -> Result<Vec<u8>, StoreError>,
 ) -> Result<(), StoreError> {
     let open = store.open(file, OpenMode::ReadWrite).await?;
-    for (index, at) in places.enumerate() {
-        store.write(open, at, &content(index).await?).await?;
-    }
-    store.make_durable(open).await?;
-    store.close(open).await
+    let write = async {
+        for (index, at) in places.enumerate() {
+            store.write(open, at, &content(index).await?).await?;
+        }
+        store.make_durable(open).await
+    };
+    let written = write.await;
+    // Some stores keep a failure until the file is closed, and the next attempt has the same file.
+    let closed = store.close(open).await;
+    written.and(closed)
 }
 
 /// Writes a conflict file, durably, and returns its name below [`CONFLICT_DIRECTORY`]. `content`

@@ -295,7 +295,8 @@ impl Host {
             Err(_)
                 if file.dirty.get().is_none() && !units::fault!("host-clean-file-not-returned") =>
             {
-                self.check()?
+                self.check()?;
+                self.log().check()?
             }
             Err(error) => self.give_up(file, error)?,
             Ok(()) => {}

@@ -26,8 +26,8 @@ use journal::{
     plan_tail_update,
 };
 use runtime::sync::Event;
-use std::cell::{Cell, RefCell};
 use runtime::{Either, race};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
