@@ -3,13 +3,14 @@
 # one monitor, one metadata server, one to three OSDs, and a file system named "okeanos".
 #
 #   ceph-cluster.sh start DIR [--osds N] [--replicas N] [--store memstore|bluestore] [--osd-size MIB]
-#       [--auth]
+#       [--auth] [--manager]
 #   ceph-cluster.sh status DIR              state of the cluster; each daemon, its memory
 #   ceph-cluster.sh kill DIR NAME [SIGNAL]  sends a signal (KILL) to mon, mds, osd0, osd1, osd2
 #   ceph-cluster.sh resume DIR              starts the daemons that do not run; returns when all serve
 #   ceph-cluster.sh stop DIR                ends the daemons and deletes DIR
 #
 # DIR is new or empty, and short: the daemons' sockets lie in it. Clients take DIR/ceph.conf.
+# --manager adds a manager daemon without modules: quotas of pools need what it counts.
 # Everything listens on 127.0.0.1 only. Nothing is authenticated, except with --auth: all keys are in
 # DIR/keyring then.
 set -euo pipefail
@@ -23,7 +24,7 @@ fail() {
     exit 1
 }
 
-[ $# -ge 2 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
 verb=$1
 mkdir -p "$2"
 home=$(cd "$2" && pwd -P)
@@ -195,11 +196,16 @@ make_keys() {
 port_is_free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 start() {
-    local osds=1 replicas= store=memstore mib=2048 auth=none port id pid
+    local osds=1 replicas= store=memstore mib=2048 auth=none manager= port id pid
     while [ $# -gt 0 ]; do
         case $1 in
             --auth)
                 auth=cephx
+                shift
+                continue
+                ;;
+            --manager)
+                manager=1
                 shift
                 continue
                 ;;
@@ -212,6 +218,7 @@ start() {
         shift 2
     done
     replicas=${replicas:-$osds}
+    [ -z "$manager" ] || [ $auth = none ] || fail "--manager has no key: not with --auth"
     [[ $osds == [123] && $replicas == [123] && $replicas -le $osds ]] || fail "one to three OSDs, and no more replicas than OSDs"
     [[ $store == memstore || $store == bluestore ]] || fail "--store is memstore or bluestore"
     [ -z "$(ls -A "$home")" ] || fail "$home is not empty"
@@ -277,6 +284,11 @@ start() {
     done
     declare_daemon mds ceph-mds --foreground --conf "$conf" --id a
     launch mds
+    if [ -n "$manager" ]; then
+        mkdir "$home"/manager "$home"/manager/{data,modules}
+        declare_daemon mgr ceph-mgr --foreground --conf "$conf" --id a --mgr_data "$home/manager/data" --mgr_module_path "$home/manager/modules"
+        launch mgr
+    fi
     wait_until_served
     echo "$home/ceph.conf: $osds OSDs ($store), $replicas replicas, ready after $SECONDS s"
 }

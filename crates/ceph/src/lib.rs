@@ -36,6 +36,8 @@
 //! - T14: a lost session is replaced without a word, and buffered attributes are dropped; a client
 //!   that was excluded notices nothing if that ended before its next request (`library/session`).
 //! - T15: a sync of a directory covers no renames out of it (`helper/files`: sync_names).
+//! - T16: a pool that becomes full has the library drop what is buffered of its files, and their
+//!   syncs succeed (`library/drop_detector`).
 //!
 //! Unsafe code is in `library` alone.
 #![deny(unsafe_code)]

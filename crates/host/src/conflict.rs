@@ -4,14 +4,30 @@
 //! `okeanos-conflicts/FILE-HOST-LOG` holds the journaled bytes at their offsets, and zeros between.
 //! The same name with `.txt` names their file, lists the ranges that were journaled, and states why
 //! they were set aside. The names follow from the log, so a second recovery after a crash writes
-//! the same files again. Logs of two hosts may have the same numbers.
+//! the same files again. Logs of two hosts may have the same numbers. A running host names the
+//! file's last transaction instead of the log. If it dies before the journal has freed the records,
+//! recovery sets the same bytes aside once more.
 
 use crate::error::HostError;
-use crate::replay::FileReplay;
+use std::ops::Range;
 use store::{
     Creator, FileId, FileKind, Found, Identity, NewNode, OpenMode, Refusal, Store, StoreError,
-    TRANSFER_BYTES_MAX, Version,
+    Version,
 };
+
+/// What is set aside of a file.
+pub(crate) struct SetAsideFile<'a> {
+    pub file: FileId,
+    pub uid: u32,
+    pub gid: u32,
+    pub host: &'a Identity,
+    /// Distinguishes what is set aside of the same file at other times.
+    pub log: String,
+    /// The last state that was journaled.
+    pub last: Version,
+    /// Each no longer than [`store::TRANSFER_BYTES_MAX`].
+    pub ranges: Vec<Range<u64>>,
+}
 
 /// Directory in the root of the store that holds the conflict files.
 pub const CONFLICT_DIRECTORY: &str = "okeanos-conflicts";
@@ -49,27 +65,35 @@ async fn found_or_made(
     Err(StoreError::Refused(Refusal::Exists))
 }
 
+/// Writes pieces at these places. `content` returns the bytes of each.
 async fn write_file(
     store: &dyn Store,
     file: FileId,
-    pieces: &[(u64, Vec<u8>)],
+    places: impl Iterator<Item = u64>,
+    content: impl AsyncFn(usize) -> Result<Vec<u8>, StoreError>,
 ) -> Result<(), StoreError> {
     let open = store.open(file, OpenMode::ReadWrite).await?;
-    for (at, bytes) in pieces {
-        store.write(open, *at, bytes).await?;
-    }
-    store.make_durable(open).await?;
-    store.close(open).await
+    let write = async {
+        for (index, at) in places.enumerate() {
+            store.write(open, at, &content(index).await?).await?;
+        }
+        store.make_durable(open).await
+    };
+    let written = write.await;
+    // Some stores keep a failure until the file is closed, and the next attempt has the same file.
+    let closed = store.close(open).await;
+    written.and(closed)
 }
 
-/// Writes a conflict file, durably, and returns its name below [`CONFLICT_DIRECTORY`].
+/// Writes a conflict file, durably, and returns its name below [`CONFLICT_DIRECTORY`]. `content`
+/// returns the bytes of the range with this index.
 pub(crate) async fn set_aside(
     store: &dyn Store,
-    replay: &FileReplay,
-    (host, log): (&Identity, (u32, u32)),
+    of: &SetAsideFile<'_>,
+    content: impl AsyncFn(usize) -> Result<Vec<u8>, StoreError>,
     why: &str,
 ) -> Result<String, HostError> {
-    let owner = Creator { uid: replay.last.uid, gid: replay.last.gid, umask: 0 };
+    let owner = Creator { uid: of.uid, gid: of.gid, umask: 0 };
     // An ordinary user creates everything under their own id, below a root that they own.
     let ours = store.attributes(store.root()).await?;
     let ours = Creator { uid: ours.uid, gid: ours.gid, umask: 0 };
@@ -82,48 +106,41 @@ pub(crate) async fn set_aside(
     let directory = directory.file;
     let file = || (NewNode::Regular { mode: 0o600 }, owner);
     let owners = [owner.uid, ours];
-    let name = name_of(replay.last.file, host, log);
-    let runs = replay.runs(TRANSFER_BYTES_MAX);
+    let name = name_of(of);
     let (data, name) = found_or_made(store, directory, &name, file(), &owners).await?;
-    write_file(store, data.file, &runs).await?;
-    let path = store.path_of(replay.last.file).await.unwrap_or_default();
-    let text = text_of(replay, why, &runs, path);
+    write_file(store, data.file, of.ranges.iter().map(|range| range.start), content).await?;
+    let path = store.path_of(of.file).await.unwrap_or_default();
+    let text = text_of(of, why, path).into_bytes();
     let (about, _) =
         found_or_made(store, directory, &format!("{name}.txt"), file(), &owners).await?;
-    write_file(store, about.file, &[(0, text.into_bytes())]).await?;
+    write_file(store, about.file, [0].into_iter(), async |_| Ok(text.clone())).await?;
     store.sync_directory(directory).await?;
     store.sync_directory(store.root()).await?;
     Ok(name)
 }
 
-fn name_of(file: FileId, Identity(host): &Identity, (sequence, start): (u32, u32)) -> String {
+fn name_of(SetAsideFile { file, host: Identity(host), log, .. }: &SetAsideFile<'_>) -> String {
     if units::fault!("host-conflicts-share-names") {
-        return format!("{}-{sequence}.{start}", file.0);
+        return format!("{}-{log}", file.0);
     }
     // A name of a file has no slash.
     let host = host.replace('/', "_");
-    format!("{}-{host}-{sequence}.{start}", file.0)
+    format!("{}-{host}-{log}", file.0)
 }
 
-fn text_of(
-    replay: &FileReplay,
-    why: &str,
-    runs: &[(u64, Vec<u8>)],
-    path: Option<Vec<u8>>,
-) -> String {
-    let number = replay.last.file.0;
+fn text_of(of: &SetAsideFile<'_>, why: &str, path: Option<Vec<u8>>) -> String {
+    let number = of.file.0;
     let name = match path {
         Some(path) => format!("Its name: {}", String::from_utf8_lossy(&path)),
         None => format!("Its name, if it has one: find MOUNTPOINT -inum {number}"),
     };
-    let Version { number: version, ctime_ns, size } =
-        replay.last.states.last().copied().unwrap_or(replay.last.base);
+    let Version { number: version, ctime_ns, size } = of.last;
     let mut text = format!(
         "Bytes of file {number} that were synced on this host and could not be written to the store.\n{name}\n{why}\n\
          Last state journaled: version {version}, changed {ctime_ns} ns after 1970, {size} bytes.\nBytes journaled:\n",
     );
-    for (at, bytes) in runs.iter().take(RANGES_MAX) {
-        text += &format!("{at}..{}\n", at + bytes.len() as u64);
+    for Range { start, end } in of.ranges.iter().take(RANGES_MAX) {
+        text += &format!("{start}..{end}\n");
     }
     text
 }

@@ -10,7 +10,7 @@
 //! 3. A new log begins, and all tokens and open files are taken anew. A file with a conflict file
 //!    answers with an error until every descriptor of it is closed: its writer must learn that the
 //!    bytes are not in it. So does one with bytes that went past the journal and were not synced:
-//!    no sync on the new connection can promise them.
+//!    no sync on the new connection can promise them. Directories: `unsynced_names`.
 
 use crate::error::HostError;
 use crate::files::Failure;
@@ -219,6 +219,7 @@ impl Host {
         report.files.sort_by_key(|outcome| outcome.file);
         let why = self.lost.borrow().clone().unwrap_or_default();
         let was_lost = StoreError::Disconnected { store: self.store.name().into(), why };
+        self.unsynced_names.lose();
         for file in self.files.all() {
             self.end_token(&file);
             file.open.set(None);

@@ -36,7 +36,9 @@ impl Host {
     ) -> Result<Found, HostError> {
         let creation = self.creations.begin();
         self.begin_sending(is_sent)?;
-        let created = self.noted(self.store.create(parent, name, mode, caller).await)?;
+        let created = self.store.create(parent, name, mode, caller).await;
+        self.unsynced_names.changed(&[parent]);
+        let created = self.noted(created)?;
         let Created { found, open, is_held } = created;
         let is_recalled = creation.is_recalled(found.file);
         let is_known = self.files.get(found.file).is_some();

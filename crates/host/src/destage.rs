@@ -67,7 +67,7 @@ impl Host {
         }
         // Where the store forgets a failed write, a second flush that succeeds proves nothing. The
         // journal still has everything.
-        self.noted_with(file, self.store.make_durable(open).await)?;
+        self.flush_or_set_aside(file, open, dirty).await?;
         self.succeeded(file).await?;
         file.was_taken_over.set(false);
         self.log().free(dirty.slot);
@@ -109,7 +109,10 @@ impl Host {
             self.log().commit(dirty.last).await?;
         }
         let Some(open) = file.open.get() else { return Ok(()) };
-        self.noted_with(file, self.store.make_durable(open).await)?;
+        match file.dirty.get() {
+            Some(dirty) => self.flush_or_set_aside(file, open, dirty).await?,
+            None => self.noted_with(file, self.store.make_durable(open).await)?,
+        }
         file.reported.set(self.noted(self.store.attributes(file.id).await)?.version);
         if let Some(dirty) = file.dirty.get() {
             self.log().free(dirty.slot);
@@ -211,8 +214,10 @@ impl Host {
         let work = files.iter().map(|file| -> Work<'_> {
             Box::pin(async move {
                 let _guard = file.lock.write().await;
-                if let Err(error) = self.destage_locked(file).await {
-                    reported.borrow_mut().get_or_insert(error);
+                match self.destage_locked(file).await {
+                    // Reported already, and nothing is left to be done for the file.
+                    Err(HostError::SetAside(_)) | Ok(()) => {}
+                    Err(error) => drop(reported.borrow_mut().get_or_insert(error)),
                 }
                 self.note_progress();
                 Ok(())
@@ -285,8 +290,16 @@ impl Host {
         }
         self.noted(self.store.acknowledge_recall(file.id).await)?;
         let _guard = file.lock.write().await;
-        if let Err(error) = self.destage_locked(file).await {
-            self.give_up(file, error)?;
+        match self.destage_locked(file).await {
+            // The other client must not wait for programs here that have the file open.
+            Err(_)
+                if file.dirty.get().is_none() && !units::fault!("host-clean-file-not-returned") =>
+            {
+                self.check()?;
+                self.log().check()?
+            }
+            Err(error) => self.give_up(file, error)?,
+            Ok(()) => {}
         }
         let held = self.end_token(file);
         let handed_back = self.hand_back(file).await;

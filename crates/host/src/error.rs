@@ -57,6 +57,13 @@ pub enum HostError {
         "locks of the file were lost with the connection to the store; close it, and open it again"
     )]
     LocksLost,
+    /// Names were answered and not synced when the connection ended; reported once for each
+    /// descriptor.
+    #[error(
+        "names in the directory that were made, moved or removed and not synced may be as before: the connection to the \
+         store was lost since; look at them, and sync again"
+    )]
+    NamesLost,
     /// The store grants no token in this case. What is in the journal stays there.
     #[error(
         "file {file} is open on another client, which keeps it: close it there, and mount again; what was synced \

@@ -15,6 +15,7 @@ use crate::removals::Removals;
 use crate::shared_lookups::SharedLookups;
 use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
+use crate::unsynced_names::UnsyncedNames;
 use device::World;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
@@ -71,6 +72,7 @@ pub struct Host {
     pub(crate) creations: Creations,
     pub(crate) departures: Departures,
     pub(crate) removals: Removals,
+    pub(crate) unsynced_names: UnsyncedNames,
     pub(crate) kept_tokens: KeptTokens,
     pub(crate) attributes_asked: SharedLookups<FileId, Result<FileAttributes, StoreError>>,
     pub(crate) names_asked: SharedLookups<(FileId, Vec<u8>), Result<Found, StoreError>>,
@@ -94,6 +96,8 @@ pub struct Host {
     pub(crate) restored: Event,
     /// Outcomes of the files that were recovered since the connection was lost.
     pub(crate) fates: RefCell<BTreeMap<FileId, FileOutcome>>,
+    /// Conflict files share a directory: one is made at a time.
+    pub(crate) setting_aside: Rc<RwLock>,
     pub(crate) recovery_listener: RefCell<Option<Listener>>,
     /// Receives errors for which no caller waits.
     pub(crate) trouble: RefCell<Option<Trouble>>,
@@ -123,6 +127,7 @@ impl Host {
             creations: Creations::default(),
             departures: Departures::default(),
             removals: Removals::default(),
+            unsynced_names: UnsyncedNames::default(),
             kept_tokens: KeptTokens::default(),
             attributes_asked: SharedLookups::default(),
             names_asked: SharedLookups::default(),
@@ -138,6 +143,7 @@ impl Host {
             restoring: Rc::default(),
             restored: Event::default(),
             fates: RefCell::default(),
+            setting_aside: Rc::default(),
             recovery_listener: RefCell::default(),
             trouble: RefCell::default(),
             forget: RefCell::default(),
@@ -390,6 +396,7 @@ impl Host {
     ) -> Result<(), HostError> {
         self.destage_takeover(file).await?;
         self.log().commit(last).await?;
+        self.check_file(file)?;
         self.prove_lease().await
     }
     /// Returns the offset of a write; the caller holds the file's lock for writing, with a token.

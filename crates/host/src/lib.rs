@@ -9,6 +9,7 @@
 
 mod allocate;
 mod conflict;
+mod conflicting_destage;
 mod connection;
 mod creation;
 mod creations;
@@ -44,6 +45,7 @@ mod stats;
 mod superblock;
 mod takeover;
 
+mod unsynced_names;
 pub use conflict::CONFLICT_DIRECTORY;
 pub use error::HostError;
 pub use host::{Durable, Host, Position};
@@ -57,3 +59,4 @@ pub use record::{FileRecord, STATES_MAX, Slot};
 pub use recover::{FileFate, FileOutcome, HostRecoveryReport, recover};
 pub use stats::HostStatistics;
 pub use superblock::{HostJournal, JournalHead};
+pub use unsynced_names::DirectoryDescriptor;

@@ -26,6 +26,7 @@ use journal::{
     plan_tail_update,
 };
 use runtime::sync::Event;
+use runtime::{Either, race};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -107,6 +108,22 @@ pub(crate) struct FileChange<'a> {
     pub at: u64,
     /// The new bytes, or none if only attributes change.
     pub bytes: &'a [u8],
+}
+
+/// Counts a caller that waits for space until it is dropped: callers may give up.
+struct Waiting<'a>(&'a Cell<u32>);
+impl Waiting<'_> {
+    fn of(count: &Cell<u32>) -> Waiting<'_> {
+        count.set(count.get() + 1);
+        Waiting(count)
+    }
+}
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !units::fault!("host-waiting-forgotten") {
+            self.0.set(self.0.get() - 1);
+        }
+    }
 }
 
 /// Space for one write, returned when dropped.
@@ -220,15 +237,13 @@ impl HostLog {
         bytes: usize,
     ) -> Result<LogReservation, HostError> {
         let blocks = self.blocks_bound(bytes);
-        self.waiting.set(self.waiting.get() + 1);
+        let _waiting = Waiting::of(&self.waiting);
         let admitted = self.progress.until(|| match self.admit(blocks) {
             Ok(true) => Some(Ok(())),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         });
-        let result = admitted.await;
-        self.waiting.set(self.waiting.get() - 1);
-        result.map(|()| self.take_reservation(blocks))
+        admitted.await.map(|()| self.take_reservation(blocks))
     }
     /// Whether there is space. If not, starts what may free some.
     fn admit(&self, blocks: u32) -> Result<bool, HostError> {
@@ -439,9 +454,21 @@ impl HostLog {
         if id == self.running_id() && self.pipeline.has_something_to_commit() {
             self.pipeline.note_return();
         }
-        match self.pipeline.completion_of(id) {
-            Some(completion) => Ok(completion.wait().await?),
-            None => Ok(()),
+        let Some(completion) = self.pipeline.completion_of(id) else { return Ok(()) };
+        let log_ends = async {
+            match units::fault!("host-commit-behind-the-end") {
+                true => std::future::pending().await,
+                false => self.task.wait().await,
+            }
+        };
+        match race(completion.wait(), log_ends).await {
+            Either::Left(committed) => Ok(committed?),
+            // Nobody commits any more what came behind the last transaction.
+            Either::Right(_) if self.pipeline.committed().is_at_or_after(id) => Ok(()),
+            Either::Right(_) => {
+                self.check_space()?;
+                Err(HostError::Closing)
+            }
         }
     }
     /// Makes everything durable that was appended up to now.
@@ -594,5 +621,78 @@ impl Drop for LogReservation {
         if self.log.waiting.get() > 0 {
             self.log.progress.notify();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::HostOptions;
+    use disks::MemoryDisk;
+    use runtime::VirtualWorld;
+    use store::{FileId, FileKind, Identity};
+    use units::Timestamp;
+
+    fn on_a_log(script: impl AsyncFnOnce(Rc<HostLog>, Rc<dyn World>) + 'static) {
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        virtual_world.run(async move {
+            let disk = Rc::new(MemoryDisk::new(world.clone(), 16 << 20));
+            let name = Identity("host".into());
+            HostJournal::format(&*world, disk.clone(), name, "store").await.unwrap();
+            let journal = HostJournal::open(disk).await.unwrap();
+            let records = HostOptions::default().records;
+            let log = HostLog::open(world.clone(), &journal, records).await.unwrap();
+            script(log, world).await;
+        });
+    }
+    async fn append(log: &Rc<HostLog>) -> TransactionId {
+        let version = Version { number: 1, ctime_ns: 2, size: 6 };
+        let time = Timestamp { seconds: 1, nanoseconds: 0 };
+        let attributes = FileAttributes {
+            file: FileId(7),
+            kind: FileKind::Regular,
+            version,
+            mode: 0o644,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blocks: 1,
+            accessed: time,
+            modified: time,
+            changed: time,
+        };
+        let reservation = log.try_reserve(6).await.unwrap().expect("there is space");
+        let change = FileChange { is_removed: false, at: 0, bytes: b"synced" };
+        log.append(&reservation, log.new_slot(), version, &attributes, change)
+    }
+
+    /// A destage that did not return in time comes back when the log has ended.
+    #[test]
+    fn a_commit_behind_the_end_of_the_log_fails() {
+        on_a_log(async |log, world| {
+            let committed = append(&log).await;
+            log.end().await.unwrap();
+            log.commit(committed).await.unwrap();
+            let late = append(&log).await;
+            let waits = world.sleep_until(world.now().plus(Duration::from_secs(1000)));
+            match race(log.commit(late), waits).await {
+                Either::Left(Err(HostError::Closing)) => {}
+                Either::Left(other) => panic!("{other:?}"),
+                Either::Right(()) => panic!("it waits for ever"),
+            }
+            log.hold_up("the store is gone");
+            assert!(log.commit(late).await.unwrap_err().is_lost());
+        });
+    }
+
+    #[test]
+    fn a_caller_that_gives_up_waits_for_no_space() {
+        on_a_log(async |log, world| {
+            let waits = world.sleep_until(world.now().plus(Duration::from_millis(1)));
+            assert!(matches!(race(log.reserve(1 << 30), waits).await, Either::Right(())));
+            assert_eq!(log.waiting.get(), 0);
+        });
     }
 }

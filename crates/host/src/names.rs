@@ -4,12 +4,13 @@
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File};
 use crate::host::Host;
+use crate::unsynced_names::DirectoryDescriptor;
 use runtime::sync::WriteGuard;
 use std::cell::Cell;
 use std::rc::Rc;
 use store::{
-    AttributeChange, Creator, FileAttributes, FileId, Found, Listing, NewNode, Refusal, RenameOver,
-    Space, StoreError, Token, XattrMode, registers_host,
+    AttributeChange, Creator, FileAttributes, FileId, FileKind, Found, Listing, NewNode, Refusal,
+    RenameOver, Space, StoreError, Token, XattrMode, registers_host,
 };
 
 /// The extended attribute that holds file capabilities.
@@ -46,7 +47,9 @@ impl Host {
     ) -> Result<Found, HostError> {
         self.once("a creation", async |is_sent| {
             self.begin_sending(is_sent)?;
-            self.noted(self.store.make(parent, name, node.clone(), caller).await)
+            let made = self.store.make(parent, name, node.clone(), caller).await;
+            self.unsynced_names.changed(&[parent]);
+            self.noted(made)
         })
         .await
     }
@@ -60,7 +63,9 @@ impl Host {
             let file = self.files.get(id);
             let _settled = self.settled(file.as_deref()).await?;
             self.begin_sending(is_sent)?;
-            self.noted(self.store.link(id, parent, name).await)
+            let linked = self.store.link(id, parent, name).await;
+            self.unsynced_names.changed(&[parent]);
+            self.noted(linked)
         })
         .await
     }
@@ -245,7 +250,9 @@ impl Host {
         let file = self.files.get(found.file);
         let settled = self.settled_unless_last(file.as_ref(), found.attributes.links).await?;
         self.begin_sending(is_sent)?;
-        if let Err(error) = self.noted(self.store.unlink(parent, name).await) {
+        let unlinked = self.store.unlink(parent, name).await;
+        self.unsynced_names.changed(&[parent]);
+        if let Err(error) = self.noted(unlinked) {
             if !error.is_lost() {
                 self.not_removed(file.as_ref()).await?;
             }
@@ -262,7 +269,9 @@ impl Host {
                 false => Some(self.noted(self.store.lookup(parent, name).await)?.file),
             };
             self.begin_sending(is_sent)?;
-            self.noted(self.store.remove_directory(parent, name).await)?;
+            let removal = self.store.remove_directory(parent, name).await;
+            self.unsynced_names.changed(&[parent]);
+            self.noted(removal)?;
             removed.iter().for_each(|removed| self.removals.directory_removed(*removed, parent));
             Ok(())
         })
@@ -309,6 +318,7 @@ impl Host {
         };
         self.begin_sending(is_sent)?;
         let renamed = self.store.rename(parent, name, new_parent, new_name, mode).await;
+        self.unsynced_names.changed(&[parent, new_parent]);
         if let Err(error) = self.noted(renamed) {
             if !error.is_lost() {
                 self.not_removed(victim.as_ref()).await?;
@@ -325,8 +335,24 @@ impl Host {
     pub async fn list(&self, directory: FileId, cursor: u64) -> Result<Listing, HostError> {
         self.query(|| self.store.list(directory, cursor)).await
     }
-    pub async fn sync_directory(&self, directory: FileId) -> Result<(), HostError> {
-        self.query(|| self.store.sync_directory(directory)).await
+    /// Opens a directory for an application: it may have changes that are not synced.
+    pub fn open_directory(&self, directory: FileId) -> DirectoryDescriptor {
+        self.unsynced_names.open(directory)
+    }
+    /// Makes the names of a directory durable, or reports that some may be lost with a connection.
+    pub async fn sync_directory(&self, opened: &DirectoryDescriptor) -> Result<(), HostError> {
+        let directory = opened.directory;
+        let synced = self.query(async || {
+            let covered = self.unsynced_names.begin_sync();
+            self.store.sync_directory(directory).await?;
+            self.unsynced_names.synced(directory, covered);
+            Ok(())
+        });
+        synced.await?;
+        match self.unsynced_names.report_loss(opened) && !units::fault!("host-lost-names-synced") {
+            true => Err(HostError::NamesLost),
+            false => Ok(()),
+        }
     }
     pub async fn space(&self) -> Result<Space, HostError> {
         self.query(|| self.store.space()).await
@@ -361,7 +387,11 @@ impl Host {
     ) -> Result<FileAttributes, HostError> {
         let Some(file) = self.files.get(id) else {
             self.begin_sending(is_sent)?;
-            return self.noted(self.store.set_attributes(id, change).await);
+            let changed = self.store.set_attributes(id, change).await;
+            if changed.as_ref().is_ok_and(|changed| changed.kind == FileKind::Directory) {
+                self.unsynced_names.changed(&[id]);
+            }
+            return self.noted(changed);
         };
         loop {
             self.check_file(&file)?;

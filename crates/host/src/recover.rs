@@ -20,7 +20,7 @@
 //!    taken again, and the state compared again.
 //! 7. The log is marked empty when all files are done. Until then a crash starts again here.
 
-use crate::conflict::set_aside;
+use crate::conflict::{SetAsideFile, set_aside};
 use crate::error::HostError;
 use crate::ledger::{FILES_MAX, Ledger, Progress, SharedLedger};
 use crate::record::{BLOCK, STATES_MAX};
@@ -109,6 +109,7 @@ pub(crate) async fn recover_noting(
     if !units::fault!("host-any-store") {
         journal.check_store_identity(&store.store_identity())?;
     }
+    let _searches = dry_run.then(|| ExpectedSearches::of(store));
     if !dry_run {
         begin_at_store(store, journal).await?;
     }
@@ -130,18 +131,16 @@ pub(crate) async fn recover_noting(
     let ledger = Ledger::read(journal, log).await?;
     let order: Vec<FileId> = content.files.keys().copied().collect();
     let noted = order.iter().map(|file| ledger.states(*file).len()).sum();
-    let window = RecoveryWindow::of(order.len(), noted);
     let (ledger, setting_aside) = (SharedLedger::new(ledger), Rc::default());
-    let recalled = RefCell::default();
     let recovery = Recovery {
         world,
         store,
         journal,
         ledger,
+        window: RecoveryWindow::of(order.len(), noted),
         order,
-        window,
         setting_aside,
-        recalled,
+        recalled: RefCell::default(),
         removals: Removals::default(),
         removal: OnceCell::new(),
         log,
@@ -182,6 +181,20 @@ async fn begin_at_store(store: &dyn Store, journal: &HostJournal) -> Result<(), 
     }
     Ok(store.register_host(HostPhase::Recovering).await?)
 }
+/// The searches of a dry run, which registers no host.
+struct ExpectedSearches<'a>(&'a dyn Store);
+impl ExpectedSearches<'_> {
+    fn of(store: &dyn Store) -> ExpectedSearches<'_> {
+        store.expect_searches(!units::fault!("host-dry-run-searches-again"));
+        ExpectedSearches(store)
+    }
+}
+impl Drop for ExpectedSearches<'_> {
+    fn drop(&mut self) {
+        self.0.expect_searches(false);
+    }
+}
+
 /// Notes that the journal has nothing of an earlier life.
 async fn end_at_store(store: &dyn Store, journal: &HostJournal) -> Result<(), HostError> {
     journal.note_store_identity(&store.store_identity()).await?;
@@ -275,7 +288,7 @@ impl Recovery<'_> {
         let refused = match self.take_token_or_refuse(replay, open).await? {
             Err(why) => Some(why),
             Ok(found) => match self.judge(replay, found) {
-                None => self.replay(replay, open, found).await?,
+                None => self.replay_unless_changed(replay, open, found).await?,
                 refused => refused,
             },
         };
@@ -332,8 +345,18 @@ impl Recovery<'_> {
             return Ok(FileFate::SetAside { name: String::new(), why });
         }
         let _guard = self.setting_aside.write().await;
-        let of = (&self.journal.head.identity, self.log);
-        let name = set_aside(self.store, replay, of, &why).await?;
+        let runs = replay.runs(TRANSFER_BYTES_MAX);
+        let of = SetAsideFile {
+            file: replay.last.file,
+            uid: replay.last.uid,
+            gid: replay.last.gid,
+            host: &self.journal.head.identity,
+            log: format!("{}.{}", self.log.0, self.log.1),
+            last: replay.last.states.last().copied().unwrap_or(replay.last.base),
+            ranges: runs.iter().map(|(at, bytes)| *at..at + bytes.len() as u64).collect(),
+        };
+        let name =
+            set_aside(self.store, &of, async |index| Ok(runs[index].1.clone()), &why).await?;
         Ok(FileFate::SetAside { name, why })
     }
 
@@ -343,6 +366,22 @@ impl Recovery<'_> {
         self.ledger.change(self.journal, finish).await
     }
 
+    /// Replays a file. Returns why that must stop, if it must: another program has changed the file
+    /// past the store since the comparison.
+    async fn replay_unless_changed(
+        &self,
+        replay: &FileReplay,
+        open: OpenFile,
+        found: Version,
+    ) -> Result<Option<String>, HostError> {
+        match self.replay(replay, open, found).await {
+            Err(HostError::Store(error @ StoreError::ChangedPast { .. })) => {
+                self.store.discard(replay.last.file).await?;
+                Ok(Some(error.to_string()))
+            }
+            replayed => replayed,
+        }
+    }
     /// Writes every journaled byte, then the size, then the attributes. Returns why that must stop,
     /// if it must.
     async fn replay(

@@ -21,6 +21,10 @@ pub enum StoreError {
     /// file's buffered writes is unknown: a later success proves nothing for them.
     #[error("{store}: {what} failed: {}", std::io::Error::from_raw_os_error(*code))]
     Failed { store: String, what: String, code: i32 },
+    /// A program that is no client of the store has changed the file since this client's token was
+    /// taken. Nothing is written over that; what is buffered stays until [`crate::Store::discard`].
+    #[error("{store}: another program changed the file past its clients")]
+    ChangedPast { store: String },
     /// An answer that breaks the rules of this interface.
     #[error("{store} answered nonsense: {what}")]
     Nonsense { store: String, what: String },
@@ -34,7 +38,7 @@ impl StoreError {
             StoreError::Disconnected { .. } => 107,
             StoreError::Fenced { .. } => 108,
             StoreError::Failed { code, .. } => *code,
-            StoreError::Nonsense { .. } => 5,
+            StoreError::ChangedPast { .. } | StoreError::Nonsense { .. } => 5,
         }
     }
     /// Returns whether only a new connection helps.

@@ -41,7 +41,8 @@ pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 ///    with the recall, before the content is there. It does so after [`Store::acknowledge_recall`];
 ///    unasked after a second, as another client waits.
 /// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file, unless the
-///    store [keeps them](Store::keeps_failed_writes).
+///    store [keeps them](Store::keeps_failed_writes). [`StoreError::ChangedPast`] keeps them, too:
+///    they can be read until they are [discarded](Store::discard).
 /// 7. After [`StoreEvent::Disconnected`], or an error that [`StoreError::is_lost`], only
 ///    [`Store::reconnect`] is called. An implementation answers everything else with that error and
 ///    does not touch the lost connection.
@@ -205,6 +206,11 @@ pub trait Store {
     /// Makes content and attributes of the file, as of now, survive whatever the servers are made
     /// to survive.
     fn make_durable(&self, open: OpenFile) -> Answer<()>;
+    /// Drops what is buffered of the file, and returns its token: [`StoreError::ChangedPast`] was
+    /// reported, and the caller has set the bytes aside. Other stores have nothing to drop.
+    fn discard(&self, file: FileId) -> Answer<()> {
+        self.return_token(file)
+    }
     /// Returns whether a crash of the servers may lose changes of the file that went there past
     /// the buffer, such as its mode without a token, until [`Store::make_durable`].
     fn is_unsynced(&self, _open: OpenFile) -> bool {
@@ -257,6 +263,9 @@ pub trait Store {
             if is_known { Ok(()) } else { set.await }
         })
     }
+    /// Announces that files are looked up by their numbers, as many as a journal has, or that this
+    /// is over. Changes nothing at the store. A store that has an index of numbers ignores it.
+    fn expect_searches(&self, _are_expected: bool) {}
     /// Ends the registration: the store has everything that the journal has.
     fn unregister_host(&self) -> Answer<()> {
         let name = [HOST_ATTRIBUTE, &self.identity().0].concat();

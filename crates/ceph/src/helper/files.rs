@@ -2,7 +2,7 @@
 
 use super::gate::Gate;
 use super::recent_lookups::{RecentLookups, watched};
-use crate::library::{Errno, Handle, Inode, Mount, SessionLock};
+use crate::library::{DropDetector, Errno, Handle, Inode, Mount, SessionLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,6 +12,7 @@ use store::{FileId, Token};
 pub struct Files {
     pub mount: &'static Mount,
     pub session: SessionLock,
+    pub drop_detector: DropDetector,
     root: FileId,
     table: Mutex<BTreeMap<FileId, Arc<File>>>,
     /// Grants, by the number that identifies their recall.
@@ -46,6 +47,8 @@ pub struct State {
     /// How many changes have begun or ended, and how many of those the latest sync had seen.
     pub changes: u64,
     pub synced: u64,
+    /// How often the library had dropped content before the first change that is not synced.
+    pub drops: Option<u64>,
     pub recent_lookups: RecentLookups,
     /// Owners of locks, which belong to the handle.
     lockers: BTreeSet<u64>,
@@ -56,7 +59,7 @@ pub struct State {
 }
 
 impl State {
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.failure.is_none() && self.changes == self.synced
     }
 }
@@ -183,7 +186,7 @@ impl File {
     pub fn let_go(&self) {
         let mut state = self.state();
         let former = state.handle.take();
-        (state.writes, state.failure) = (false, None);
+        (state.writes, state.failure, state.drops) = (false, None, None);
         state.lockers.clear();
         drop(state);
         drop(former);
@@ -194,14 +197,14 @@ impl Files {
     /// Creates the table of a connection that serves `root`, whose number is `id`.
     pub fn new(
         mount: &'static Mount,
-        session: SessionLock,
-        root: Inode,
-        id: FileId,
+        (session, drop_detector): (SessionLock, DropDetector),
+        (root, id): (Inode, FileId),
         gate: Arc<Gate>,
     ) -> Files {
         let files = Files {
             mount,
             session,
+            drop_detector,
             root: id,
             table: Mutex::default(),
             grants: Mutex::default(),

@@ -18,7 +18,9 @@ mod recent_lookups;
 mod serve;
 mod tokens;
 
-use crate::library::{Inode, Mount, SessionLock, Settings, end_process, end_with, ignore_signals};
+use crate::library::{
+    DropDetector, Inode, Mount, SessionLock, Settings, end_process, end_with, ignore_signals,
+};
 use crate::wire::{Hello, HelloReply, HelperReply, HelperRequest, Report, WIRE_VERSION};
 use file_queues::{CallOrder, FileQueues};
 use files::Files;
@@ -122,9 +124,10 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     );
     let mount = connected.unwrap_or_else(|why| output.lost(false, &why));
     let opened = open_root(mount).unwrap_or_else(|why| output.lost(false, &why));
-    let (root, attributes, session) = opened;
+    let (root, attributes, session, drop_detector) = opened;
     let cluster = root.cluster();
-    let files = Arc::new(Files::new(mount, session, root, attributes.file, gate));
+    let at = (root, attributes.file);
+    let files = Arc::new(Files::new(mount, (session, drop_detector), at, gate));
     let _ = served.set(files.clone());
     let hello_reply = HelloReply {
         root: attributes,
@@ -148,12 +151,15 @@ fn serve(socket: UnixStream) -> Result<(), String> {
 }
 
 /// Opens the directory that is served, and takes the lock of this session.
-fn open_root(mount: &'static Mount) -> Result<(Inode, FileAttributes, SessionLock), String> {
+fn open_root(
+    mount: &'static Mount,
+) -> Result<(Inode, FileAttributes, SessionLock, DropDetector), String> {
     let no_root = |errno| format!("no root: {errno:?}");
     let root = mount.root().map_err(no_root)?;
     let attributes = root.attributes().map_err(no_root)?;
     let session = SessionLock::take(mount.root().map_err(no_root)?)?;
-    Ok((root, attributes, session))
+    let drop_detector = DropDetector::make(&root, session.number())?;
+    Ok((root, attributes, session, drop_detector))
 }
 
 fn settings(hello: &Hello) -> Result<Settings, String> {

@@ -411,6 +411,7 @@ impl Server {
         }
         {
             let _busy = Busy::with(file);
+            self.files.begin_change(file);
             let _change = Change::of(file);
             call()?;
         }

@@ -98,11 +98,26 @@ impl Files {
                 Some(handle) => handle.sync().and_then(|()| handle.ask_servers())?,
                 None => file.inode.sync()?,
             }
-            self.session.ask()
+            self.session.ask()?;
+            self.check_kept(file)
         })?;
         let mut state = file.state();
         state.synced = state.synced.max(changes);
+        if state.is_settled() {
+            state.drops = None;
+        }
         Ok(())
+    }
+    /// ENOSPC: the library may have dropped what it had buffered of the file.
+    fn check_kept(&self, file: &File) -> Result<(), Errno> {
+        let Some(before) = file.state().drops else { return Ok(()) };
+        let is_kept = self.drop_detector.look()? == before;
+        is_kept.then_some(()).ok_or(Errno(libc::ENOSPC))
+    }
+    /// Records that the library is about to buffer a change of the file.
+    pub fn begin_change(&self, file: &File) {
+        let drops = self.drop_detector.drops();
+        file.state().drops.get_or_insert(drops);
     }
     /// Sends content; the rest is for [`Files::sync`].
     pub fn sync_content(&self, file: &File) -> Result<(), Errno> {

@@ -2,6 +2,7 @@
 //! safe to use from any thread, as the library is.
 
 mod abi;
+mod drop_detector;
 mod listener;
 mod mount;
 mod names;
@@ -9,6 +10,7 @@ mod objects;
 mod process;
 mod session;
 
+pub use drop_detector::DropDetector;
 pub use mount::{Mount, Settings};
 pub use objects::{Handle, Inode};
 pub use process::{end_process, end_with, ignore_signals, waits};

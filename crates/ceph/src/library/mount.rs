@@ -174,7 +174,7 @@ fn configure(call: Functions, settings: &Settings) -> Result<Mount, Failed> {
         }
         let hold = HOLD_S.to_string();
         let connect = CONNECT_S.to_string();
-        let options: [(&CStr, &str); 7] = [
+        let options: [(&CStr, &str); 8] = [
             // T3: each of the two alone would let data or attributes be sent first. The library's
             // clock tick is not changed: it also renews the session.
             (c"client_oc_max_dirty_age", &hold),
@@ -182,6 +182,9 @@ fn configure(call: Functions, settings: &Settings) -> Result<Mount, Failed> {
             // Dirty bytes beyond this are sent to the servers at once.
             (c"client_oc_target_dirty", "67108864"),
             (c"client_oc_max_dirty", "100663296"),
+            // The check of the pool writes an object, and waits as long as the pool is full: no
+            // recovery could report that.
+            (c"client_check_pool_perm", "false"),
             // The caller of the store has checked permissions.
             (c"client_permissions", "false"),
             (c"fuse_default_permissions", "true"),

@@ -49,6 +49,10 @@ impl SessionLock {
         Ok(SessionLock { file, at })
     }
 
+    /// Returns a number that no other connection has.
+    pub fn number(&self) -> u64 {
+        self.at
+    }
     /// Asks the servers. ENOTCONN: they do not have the session any more; ESHUTDOWN: they refuse
     /// this client.
     pub fn ask(&self) -> Result<(), Errno> {

@@ -4,6 +4,7 @@
 mod common;
 mod failures;
 mod files;
+mod full;
 mod hostile;
 mod hosts;
 mod killed;

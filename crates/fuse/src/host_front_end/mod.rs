@@ -12,9 +12,9 @@ mod names;
 mod tests;
 
 use crate::error::{Failure, Reporter, RequestError};
-use fuse_session::abi::{InHeader, ROOT_NODE, opcode};
+use fuse_session::abi::{InHeader, OpenOut, ROOT_NODE, opcode};
 use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request};
-use host::{Host, HostError};
+use host::{DirectoryDescriptor, Host, HostError};
 use locks::WaitingLocks;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -30,6 +30,8 @@ pub struct HostFrontEnd {
     /// Number of references that the kernel holds to each node.
     known: RefCell<BTreeMap<u64, u64>>,
     last_descriptor: Cell<u64>,
+    /// Open directories, by their descriptors.
+    directories: RefCell<BTreeMap<u64, Rc<DirectoryDescriptor>>>,
     waiting: WaitingLocks,
     /// Whether closing succeeded.
     closed: Cell<Option<bool>>,
@@ -55,7 +57,16 @@ impl HostFrontEnd {
         let (known, closed) = (RefCell::default(), Cell::new(None));
         let reporter = Reporter::new(report);
         let (last_descriptor, waiting) = (Cell::new(0), WaitingLocks::default());
-        Rc::new(HostFrontEnd { host, reporter, known, last_descriptor, waiting, closed })
+        let directories = RefCell::default();
+        Rc::new(HostFrontEnd {
+            host,
+            reporter,
+            known,
+            last_descriptor,
+            directories,
+            waiting,
+            closed,
+        })
     }
 
     /// Destages everything and accepts nothing any more. Returns whether that succeeded; a second
@@ -143,8 +154,10 @@ impl HostFrontEnd {
                 self.host.sync_file(self.file(header.nodeid)?).await?;
                 Ok(Reply::empty())
             }
-            Operation::Fsyncdir(_) => {
-                self.host.sync_directory(self.file(header.nodeid)?).await?;
+            Operation::Fsyncdir(arguments) => {
+                let opened = self.directories.borrow().get(&arguments.fh).cloned();
+                let opened = opened.ok_or(RequestError::Refused(libc::EBADF))?;
+                self.host.sync_directory(&opened).await?;
                 Ok(Reply::empty())
             }
             Operation::Syncfs => {
@@ -152,8 +165,15 @@ impl HostFrontEnd {
                 Ok(Reply::empty())
             }
             Operation::Statfs => self.statfs().await,
-            Operation::Opendir | Operation::Releasedir(_) => {
-                Ok(Reply::of(&fuse_session::abi::OpenOut::default()))
+            Operation::Opendir => {
+                let opened = self.host.open_directory(self.file(header.nodeid)?);
+                let fh = self.next_descriptor();
+                self.directories.borrow_mut().insert(fh, Rc::new(opened));
+                Ok(Reply::of(&OpenOut { fh, ..OpenOut::default() }))
+            }
+            Operation::Releasedir(arguments) => {
+                self.directories.borrow_mut().remove(&arguments.fh);
+                Ok(Reply::empty())
             }
             Operation::Readdir(arguments) => self.readdir(header, arguments, false).await,
             Operation::Readdirplus(arguments) => self.readdir(header, arguments, true).await,

@@ -5,7 +5,8 @@ use super::HostFrontEnd;
 use device::World;
 use disks::MemoryDisk;
 use fuse_session::abi::{
-    AttrOut, CreateIn, EntryOut, InHeader, MkdirIn, MknodIn, ROOT_NODE, WriteIn, opcode,
+    AttrOut, CreateIn, EntryOut, FsyncIn, InHeader, MkdirIn, MknodIn, OpenOut, ROOT_NODE,
+    ReleaseIn, WriteIn, opcode,
 };
 use fuse_session::{FileSystem, Request};
 use host::{Host, HostJournal, HostOptions, recover};
@@ -153,4 +154,17 @@ fn a_create_beside_another_hosts_unlink_never_finds_nothing() {
         }
     }
     assert!(found > 0 && made > 0, "{found} opened, {made} made: no race");
+}
+
+#[test]
+fn a_directory_is_synced_by_its_descriptor() {
+    front_end_over_a_host(Duration::ZERO, async move |front_end, _, _| {
+        let opened = ask(&front_end, opcode::OPENDIR, ROOT_NODE, &[0; 8]).await;
+        let fh = OpenOut::read_from_prefix(&opened).unwrap().0.fh;
+        let sync = FsyncIn { fh, ..Default::default() };
+        ask(&front_end, opcode::FSYNCDIR, ROOT_NODE, sync.as_bytes()).await;
+        let release = ReleaseIn { fh, ..Default::default() };
+        ask(&front_end, opcode::RELEASEDIR, ROOT_NODE, release.as_bytes()).await;
+        assert!(front_end.directories.borrow().is_empty());
+    });
 }

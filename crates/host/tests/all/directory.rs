@@ -88,10 +88,14 @@ fn a_client_that_wants_a_replayed_file_sets_nothing_aside() {
 
 /// Recovers a journal to the directory, and returns the report.
 fn recovered(root: &Path, image: Image) -> HostRecoveryReport {
-    tried(root, image).0.unwrap()
+    tried(root, image, false).0.unwrap()
 }
 /// Recovers a journal, and returns what it has afterwards, too.
-fn tried(root: &Path, image: Image) -> (Result<HostRecoveryReport, HostError>, Image) {
+fn tried(
+    root: &Path,
+    image: Image,
+    dry_run: bool,
+) -> (Result<HostRecoveryReport, HostError>, Image) {
     let world = RealWorld::new().unwrap();
     let shared: Rc<dyn World> = Rc::new(world.clone());
     let disk = MemoryDisk::from_image(shared.clone(), image);
@@ -99,7 +103,7 @@ fn tried(root: &Path, image: Image) -> (Result<HostRecoveryReport, HostError>, I
     let report = world.run(async move {
         let store = LocalStore::open(shared.clone(), &root, identity()).unwrap();
         let journal = HostJournal::open(Rc::new(used) as Rc<dyn Disk>).await.unwrap();
-        recover(&*shared, &store, &journal, false).await
+        recover(&*shared, &store, &journal, dry_run).await
     });
     world.end();
     (report, disk.crash(CrashPolicy::LoseAll))
@@ -355,8 +359,11 @@ fn a_directory_that_cannot_be_read_keeps_the_journal() {
     });
     let close = |mode| fs::set_permissions(&closed, fs::Permissions::from_mode(mode)).unwrap();
     close(0);
-    let (refused, image) = tried(directory.path(), image);
+    let (foreseen, image) = tried(directory.path(), image, true);
+    let (refused, image) = tried(directory.path(), image, false);
     close(0o755);
+    let [foreseen, refused] = [foreseen, refused].map(|tried| tried.map(drop));
+    assert_eq!(foreseen.unwrap_err().to_string(), refused.clone().unwrap_err().to_string());
     let error = refused.expect_err("a part of the tree was not looked at").to_string();
     assert!(error.contains("\"closed\"") && error.contains("Permission denied"), "{error}");
     let report = recovered(directory.path(), image);

@@ -8,6 +8,7 @@ mod creation;
 mod departures;
 mod directory;
 mod explorer;
+mod foreign_changes;
 mod full;
 mod kernel_cache;
 mod lease;

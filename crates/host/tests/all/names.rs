@@ -6,7 +6,7 @@ use host::{Destage, Durable, FileFate, HostOptions};
 use runtime::spawn_with_result;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{AttributeChange, FileId, RenameOver};
+use store::{AttributeChange, FileId, NewNode, RenameOver};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -153,5 +153,62 @@ fn a_change_of_nothing_needs_no_token() {
         let found = host.set_attributes(theirs.found.file, nothing).await.unwrap();
         assert_eq!(found.version, theirs.found.attributes.version);
         peer.write(open, 0, b"still theirs").await.unwrap();
+    });
+}
+
+/// The servers may lose what they had only answered, and a sync over a new connection finds nothing
+/// to do.
+#[test]
+fn a_lost_connection_fails_the_next_sync_of_each_changed_directory() {
+    let stage = Rc::new(Stage::new(1));
+    let disk = stage.disk(stage.formatted());
+    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let directory = async |name: &[u8]| {
+            let node = NewNode::Directory { mode: 0o755 };
+            host.make(host.root(), name, node, ROOT).await.unwrap().file
+        };
+        let [made, left, linked, moved, target, quiet, synced] =
+            [b"a", b"b", b"c", b"d", b"e", b"f", b"g"].map(|name| directory(name));
+        let made = made.await;
+        let [left, linked, moved] = [left.await, linked.await, moved.await];
+        let [target, quiet, synced] = [target.await, quiet.await, synced.await];
+        let root = host.open_directory(host.root());
+        host.sync_directory(&root).await.unwrap();
+        let file = host.create(left, b"file", 0o644, ROOT).await.unwrap().file;
+        host.create(moved, b"moved", 0o644, ROOT).await.unwrap();
+        host.create(synced, b"synced", 0o644, ROOT).await.unwrap();
+        for directory in [left, moved, synced] {
+            host.sync_directory(&host.open_directory(directory)).await.unwrap();
+        }
+        host.create(made, b"made", 0o644, ROOT).await.unwrap();
+        host.link(file, linked, b"link").await.unwrap();
+        host.unlink(left, b"file").await.unwrap();
+        let (from, to) = ((moved, &b"moved"[..]), (target, &b"there"[..]));
+        host.rename(from, to, RenameOver::Replace).await.unwrap();
+        let early = host.open_directory(made);
+        inner.connect().fence(&identity()).await.unwrap();
+        sleep(&*inner.world(), Duration::from_secs(60)).await;
+        for (directory, is_lost) in [
+            (made, true),
+            (left, true),
+            (linked, true),
+            (moved, true),
+            (target, true),
+            (quiet, false),
+            (synced, false),
+        ] {
+            let opened = host.open_directory(directory);
+            for is_lost in [is_lost, false] {
+                let synced = host.sync_directory(&opened).await;
+                let errno = synced.err().map(|error| error.errno());
+                assert_eq!(errno, is_lost.then_some(5), "{directory:?}");
+            }
+        }
+        assert!(host.sync_directory(&early).await.is_err(), "each descriptor");
+        host.sync_directory(&root).await.unwrap();
+        host.sync_directory(&host.open_directory(made)).await.unwrap();
+        host.close().await.unwrap();
     });
 }

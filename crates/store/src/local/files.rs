@@ -1,8 +1,8 @@
 //! Content and attributes: how they are buffered, and how they are written to the files.
 
-use super::buffered::LocalBuffered;
+use super::buffered::{LocalBuffered, Seen};
 use super::in_flight::{InFlight, clocks};
-use super::notes::{Born, Note, changed_ns, sync_directory, version_of};
+use super::notes::{Born, Note, Notes, changed_ns, sync_directory, version_of};
 use super::store::Local;
 use crate::attributes::{
     Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version,
@@ -29,53 +29,67 @@ use units::Timestamp;
 /// Pauses before checking whether a thread has ended: the first and the longest.
 const POLL_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
 
-/// A file's new state, to be written by another thread.
+/// A file's new state, to be written by another thread. Other programs may change the file at any
+/// time. Each change of it follows a look at what the file has: what differs from what this client
+/// left there is another program's, and is not written over.
 struct Flush {
     file: File,
-    notes: super::notes::Notes,
+    notes: Notes,
     attributes: FileAttributes,
     overlay: Overlay,
+    /// The file as this client left it, its own changes of this flush included.
+    seen: Seen,
+    /// What the file had when this began.
+    found: Metadata,
+    in_flight: Option<InFlight>,
+}
+
+/// Why a file could not be flushed.
+enum Unflushed {
+    ChangedPast,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Unflushed {
+    fn from(error: io::Error) -> Unflushed {
+        Unflushed::Failed(error)
+    }
 }
 
 impl Flush {
-    fn run(self) -> io::Result<()> {
+    /// Returns what the file has afterwards as far as this client changed it, also after an error.
+    fn run(mut self) -> (Seen, Result<(), Unflushed>) {
+        let flushed = self.try_run();
+        (self.seen, flushed)
+    }
+    fn try_run(&mut self) -> Result<(), Unflushed> {
         let FileAttributes { file: id, version, modified, accessed, mode, uid, gid, .. } =
             self.attributes;
-        let (mut in_flight, found) = (None, self.file.metadata()?);
-        // Right before each change of the file.
-        let mut note_way = || -> io::Result<()> {
-            let write = |times| self.notes.write(id, Note::in_flight(version, &found, times));
-            in_flight = Some(InFlight::renewed(in_flight, clocks, write)?);
-            Ok(())
-        };
-        note_way()?;
-        // Behind the note, as it may change the mode for a moment.
-        let file = for_writing(&self.file)?;
-        if self.overlay.base_end() < file.metadata()?.size() {
-            note_way()?;
-            file.set_len(self.overlay.base_end())?;
+        // First without a note: it would make another program's change look like this client's.
+        self.check_unchanged()?;
+        let given = self.file.try_clone()?;
+        let file = self.change(|| for_writing(&given))?;
+        let overlay = std::mem::take(&mut self.overlay);
+        if overlay.base_end() < file.metadata()?.size() {
+            self.change(|| file.set_len(overlay.base_end()))?;
         }
-        for (at, bytes) in self.overlay.pieces() {
-            note_way()?;
-            file.write_all_at(bytes, at)?;
+        for (at, bytes) in overlay.pieces() {
+            self.change(|| file.write_all_at(bytes, at))?;
         }
-        note_way()?;
-        file.set_len(version.size)?;
+        self.change(|| file.set_len(version.size))?;
         let now = file.metadata()?;
         if (now.uid(), now.gid()) != (uid, gid) {
-            note_way()?;
-            fchown(&file, Some(uid), Some(gid))?;
+            self.change(|| fchown(&file, Some(uid), Some(gid)))?;
         }
         if now.mode() & 0o7777 != mode {
-            note_way()?;
-            file.set_permissions(Permissions::from_mode(mode))?;
+            self.change(|| file.set_permissions(Permissions::from_mode(mode)))?;
         }
         let times = FileTimes::new()
             .set_modified(system_time(modified))
             .set_accessed(system_time(accessed));
-        note_way()?;
-        file.set_times(times)?;
+        self.change(|| file.set_times(times))?;
         file.sync_all()?;
+        self.check_unchanged()?;
         // Not every file system stores what it was given: some keep whole seconds, some have a last
         // year.
         let kept = file.metadata()?;
@@ -84,7 +98,31 @@ impl Flush {
             false => (kept.mtime(), kept.mtime_nsec()),
         };
         let born = Born::of(&kept);
-        self.notes.write(id, Note { version, modified, in_flight: None, born })
+        Ok(self.notes.write(id, Note { version, modified, in_flight: None, born })?)
+    }
+
+    /// Changes the file, behind a note that is valid for long enough.
+    fn change<T>(&mut self, change: impl FnOnce() -> io::Result<T>) -> Result<T, Unflushed> {
+        let (id, version) = (self.attributes.file, self.attributes.version);
+        let (notes, found) = (&self.notes, &self.found);
+        let write = |times| notes.write(id, Note::in_flight(version, found, times));
+        self.in_flight = Some(InFlight::renewed(self.in_flight, clocks, write)?);
+        self.check_unchanged()?;
+        let changed = change();
+        // Also after an error: a part of it may be done.
+        self.seen = Seen::of(&self.file.metadata()?);
+        Ok(changed?)
+    }
+    fn check_unchanged(&self) -> Result<(), Unflushed> {
+        let is_ours = Seen::of(&self.file.metadata()?) == self.seen;
+        if is_ours || units::fault!("store-foreign-change-overwritten") {
+            return Ok(());
+        }
+        if !units::fault!("store-foreign-change-noted") {
+            // A recovery would take that change for this client's while a note is valid.
+            self.notes.remove(self.attributes.file)?;
+        }
+        Err(Unflushed::ChangedPast)
     }
 }
 
@@ -249,7 +287,8 @@ impl Local {
                 return Ok(());
             };
             // First, as it may fail: nothing of the buffer has moved then.
-            let file = buffered.handle.try_clone().map_err(|error| {
+            let held = buffered.handle.try_clone().and_then(|file| Ok((file.metadata()?, file)));
+            let (found, file) = held.map_err(|error| {
                 buffered.clean |= units::fault!("store-descriptor-last");
                 self.failed("flushing", &error)
             })?;
@@ -258,14 +297,31 @@ impl Local {
             buffered.flushing = Some(overlay.clone());
             buffered.clean = true;
             buffered.was_noted = true;
-            Flush { file, notes: self.notes.clone(), attributes: buffered.attributes, overlay }
+            Flush {
+                file,
+                notes: self.notes.clone(),
+                attributes: buffered.attributes,
+                overlay,
+                seen: buffered.seen,
+                found,
+                in_flight: None,
+            }
         };
         let (reported, step) = (flush.attributes.changed, self.next_step());
-        let flushed = self.away("making durable", move || flush.run()).await;
+        let what = "making durable";
+        let ended = self.on_thread(what, move || flush.run()).await;
+        let seen = ended.as_ref().ok().map(|(seen, _)| *seen);
+        let flushed = ended.and_then(|(_, flushed)| {
+            flushed.map_err(|error| match error {
+                Unflushed::ChangedPast => StoreError::ChangedPast { store: self.name.clone() },
+                Unflushed::Failed(error) => self.failed(what, &error),
+            })
+        });
         if flushed.is_ok() {
             self.synced_until(file, step);
         }
         if let Some(buffered) = self.files.borrow_mut().get_mut(&file) {
+            buffered.seen = seen.unwrap_or(buffered.seen);
             if let (Ok(()), Ok(now)) = (&flushed, buffered.handle.metadata()) {
                 let (seconds, nanoseconds) = (now.ctime(), now.ctime_nsec() as u32);
                 self.change_times.note(file, Timestamp { seconds, nanoseconds }, reported);
@@ -287,6 +343,13 @@ impl Local {
         what: &str,
         work: impl FnOnce() -> io::Result<()> + Send + 'static,
     ) -> Result<(), StoreError> {
+        self.on_thread(what, work).await?.map_err(|error| self.failed(what, &error))
+    }
+    async fn on_thread<T: Send + 'static>(
+        &self,
+        what: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
         let (sender, receiver) = channel();
         let started = std::thread::Builder::new().name("store".into()).spawn(move || {
             // The receiver may be gone, with the world.
@@ -297,7 +360,7 @@ impl Local {
         let [mut wait, most] = POLL_AFTER;
         loop {
             match receiver.try_recv() {
-                Ok(result) => return result.map_err(|error| self.failed(what, &error)),
+                Ok(result) => return Ok(result),
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) => {
                     return Err(self.failed(what, &io::Error::other("its thread died")));
@@ -397,6 +460,7 @@ impl Local {
         if let Some(buffered) = self.files.borrow_mut().get_mut(&attributes.file) {
             buffered.attributes = attributes;
             buffered.overlay = Overlay::over(attributes.version.size);
+            buffered.seen = Seen::of(now);
         }
         result.map(|()| attributes)
     }

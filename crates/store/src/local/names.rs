@@ -104,6 +104,7 @@ impl Local {
         }
         self.keep_state(&found).await?;
         fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
+        self.note_own_change(&found);
         Ok(self.lookup(parent, name)?.attributes)
     }
 
@@ -118,6 +119,7 @@ impl Local {
             self.keep_state(&metadata).await?;
         }
         fs::remove_file(&place).map_err(|error| self.failed("unlinking", &error))?;
+        self.note_own_change(&metadata);
         let file = FileId(metadata.ino());
         let is_last = metadata.nlink() == 1;
         if !is_last || units::fault!("store-number-used-again") {
@@ -184,6 +186,7 @@ impl Local {
         };
         renameat_with(CWD, old.as_ref(), CWD, new.as_ref(), flags)
             .map_err(|error| self.failed("renaming", &error.into()))?;
+        moved.iter().chain(&replaced).for_each(|(found, _)| self.note_own_change(found));
         let mut renamed = vec![(&new, to)];
         renamed.extend((mode == RenameOver::Exchange).then_some((&old, from)));
         for (place, (parent, name)) in renamed {
@@ -192,6 +195,16 @@ impl Local {
             self.places.note(FileId(found.ino()), parent, name, &found);
         }
         Ok(())
+    }
+
+    /// Records a change of names that gave a file another time of change: it is no other program's.
+    fn note_own_change(&self, before: &Metadata) {
+        if units::fault!("store-own-names-foreign") {
+            return;
+        }
+        if let Some(buffered) = self.files.borrow_mut().get_mut(&FileId(before.ino())) {
+            buffered.note_own_change(before);
+        }
     }
 
     /// Writes a note of a file's present state, durably, before a change of its names gives it

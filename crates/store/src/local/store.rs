@@ -1,4 +1,4 @@
-use super::buffered::LocalBuffered;
+use super::buffered::{LocalBuffered, Seen};
 use super::change_times::ChangeTimes;
 use super::durability::Durability;
 use super::hosts::LocalHosts;
@@ -49,7 +49,7 @@ pub struct LocalStore(Rc<Local>);
 
 pub(super) struct Local {
     pub world: Rc<dyn World>,
-    name: String,
+    pub name: String,
     identity: Identity,
     store_identity: String,
     pub places: Places,
@@ -326,6 +326,7 @@ impl Local {
                 clean: true,
                 was_noted,
                 flush_lock,
+                seen: Seen::of(&metadata),
                 handle,
             };
             self.files.borrow_mut().insert(file, buffered);
@@ -349,6 +350,11 @@ impl Local {
         }
         self.tokens.give_back(file);
         flushed
+    }
+    /// Drops the buffer of a file, and returns its token.
+    fn discard(&self, file: FileId) {
+        self.files.borrow_mut().remove(&file);
+        self.tokens.give_back(file);
     }
     /// Returns whether programs on other hosts may have files open.
     pub fn has_other_hosts(&self) -> bool {
@@ -589,6 +595,12 @@ impl Store for LocalStore {
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         self.start(move |local| async move { local.make_durable(open).await })
     }
+    fn discard(&self, file: FileId) -> Answer<()> {
+        self.at_once(move |local| {
+            local.discard(file);
+            Ok(())
+        })
+    }
     fn is_unsynced(&self, open: OpenFile) -> bool {
         self.0.is_unsynced(open)
     }
@@ -604,6 +616,9 @@ impl Store for LocalStore {
             local.places.set_recovering(phase == HostPhase::Recovering);
             local.hosts.register(phase).map_err(|error| local.failed("registering", &error))
         })
+    }
+    fn expect_searches(&self, are_expected: bool) {
+        self.0.places.set_recovering(are_expected);
     }
     fn unregister_host(&self) -> Answer<()> {
         self.at_once(|local| {

@@ -454,6 +454,35 @@ fn a_reported_version_stays_while_a_dead_host_may_compare_it() {
     });
 }
 
+/// A recovery would find the noted state, and replay over the change.
+#[test]
+fn a_note_hides_no_change_that_keeps_size_and_time() {
+    on_two_of_a_directory(|(store, other, world), root| async move {
+        let (file, open) = held(&store, "file", b"before").await;
+        store.make_durable(open).await.unwrap();
+        let noted = store.write(open, 0, b"synced").await.unwrap().version;
+        store.make_durable(open).await.unwrap();
+        store.write(open, 0, b"unsent").await.unwrap();
+        world.sleep_until(world.now().plus(Duration::from_millis(20))).await;
+        let path = root.join("file");
+        let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+        std::fs::write(&path, b"theirs").unwrap();
+        std::fs::File::open(&path).unwrap().set_modified(modified).unwrap();
+        for _ in 0..2 {
+            let flushed = store.make_durable(open).await;
+            assert!(matches!(flushed, Err(StoreError::ChangedPast { .. })), "{flushed:?}");
+            assert_eq!(store.read(open, 0, 99).await.unwrap(), b"unsent", "it is to be set aside");
+        }
+        store.discard(file).await.unwrap();
+        assert_eq!(store.read(open, 0, 99).await.unwrap(), b"theirs");
+        assert_ne!(other.attributes(file).await.unwrap().version, noted);
+        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        store.write(open, 0, b"behind").await.unwrap();
+        store.make_durable(open).await.unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"behind");
+    });
+}
+
 /// What nobody has changed does not look changed when it has gone to the store.
 #[test]
 fn a_flush_leaves_the_time_of_change_as_it_was_reported() {

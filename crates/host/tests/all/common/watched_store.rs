@@ -287,9 +287,11 @@ impl Store for WatchedStore {
         read(open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>>;
         allocate(open: OpenFile, what: Allocation, range: Range<u64>) -> Answer<FileAttributes>;
         is_unsynced(open: OpenFile) -> bool;
+        discard(file: FileId) -> Answer<()>;
         acknowledge_recall(file: FileId) -> Answer<()>;
         register_host(phase: HostPhase) -> Answer<()>;
         unregister_host() -> Answer<()>;
+        expect_searches(are_expected: bool) -> ();
         may_have_dead_owner(file: FileId) -> Answer<bool>;
         lock(open: OpenFile, lock: FileLock) -> Answer<()>;
         test_lock(open: OpenFile, lock: FileLock) -> Answer<Option<FileLock>>;
