@@ -86,6 +86,7 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: &[OsString]) -> Result<(), CliError> {
+    daemon::file_size::lift_limit();
     daemon::mounted::refuse_silent(arguments).map_err(|error| match is_check(arguments) {
         true => error.with_code(check::NOT_CHECKED),
         false => error,
