@@ -1,7 +1,7 @@
 //! `okeanos checkpoint`: makes a mounted volume write home what its log holds, and reports what
 //! deferring has saved.
 
-use crate::daemon::control::{Ask, Client, find_mount, no_answer};
+use crate::daemon::control::{Ask, Client, find_mount, unanswered};
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
@@ -62,7 +62,8 @@ pub fn run(arguments: CheckpointArguments) -> Result<(), CliError> {
     let progress = Progress::new();
     let mut ask = Ask::Checkpoint;
     let report = loop {
-        let answer: CheckpointAnswer = client.ask(ask).map_err(|_| no_answer(&mount, None))?;
+        let answer: CheckpointAnswer =
+            client.ask_in_time(ask).map_err(|error| unanswered(&mount, &error))?;
         match answer {
             CheckpointAnswer { is_under_way: true, blocks, blocks_left, .. } => {
                 progress.show(format_args!(

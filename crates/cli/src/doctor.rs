@@ -59,6 +59,8 @@ struct Machine {
     /// Reason of a refusal.
     io_uring_refused: Option<String>,
     fuse: bool,
+    /// Reason why `/dev/fuse` cannot be opened.
+    fuse_refused: Option<String>,
     /// Absent from this kernel if `None`.
     fuse_over_io_uring: Option<bool>,
     loop_devices: bool,
@@ -66,6 +68,9 @@ struct Machine {
     ublk: bool,
     fusermount3: Option<PathBuf>,
     root: bool,
+    /// Whether the kernel drops mapped pages behind a write past the page cache.
+    #[serde(skip)]
+    drops_written_pages: bool,
 }
 
 #[derive(Serialize, Default)]
@@ -140,6 +145,7 @@ fn model_of(cpuinfo: &str) -> Option<String> {
 
 fn machine() -> Result<Machine, CliError> {
     let auto = RealWorld::over(IoChoice::Auto).map_err(CliError::no_ring)?;
+    let fuse_refused = opened("/dev/fuse").err().map(|error| error.to_string());
     let refused = auto.ring().no_ring().map(ToString::to_string);
     let parameter = fs::read_to_string("/sys/module/fuse/parameters/enable_uring").ok();
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -151,15 +157,22 @@ fn machine() -> Result<Machine, CliError> {
         processor: fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| model_of(&text)),
         io_uring: refused.is_none(),
         io_uring_refused: refused,
-        fuse: Path::new("/dev/fuse").exists(),
+        fuse: fuse_refused.is_none(),
+        fuse_refused,
         fuse_over_io_uring: parameter.map(|value| value.trim() == "Y"),
-        loop_devices: Path::new("/dev/loop-control").exists(),
+        loop_devices: opened("/dev/loop-control").is_ok(),
         ublk: Path::new(ublk::abi::CONTROL_PATH).exists(),
         fusermount3: std::env::split_paths(&path)
             .map(|directory| directory.join("fusermount3"))
             .find(|program| program.exists()),
         root,
+        drops_written_pages: fuse::drops_written_pages(),
     })
+}
+
+/// Opens a device as a mount does: a node without its module, or without rights, is of no use.
+fn opened(device: &str) -> std::io::Result<fs::File> {
+    OpenOptions::new().read(true).write(true).open(device)
 }
 
 fn examine(target: &Path) -> Result<Disk, CliError> {
@@ -336,8 +349,10 @@ fn limits(machine: &Machine) -> Vec<String> {
     if let Some(why) = &machine.io_uring_refused {
         limits.push(format!("Threads do what io_uring would: {why}."));
     }
-    if !machine.fuse {
-        limits.push("No mount: /dev/fuse is missing (modprobe fuse).".into());
+    if let Some(why) = &machine.fuse_refused {
+        limits.push(format!(
+            "No mount: /dev/fuse: {why} (modprobe fuse; in a container: docs/CONTAINERS.md)."
+        ));
     }
     if !machine.root && machine.fusermount3.is_none() {
         limits.push("No mount for this user: fusermount3 is missing (package fuse3).".into());
@@ -352,10 +367,10 @@ fn limits(machine: &Machine) -> Vec<String> {
                 .into(),
         );
     }
-    if is_before(&machine.kernel, (6, 19)) {
+    if !machine.drops_written_pages {
         limits.push(
-            "Before Linux 6.19, a mapped page may stay as it was beside an O_SYNC write \
-             (docs/POSIX.md)."
+            "Before Linux 6.19 (6.18.4, 6.12.64), a mapped page may stay as it was beside an \
+             O_SYNC write (docs/POSIX.md)."
                 .into(),
         );
     }
@@ -508,14 +523,23 @@ mod tests {
             processors: 4,
             fuse: true,
             root: true,
+            drops_written_pages: true,
             ..Machine::default()
         };
         assert_eq!(limits(&modern), Vec::<String>::new());
         let refused = Some("kernel.io_uring_disabled=2".into());
-        let old =
-            Machine { kernel: "5.14.0".into(), root: false, io_uring_refused: refused, ..modern };
+        let old = Machine {
+            kernel: "5.14.0".into(),
+            root: false,
+            io_uring_refused: refused,
+            fuse_refused: Some("Permission denied".into()),
+            drops_written_pages: false,
+            ..modern
+        };
         let text = limits(&old).join("\n");
-        for part in ["io_uring_disabled=2", "fusermount3", "sync(2)", "mapped page"] {
+        for part in
+            ["io_uring_disabled=2", "fusermount3", "sync(2)", "mapped page", "fuse: Permission"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

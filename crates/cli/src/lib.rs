@@ -86,6 +86,11 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: &[OsString]) -> Result<(), CliError> {
+    daemon::file_size::lift_limit();
+    daemon::mounted::refuse_silent(arguments).map_err(|error| match is_check(arguments) {
+        true => error.with_code(check::NOT_CHECKED),
+        false => error,
+    })?;
     if let Some(line) = fstab::called_for(arguments) {
         return fstab::run(line, arguments);
     }
@@ -126,12 +131,15 @@ fn end(error: &clap::Error, arguments: &[OsString]) -> ! {
     if let Some(tip) = stats::tip(arguments) {
         daemon::reporter::complain(&format!("\n  tip: {tip}"));
     }
-    let is_check = arguments.get(1).is_some_and(|command| command == "check");
-    std::process::exit(if is_check && error.use_stderr() {
+    std::process::exit(if is_check(arguments) && error.use_stderr() {
         check::WRONG_USAGE
     } else {
         error.exit_code()
     })
+}
+
+fn is_check(arguments: &[OsString]) -> bool {
+    arguments.get(1).is_some_and(|command| command == "check")
 }
 
 #[cfg(test)]

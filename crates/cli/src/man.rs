@@ -6,7 +6,7 @@ use std::path::Path;
 use terminal::man::{ManArguments, Manual, notes_sections};
 
 const MANUAL: Manual = Manual {
-    for_administrators: &["mkfs", "mount", "umount", "recover", "check", "blocks"],
+    for_administrators: &["mkfs", "mount", "umount", "recover", "check", "blocks", "host"],
     files: FILES,
     see_also: &[
         ("okeanos", 1),
@@ -25,7 +25,8 @@ const MANUAL: Manual = Manual {
 const FILES: &str = ".SH FILES\n.TP\n\\fI/run/okeanos/\\fR\nSockets of the daemons of root's mounts. An ordinary user's are in \
                      \\fI$XDG_RUNTIME_DIR/okeanos/\\fR, or in \\fI/tmp/okeanos\\-UID/\\fR.\n.TP\n\\fI/run/okeanos\\-public/\\fR\n\
                      Sockets of mounts of root with allow_other, which answer everybody's questions and take no orders.\n.TP\n\
-                     \\fI/etc/okeanos/*.conf\\fR\nVolumes of the systemd unit okeanos@.service.\n.TP\n\\fI/etc/okeanos/hosts/*.conf\\fR\n\
+                     \\fI/etc/okeanos/*.conf\\fR\nVolumes of the systemd unit okeanos@.service.\n.TP\n\\fI/etc/okeanos/blocks/*.conf\\fR\n\
+                     Block volumes of the systemd unit okeanos-blocks@.service.\n.TP\n\\fI/etc/okeanos/hosts/*.conf\\fR\n\
                      Stores of the systemd unit okeanos-host@.service.\n";
 
 pub fn run(arguments: &ManArguments) -> Result<(), CliError> {
@@ -49,7 +50,7 @@ fn helper_page(mount: &Command) -> String {
          \\fBmount.fuse.okeanos\\fR \\fIsource\\fR \\fIdirectory\\fR [\\fB\\-sfnv\\fR] [\\fB\\-o\\fR \\fIoptions\\fR]\n\
          .SH DESCRIPTION\nA name of \\fBokeanos\\fR(1): called so, it mounts as \\fBokeanos\\-mount\\fR(8) does. \
          \\fBmount\\fR(8) runs it for the types fuse.okeanos, fuseblk.okeanos and okeanos, and for fuse.okeanos-host, \
-         which mounts a host as \\fBokeanos\\-host\\-mount\\fR(1) does. Lines of \\fI/etc/fstab\\fR:\n\
+         which mounts a host as \\fBokeanos\\-host\\-mount\\fR(8) does. Lines of \\fI/etc/fstab\\fR:\n\
          .PP\n.nf\n/dev/sdb1  /mnt/a  fuse.okeanos  allow_other,nofail  0 0\n\
          ceph:  /mnt/b  fuse.okeanos-host  journal=/dev/sdc1,name=mail,allow_other,_netdev,nofail  0 0\n.fi\n\
          .PP\nWithout allow_other only root gets in.\n\
@@ -65,6 +66,39 @@ fn helper_page(mount: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns the pages of ours that a text names, as `okeanos-mount(8)` or in bold.
+    fn pages_named(text: &str) -> Vec<String> {
+        let plain = ["\\fB", "\\fI", "\\fR"]
+            .iter()
+            .fold(text.replace("\\-", "-"), |text, font| text.replace(font, ""));
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+        let sections = plain.match_indices('(').filter_map(|(at, _)| {
+            let section = plain[at + 1..].split_once(')')?.0;
+            let name = plain[..at].rsplit(|c| !is_of_name(c)).next()?;
+            let is_page = section.parse::<u8>().is_ok() && name.contains("okeanos");
+            is_page.then(|| format!("{name}.{section}"))
+        });
+        sections.collect()
+    }
+
+    #[test]
+    fn every_page_that_is_named_exists() {
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path()).unwrap();
+        let units = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../systemd"));
+        let (mut named, mut missing) = (0, Vec::new());
+        for folder in [directory.path(), units] {
+            for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+                let pages = pages_named(&std::fs::read_to_string(&file).unwrap());
+                named += pages.len();
+                let is_missing = |page: &String| !directory.path().join(page).exists();
+                missing
+                    .extend(pages.into_iter().filter(is_missing).map(|page| (file.clone(), page)));
+            }
+        }
+        assert!(named > 100 && missing.is_empty(), "{named} {missing:?}");
+    }
 
     #[test]
     fn every_command_has_a_page() {

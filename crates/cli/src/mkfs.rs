@@ -1,13 +1,15 @@
 //! `okeanos mkfs`: mke2fs with the options that suit Okeanos, image files, and external journals.
 
+use crate::daemon::file_size::{refuse_beyond_limit, refuse_longer_than_limit};
 use crate::daemon::reporter::complain;
 use crate::disk::coerce::ZonePlan;
 use crate::disk::content::refuse_to_overwrite;
-use crate::disk::open_disk::{claim, open_disk};
+use crate::disk::open_disk::{claim, open_disk, refuse_same};
 use crate::error::CliError;
 use crate::programs::{self, TemporaryLoop};
 use crate::text::output::print;
 use crate::text::quantity::{exact_size, format_size, parse_size};
+use crate::text::shell::word;
 use device::{Disk, World};
 use disks::{Claim, DiskAccess};
 use format::ext4::feature;
@@ -97,6 +99,7 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         of_journal.map(PathBuf::as_path).zip(journal),
         arguments.force_profile,
     )?;
+    journal.map_or(Ok(()), |journal| refuse_same(target, journal))?;
     let force = arguments.force || extra.iter().any(|argument| argument == "-F");
     if let Some(journal) = journal.filter(|journal| !force && journal.exists()) {
         refuse_to_overwrite(journal, false, "okeanos mkfs --force … --journal-device")?;
@@ -127,20 +130,30 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     };
     // Programs that walk over the volume of an ordinary user would complain of a directory of
     // root's.
-    let owner = owner.filter(|_| !extra.iter().any(|argument| argument == "-n"));
+    let is_trial = is_trial(extra);
+    let owner = owner.filter(|_| !is_trial);
     let give = |(user, group)| programs::give_file(target, "/lost+found", user, group);
     let result = result.and_then(|()| owner.map_or(Ok(()), give));
     drop(held);
     let result = result.and_then(|()| zones.make(target, journal));
     let result =
         result.and_then(|()| arguments.scattered_logs.map_or(Ok(()), |sizes| sizes.make(target)));
-    if result.is_err() && made {
+    if made && (result.is_err() || is_trial) {
         // An empty image left by this program would be in the way of the next attempt.
         let _ = std::fs::remove_file(target);
     }
     result?;
+    if is_trial {
+        return Ok(());
+    }
+    print_next_step(&arguments, extra)
+}
+
+/// Prints how the new volume is mounted.
+fn print_next_step(arguments: &MkfsArguments, extra: &[OsString]) -> Result<(), CliError> {
+    let (target, journal) = (&arguments.target, arguments.journal_device.as_deref());
     let mut options = Vec::new();
-    options.extend(journal.map(|journal| format!("journal_dev={}", journal.display())));
+    options.extend(journal.map(|journal| format!("journal_dev={}", word(journal))));
     options.extend(arguments.scattered_logs.is_some().then(|| "log=scattered".to_string()));
     options.extend(arguments.flush_zone.is_some().then(|| "barrier=coerce".to_string()));
     if has_long_blocks(extra) {
@@ -150,14 +163,19 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     }
     let options =
         if options.is_empty() { String::new() } else { format!(" -o {}", options.join(",")) };
-    print(&format_args!("Mount it with: okeanos mount{options} {} DIR\n", target.display()))
+    print(&format_args!("Mount it with: okeanos mount{options} {} DIR\n", word(target)))
+}
+
+/// Whether mke2fs only prints what it would do.
+fn is_trial(extra: &[OsString]) -> bool {
+    extra.iter().any(|argument| argument == "-n")
 }
 
 /// Refuses mke2fs's trial where more than mke2fs makes is asked for.
 fn refuse_trial(arguments: &MkfsArguments) -> Result<(), CliError> {
     let MkfsArguments { journal_device, scattered_logs, flush_zone, extra, .. } = arguments;
     let wants_more = journal_device.is_some() || scattered_logs.is_some() || flush_zone.is_some();
-    if !wants_more || !extra.iter().any(|argument| argument == "-n") {
+    if !wants_more || !is_trial(extra) {
         return Ok(());
     }
     Err(CliError::new("-n has mke2fs make nothing, and more than mke2fs makes is asked for")
@@ -389,23 +407,25 @@ fn block_size_of(extra: &[OsString]) -> OsString {
 /// Claims the target, so that nobody mounts it while mke2fs writes, and refuses one in use. Makes
 /// the image file if a size is given; returns whether it made one.
 fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> {
-    let name = target.display();
+    let (name, named) = (target.display(), word(target));
     let exists = target.exists();
+    refuse_no_disk(target)?;
     match size {
         None if !exists => Err(CliError::new(format!("{name} does not exist"))
-            .with_remedy(format!("Give a size to make an image file: okeanos mkfs {name} 1G"))),
+            .with_remedy(format!("Give a size to make an image file: okeanos mkfs {named} 1G"))),
         Some(size) if size < SIZE_MIN => {
             Err(CliError::new(format!("{name}: no volume fits into {}", format_size(size)))
-                .with_remedy(format!("Give its size: okeanos mkfs {name} 1G")))
+                .with_remedy(format!("Give its size: okeanos mkfs {named} 1G")))
         }
-        Some(_) if target.is_dir() => Err(CliError::new(format!("{name} is a directory"))
-            .with_remedy("Name an image file or a block device.")),
         Some(_) if exists && is_block_device(target)? => {
             Err(CliError::new(format!("{name} is a block device, whose size is given"))
                 .with_remedy("Leave the size out: a volume takes the whole device."))
         }
         Some(size) if exists => match std::fs::metadata(target).map(|metadata| metadata.len()) {
-            Ok(length) if length == size => Ok((false, claim(target)?)),
+            Ok(length) if length == size => {
+                refuse_longer_than_limit(target)?;
+                Ok((false, claim(target)?))
+            }
             Ok(length) => {
                 Err(CliError::new(format!("{name} exists and has {}", format_size(length)))
                     .with_remedy("Leave the size out to use it as it is, or remove it first."))
@@ -413,12 +433,34 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> 
             Err(error) => Err(CliError::system(name, error)),
         },
         Some(size) => {
+            refuse_beyond_limit(target, size)?;
             let file = File::create_new(target).map_err(|error| CliError::system(&name, error))?;
-            file.set_len(size).map_err(|error| CliError::system(&name, error))?;
-            Ok((true, claim(target)?))
+            let sized = file.set_len(size).map_err(|error| CliError::system(&name, error));
+            let claimed = sized.and_then(|()| claim(target));
+            if claimed.is_err() {
+                let _ = std::fs::remove_file(target);
+            }
+            Ok((true, claimed?))
         }
-        None => Ok((false, claim(target)?)),
+        None => {
+            refuse_longer_than_limit(target)?;
+            Ok((false, claim(target)?))
+        }
     }
+}
+
+/// Refuses what can hold no volume: directories, pipes, `/dev/null`.
+fn refuse_no_disk(target: &Path) -> Result<(), CliError> {
+    let Ok(found) = std::fs::metadata(target) else { return Ok(()) };
+    let kind = found.file_type();
+    if kind.is_file() || kind.is_block_device() {
+        return Ok(());
+    }
+    let name = target.display();
+    let what =
+        if kind.is_dir() { "is a directory" } else { "is neither a file nor a block device" };
+    Err(CliError::new(format!("{name} {what}"))
+        .with_remedy("Name an image file or a block device."))
 }
 
 fn is_block_device(path: &Path) -> Result<bool, CliError> {

@@ -579,7 +579,8 @@ impl store::Store for CephStore {
 }
 
 impl CephStore {
-    /// libcephfs has no call for flock(2) of a file that is open by its number.
+    /// `ceph_flock` takes a descriptor of a file that was opened by its path; libcephfs has no call
+    /// for flock(2) of one that was opened by its inode number.
     fn lockable(&self, open: OpenFile, owner: LockOwner) -> Result<FileId, StoreError> {
         match owner.kind {
             LockKind::Bytes => self.0.opened(open, false),

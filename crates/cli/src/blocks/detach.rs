@@ -7,6 +7,7 @@ use crate::daemon::mount_table;
 use crate::error::CliError;
 use crate::mount::loop_device;
 use crate::mount::umount;
+use crate::text::shell::word;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,7 @@ pub fn run(device: &Path) -> Result<(), CliError> {
             if begun.elapsed() > PATIENCE {
                 let name = attached.display();
                 return Err(CliError::new(format!("{name} is in use"))
-                    .with_remedy(format!("See who uses it: fuser -v {name}.")));
+                    .with_remedy(format!("See who uses it: fuser -v {}.", word(&attached))));
             }
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -12,6 +12,7 @@ mod ublk_device;
 mod zones;
 
 use crate::disk::block_volume::{VolumeOnDisk, volume_on};
+use crate::disk::open_disk::refuse_same;
 use crate::error::CliError;
 use crate::mkfs::LogSizes;
 use crate::mount::table;
@@ -215,13 +216,23 @@ fn parse_block_size(text: &str) -> Result<units::BlockSize, String> {
 
 pub fn run(arguments: BlocksArguments) -> Result<(), CliError> {
     match arguments.command {
-        BlocksCommand::Format(arguments) => make::run(&arguments),
-        BlocksCommand::Attach(arguments) => attach::run(arguments),
+        BlocksCommand::Format(arguments) => {
+            refuse_as_log(&arguments.target, arguments.log.as_deref())?;
+            make::run(&arguments)
+        }
+        BlocksCommand::Attach(arguments) => {
+            refuse_as_log(&arguments.source, arguments.log.as_deref())?;
+            attach::run(arguments)
+        }
         BlocksCommand::Detach(arguments) => detach::run(&arguments.device),
         BlocksCommand::Drain(arguments) => offline::drain(&arguments),
         BlocksCommand::Grow(arguments) => grow::run(&arguments),
         BlocksCommand::Inspect(arguments) => offline::inspect(&arguments),
     }
+}
+
+fn refuse_as_log(volume: &std::path::Path, log: Option<&std::path::Path>) -> Result<(), CliError> {
+    log.map_or(Ok(()), |log| refuse_same(volume, log))
 }
 
 /// Converts an error of the volume; it names the disk itself where that matters.

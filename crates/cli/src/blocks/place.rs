@@ -2,11 +2,12 @@
 
 use crate::daemon::control::{Place, blocks_directory, make_directory, socket_directory};
 use crate::daemon::mount_table;
-use crate::disk::block_volume::{VolumeOnDisk, volume_on};
+use crate::disk::block_volume::{VolumeOnDisk, is_log, volume_on};
 use crate::disk::content::content_of;
 use crate::disk::front_end::NAME;
 use crate::error::CliError;
 use crate::mount::loop_device;
+use crate::text::shell::word;
 use format::uuid_text;
 use std::fs::metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Returns the error for a disk that holds something else in place of a block volume.
 pub fn overwritten(source: &Path, at: u64) -> CliError {
-    let name = source.display();
+    let (name, named) = (source.display(), word(source));
     let content = content_of(source).ok().flatten();
     let content = content.unwrap_or_else(|| format!("something else at byte {at}"));
     CliError::new(format!(
@@ -22,8 +23,8 @@ pub fn overwritten(source: &Path, at: u64) -> CliError {
     ))
     .with_remedy(format!(
         "It was made over the volume: use it as what it is. To have back what is left of the \
-         volume instead, erase the start of the disk, and look: dd if=/dev/zero of={name} bs=1M \
-         count=1 conv=notrunc, okeanos check {name}."
+         volume instead, erase the start of the disk, and look: dd if=/dev/zero of={named} bs=1M \
+         count=1 conv=notrunc, okeanos check {named}."
     ))
 }
 
@@ -59,8 +60,12 @@ impl Place {
             return Ok(());
         }
         let (name, original, at) = (source.display(), mount.source.display(), self.attached_as());
-        Err(CliError::new(format!("{name} is a copy of {original}, which is attached{at}"))
-            .with_remedy(format!("Detach that first: okeanos blocks detach {original}.")))
+        let what = if is_log(source) { "the log, or a copy of the log," } else { "a copy" };
+        Err(CliError::new(format!("{name} is {what} of {original}, which is attached{at}"))
+            .with_remedy(format!(
+                "Detach that first: okeanos blocks detach {}.",
+                word(&mount.source)
+            )))
     }
 
     pub fn make(&self) -> Result<(), CliError> {
@@ -84,8 +89,9 @@ impl Place {
         let Some(mount) = mount else { return Ok(()) };
         if !mount.is_dead() {
             let (name, at) = (mount.source.display(), self.attached_as());
-            return Err(CliError::new(format!("{name} is attached already{at}"))
-                .with_remedy(format!("Detach it first: okeanos blocks detach {name}.")));
+            return Err(CliError::new(format!("{name} is attached already{at}")).with_remedy(
+                format!("Detach it first: okeanos blocks detach {}.", word(&mount.source)),
+            ));
         }
         if let Some(device) = self.loop_device() {
             refuse_mounted(&device)?;
@@ -104,5 +110,5 @@ pub fn refuse_mounted(device: &Path) -> Result<(), CliError> {
     let Some(mount) = mounts.iter().find(|mount| mount.source == device) else { return Ok(()) };
     let (name, at) = (device.display(), mount.directory.display());
     Err(CliError::new(format!("{name} is mounted on {at}"))
-        .with_remedy(format!("Unmount it first: umount {at}.")))
+        .with_remedy(format!("Unmount it first: umount {}.", word(&mount.directory))))
 }

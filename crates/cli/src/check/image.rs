@@ -8,6 +8,7 @@ use crate::disk::open_disk::try_claim;
 use crate::error::CliError;
 use crate::inspect::reader::{Layout, Reader};
 use crate::text::progress::Progress;
+use crate::text::shell::word;
 use disks::{Claim, DiskOpenError};
 use ext4::TreeReport;
 use format::ext4::directory::{DirectoryError, RawEntry};
@@ -53,7 +54,7 @@ pub fn claim_for_check(path: &Path) -> Result<Option<Claim>, CliError> {
         ) => {
             let remedy = match mount_table::mount_of(path) {
                 Some(mount) => {
-                    format!("Check it there: okeanos check {}.", mount.directory.display())
+                    format!("Check it there: okeanos check {}.", word(&mount.directory))
                 }
                 None => "If it is mounted, check where it is mounted: okeanos list.".into(),
             };
@@ -87,7 +88,7 @@ pub fn check(
     let superblock = &reader.superblock;
     if superblock.features.has(feature::RECOVER) {
         return Err(CliError::new(format!("{} was not unmounted", path.display()))
-            .with_remedy(format!("Recover it first: okeanos recover {}.", path.display())));
+            .with_remedy(format!("Recover it first: okeanos recover {}.", word(path))));
     }
     if superblock.features.has(feature::BIGALLOC) {
         return Err(
@@ -102,7 +103,10 @@ pub fn check(
     if lacks_journal(superblock, journal_device) {
         let name = path.display();
         return Err(CliError::new(format!("the journal of {name} is on another device"))
-            .with_remedy(format!("Name it: okeanos check --journal-device DEVICE {name}.")));
+            .with_remedy(format!(
+                "Name it: okeanos check --journal-device DEVICE {}.",
+                word(path)
+            )));
     }
     let tree = super::tree::walk(path, journal_device, findings)?;
     let used = vec![0; superblock.blocks.div_ceil(8) as usize];

@@ -68,7 +68,7 @@ pub struct CheckArguments {
 
 /// Exit codes of fsck(8).
 const DAMAGED: u8 = 4;
-const NOT_CHECKED: u8 = 8;
+pub const NOT_CHECKED: u8 = 8;
 pub const WRONG_USAGE: i32 = 16;
 
 /// Maximum number listed; more would not help.
@@ -121,6 +121,7 @@ pub fn run(arguments: CheckArguments) -> Result<(), CliError> {
 
 fn check_mounted(target: &Path, verdict: &mut CheckVerdict) -> Result<(), CliError> {
     verdict.mounted = true;
+    verdict.remedy = "Copy what you need from it; then unmount it and repair it: e2fsck -f.";
     let mut findings = Findings::default();
     let mount = find_mount(target)?;
     let looked_at = mounted::check(&mount, &Progress::new(), &mut findings);

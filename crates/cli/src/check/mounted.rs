@@ -1,7 +1,7 @@
 //! Check of a mounted volume through the mount: the daemon verifies what it reads.
 
 use super::Findings;
-use crate::daemon::control::{Ask, Client};
+use crate::daemon::control::{Ask, Client, unanswered};
 use crate::daemon::mount_table::Mount;
 use crate::error::CliError;
 use crate::text::progress::Progress;
@@ -24,7 +24,7 @@ pub fn check(
 ) -> Result<String, CliError> {
     let statistics: Value = Client::connect_to_look(mount)?
         .ask(Ask::Stats)
-        .map_err(|error| CliError::system(mount.directory.display(), error))?;
+        .map_err(|error| unanswered(mount, &error))?;
     if let Some(why) = statistics["failed"].as_str() {
         findings.note(format!("the volume has stopped writing: {why}"));
     }

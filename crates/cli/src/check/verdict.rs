@@ -67,7 +67,7 @@ impl CheckVerdict {
             not_checked: None,
             exit_status: 0,
             is_damaged: false,
-            remedy: "Copy what you need from it; then unmount it and repair it: e2fsck -f.",
+            remedy: "Copy what you need from it; then repair it: e2fsck -f.",
         }
     }
 
@@ -106,11 +106,9 @@ impl CheckVerdict {
         let damaged = if self.is_damaged { DAMAGED } else { 0 };
         self.exit_status = damaged | if ended.is_err() { NOT_CHECKED } else { 0 };
         self.not_checked = ended.as_ref().err().map(ToString::to_string);
-        if json {
-            print_json(&self)?;
-        } else {
-            print(&self)?;
-        }
+        let printed = if json { print_json(&self) } else { print(&self) };
+        // A verdict that nobody gets is none.
+        printed.map_err(|error| error.with_code(damaged | NOT_CHECKED))?;
         if let Err(error) = ended {
             return Err(error.with_code(self.exit_status));
         }

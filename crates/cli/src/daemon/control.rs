@@ -5,9 +5,10 @@
 //! answered like about and, when the daemon ends, with `{"clean":true}` if everything is home. The
 //! socket belongs to the user who mounted (mode 0600).
 
-use crate::daemon::mount_table::{self, Mount};
+use crate::daemon::mount_table::{self, Liveness, Mount};
 use crate::daemon::own_namespace;
 use crate::error::CliError;
+use crate::text::shell::word;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::{Deserialize, Serialize};
@@ -211,9 +212,9 @@ impl Place {
 
     /// Returns the error that `source`, whose volume is attached, is in use.
     pub fn in_use(&self, source: &Path) -> CliError {
-        let (source, at) = (source.display(), self.attached_as());
-        CliError::new(format!("{source} is in use: it is attached{at}"))
-            .with_remedy(format!("Detach it first: okeanos blocks detach {source}."))
+        let (name, at) = (source.display(), self.attached_as());
+        CliError::new(format!("{name} is in use: it is attached{at}"))
+            .with_remedy(format!("Detach it first: okeanos blocks detach {}.", word(source)))
     }
 }
 
@@ -353,9 +354,10 @@ impl Client {
             let is_covered = path.starts_with(&mount.directory);
             if is_covered { connect_beneath(mount, &path) } else { Err(error) }
         });
-        // A login has a directory of its own for sockets, and cron has none. SAFETY: geteuid has no
-        // preconditions.
-        let is_ours = mount.user() == Some(unsafe { libc::geteuid() });
+        // A login has a directory of its own for sockets, and cron has none. Root may do with a
+        // user's mount what the user may. SAFETY: geteuid has no preconditions.
+        let user = unsafe { libc::geteuid() };
+        let is_ours = user == 0 || mount.user() == Some(user);
         let connected = connected.or_else(|error| {
             let elsewhere = is_ours.then(|| connect_elsewhere(mount)).flatten();
             elsewhere.ok_or(error)
@@ -385,7 +387,7 @@ impl Client {
             match Client::connect_to_look(mount)?.ask(ask) {
                 Ok(answer) => return Ok(answer),
                 Err(error) if is_end(&error) => std::thread::sleep(Duration::from_millis(50)),
-                Err(_) => break,
+                Err(error) => return Err(unanswered(mount, &error)),
             }
         }
         Err(no_answer(mount, None))
@@ -426,6 +428,15 @@ impl Client {
         Ok(Some(serde_json::from_slice(&line)?))
     }
 
+    /// Sends a request that the daemon answers at once, and waits no longer than for a query.
+    pub fn ask_in_time<T: for<'de> Deserialize<'de>>(&mut self, ask: Ask) -> io::Result<T> {
+        let patience = self.patience.replace(PATIENCE);
+        let answer = self.ask(ask);
+        self.patience = patience;
+        self.stream.get_ref().set_read_timeout(patience)?;
+        answer
+    }
+
     pub fn ask<T: for<'de> Deserialize<'de>>(&mut self, ask: Ask) -> io::Result<T> {
         self.say(ask)?;
         self.hear()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
@@ -462,10 +473,26 @@ fn places_to_look(mount: &Mount) -> impl Iterator<Item = PathBuf> + use<> {
     places.into_iter().filter(move |place| is_owned(place, user))
 }
 
+/// Explains why a query got no answer.
+pub fn unanswered(mount: &Mount, error: &io::Error) -> CliError {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => silent(mount),
+        _ => no_answer(mount, None),
+    }
+}
+
 /// Explains why a daemon does not answer, and what to do. `tried`: the socket, and the failure.
 pub fn no_answer(mount: &Mount, tried: Option<(&Path, io::Error)>) -> CliError {
-    if mount.is_dead() {
-        return died(mount);
+    let is_there = |mounts: Vec<Mount>| mounts.iter().any(|found| found.is_same(mount));
+    if !mount_table::mounts().map_or(true, is_there) {
+        let (source, at) = (mount.image(), mount.directory.display());
+        return CliError::new(format!("{} was unmounted from {at}", source.display()))
+            .with_remedy("See what is mounted: okeanos list.");
+    }
+    match mount.liveness() {
+        Liveness::Dead => return died(mount),
+        Liveness::Silent => return silent(mount),
+        Liveness::Answers => {}
     }
     let why = format!("no answer from the daemon of {}", mount.directory.display());
     // SAFETY: geteuid has no preconditions.
@@ -483,18 +510,46 @@ pub fn no_answer(mount: &Mount, tried: Option<(&Path, io::Error)>) -> CliError {
     }
 }
 
+/// Refuses mounts whose daemon, stopped for example, answers neither the kernel nor a query:
+/// whatever looks into such a mount waits as long as the daemon is stopped.
+pub fn refuse_silent(mounts: &[Mount]) -> Result<(), CliError> {
+    let answers = |mount: &Mount| {
+        Client::connect_to_look(mount)
+            .is_ok_and(|mut client| client.ask::<About>(Ask::About).is_ok())
+    };
+    // The store of a host may be away, or the daemon busy; it answers queries all the same.
+    let is_silent =
+        |mount: &&Mount| mount.liveness_within(PATIENCE / 3) == Liveness::Silent && !answers(mount);
+    mounts.iter().find(is_silent).map_or(Ok(()), |mount| Err(silent(mount)))
+}
+
+/// Returns the error for a mount whose daemon runs and does not answer.
+fn silent(mount: &Mount) -> CliError {
+    let (source, at) = (mount.image(), mount.directory.display());
+    CliError::new(format!("the daemon of {} on {at} does not answer", source.display()))
+        .with_remedy(format!(
+            "Is its process stopped, or does its disk not answer? To cut the connection: okeanos \
+             umount --force {}. What was not synced is lost then; the next mount recovers the rest.",
+            word(&mount.directory)
+        ))
+        .specific()
+}
+
 /// Returns the error for a mount whose daemon has died.
 pub fn died(mount: &Mount) -> CliError {
     let (source, at) = (mount.image(), mount.directory.display());
-    let source = source.display();
+    let (named, source) = (word(&source), source.display());
     if Place::of_mount(mount).is_some() {
         return CliError::new(format!("the daemon of {source} has died; what was synced is safe"))
             .with_remedy(format!(
-                "Detach it (okeanos blocks detach {source}), or attach it again, which recovers \
-                 the volume: okeanos blocks attach {source}."
+                "Detach it (okeanos blocks detach {named}), or attach it again, which recovers \
+                 the volume: okeanos blocks attach {named}."
             ));
     }
-    let away = format!("Take the dead mount away (okeanos umount {at}, or umount -l {at}), and");
+    let directory = word(&mount.directory);
+    let away = format!(
+        "Take the dead mount away (okeanos umount {directory}, or umount -l {directory}), and"
+    );
     match Again::of(mount) {
         Again::Serve => CliError::new(format!("the daemon of {source} on {at} has died"))
             .with_remedy(format!(
@@ -517,16 +572,16 @@ pub enum Again {
 
 impl Again {
     pub fn of(mount: &Mount) -> Again {
-        let (source, at) = (mount.image(), mount.directory.display());
-        let source = source.display().to_string();
+        let (source, at) = (mount.image(), word(&mount.directory));
+        let (named, source) = (word(&source), source.display().to_string());
         match source.split_once(':') {
             Some(("dir" | "ceph", _)) => {
-                Again::Mount(format!("okeanos host mount --store {source} --journal JOURNAL {at}"))
+                Again::Mount(format!("okeanos host mount --store {named} --journal JOURNAL {at}"))
             }
             _ if Place::of_mount(mount).is_some() => {
-                Again::Mount(format!("okeanos blocks attach {source}"))
+                Again::Mount(format!("okeanos blocks attach {named}"))
             }
-            _ if source.starts_with('/') => Again::Mount(format!("okeanos mount {source} {at}")),
+            _ if source.starts_with('/') => Again::Mount(format!("okeanos mount {named} {at}")),
             _ => Again::Serve,
         }
     }

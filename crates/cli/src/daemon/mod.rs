@@ -3,6 +3,7 @@
 pub mod control;
 pub mod control_server;
 mod descriptors;
+pub mod file_size;
 pub mod holders;
 pub mod io_path;
 mod memory;
@@ -61,10 +62,12 @@ pub struct Starter(File);
 pub fn detach() -> Result<Side, CliError> {
     let system = |error| CliError::system("cannot start the daemon", error);
     let (from_daemon, to_starter) = pipe().map_err(system)?;
+    let starter = std::process::id();
     // SAFETY: the process has one thread, so the child finds everything in order.
     match unsafe { libc::fork() } {
         -1 => Err(system(io::Error::last_os_error())),
         0 => {
+            end_with(starter);
             // Descriptors of the caller belong to the caller: its locks, and the ends of its pipes.
             close_all_but(to_starter.as_raw_fd());
             std::mem::forget(from_daemon);
@@ -79,6 +82,25 @@ pub fn detach() -> Result<Side, CliError> {
         }
         _ => Ok(Side::Starter(Starter(from_daemon))),
     }
+}
+
+/// Has this process get SIGTERM when its starter ends: a user who interrupts a long recovery finds
+/// nothing mounted later.
+fn end_with(starter: u32) {
+    // SAFETY: the calls take integers.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+        // It may have ended before the call.
+        if libc::getppid() as u32 != starter {
+            libc::_exit(1);
+        }
+    }
+}
+
+/// Ends the effect of [`end_with`], once the volume is mounted.
+fn outlive_the_starter() {
+    // SAFETY: the call takes integers.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };
 }
 
 /// Forks a companion that waits until this process, which stays in the foreground, is up. Nobody
@@ -158,7 +180,8 @@ impl StartNotifier {
                     unsafe { libc::dup2(null.as_raw_fd(), standard) };
                 }
             }
-            // A starter that was killed reads nothing; the mount stands all the same.
+            outlive_the_starter();
+            // A starter that is killed now reads nothing; the mount stands all the same.
             let _ = to_starter.write_all(format!("{UP}{}", warnings.join("\n")).as_bytes());
         }
     }

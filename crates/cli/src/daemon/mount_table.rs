@@ -5,6 +5,9 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 /// Subtype of our mounts, or its beginning.
 const SUBTYPE: &str = "okeanos";
@@ -39,6 +42,11 @@ impl Mount {
         matches!(words.next(), Some("fuse" | "fuseblk")) && words.next() == Some(SUBTYPE)
     }
 
+    /// Whether both are one mount, whatever a remount has changed.
+    pub fn is_same(&self, other: &Mount) -> bool {
+        (self.id, self.device, &self.directory) == (other.id, other.device, &other.directory)
+    }
+
     /// Whether its source is a block device that cannot be written.
     pub fn is_write_protected(&self) -> bool {
         let path = format!("/sys/dev/block/{}:{}/ro", self.device.0, self.device.1);
@@ -55,14 +63,26 @@ impl Mount {
         behind(&self.source)
     }
 
-    /// Whether its daemon has died. Asks the kernel, and a live file system answers at once.
+    /// Whether its daemon has died. Waits for a daemon no longer than [`PATIENCE`].
     pub fn is_dead(&self) -> bool {
-        self.statfs().is_err_and(|error| has_no_daemon(&error))
+        self.liveness() == Liveness::Dead
+    }
+
+    pub fn liveness(&self) -> Liveness {
+        self.liveness_within(PATIENCE)
+    }
+
+    pub fn liveness_within(&self, patience: Duration) -> Liveness {
+        match self.statfs(patience) {
+            None => Liveness::Silent,
+            Some(Err(error)) if has_no_daemon(&error) => Liveness::Dead,
+            Some(_) => Liveness::Answers,
+        }
     }
 
     /// Returns its size; zeros if this user may not look at it.
     pub fn space(&self) -> Option<Space> {
-        let found = self.statfs().ok()?;
+        let found = self.statfs(PATIENCE)?.ok()?;
         Some(Space {
             unit: found.f_frsize.try_into().ok()?,
             blocks: found.f_blocks,
@@ -70,16 +90,55 @@ impl Mount {
         })
     }
 
-    fn statfs(&self) -> io::Result<libc::statfs> {
-        let path = CString::new(self.directory.as_os_str().as_bytes())?;
-        let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: the path ends with a zero byte, and the kernel fills the structure where it
-        // returns zero.
-        unsafe {
-            match libc::statfs(path.as_ptr(), answer.as_mut_ptr()) {
-                0 => Ok(answer.assume_init()),
-                _ => Err(io::Error::last_os_error()),
-            }
+    fn statfs(&self, patience: Duration) -> Option<io::Result<libc::statfs>> {
+        let directory = self.directory.clone();
+        within(patience, move || statfs(&directory))
+    }
+}
+
+/// State of a mount's daemon, as its calls show it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Liveness {
+    Answers,
+    Dead,
+    /// It has not answered in time.
+    Silent,
+}
+
+/// Time limit for a daemon's answer to a call of the kernel.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Returns the result of a call that may wait for a daemon for ever; `None` after `patience`. The
+/// thread of such a call ends with the process.
+fn within<T, F>(patience: Duration, call: F) -> Option<T>
+where
+    T: Send + 'static,
+    F: Fn() -> T + Clone + Send + 'static,
+{
+    const STACK_BYTES: usize = 256 << 10;
+    let (sender, receiver) = channel();
+    let called = call.clone();
+    let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+        // The receiver may have stopped waiting.
+        let _ = sender.send(called());
+    });
+    // A user who may have no more threads waits.
+    let Ok(thread) = thread else { return Some(call()) };
+    let answer = receiver.recv_timeout(patience).ok()?;
+    // A process that forks behind this call has one thread again.
+    let _ = thread.join();
+    Some(answer)
+}
+
+fn statfs(directory: &Path) -> io::Result<libc::statfs> {
+    let path = CString::new(directory.as_os_str().as_bytes())?;
+    let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the path ends with a zero byte, and the kernel fills the structure where it returns
+    // zero.
+    unsafe {
+        match libc::statfs(path.as_ptr(), answer.as_mut_ptr()) {
+            0 => Ok(answer.assume_init()),
+            _ => Err(io::Error::last_os_error()),
         }
     }
 }
@@ -149,8 +208,8 @@ pub fn mount_of(path: &Path) -> Option<Mount> {
     mounts().ok()?.into_iter().rfind(|mount| mount.is_okeanos() && mount.is_whole && is_it(mount))
 }
 
-/// Returns an absolute path without links, as far as it can be resolved: a dead mount does not
-/// answer.
+/// Returns an absolute path without links, as far as it can be resolved: a mount whose daemon has
+/// died or is stopped does not answer.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let absolute = match std::path::absolute(path) {
         // The current directory may lie on a dead mount.
@@ -161,11 +220,19 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     };
     let mut below = PathBuf::new();
     let mut looked_at = absolute.as_path();
+    let mut patience = PATIENCE;
     loop {
-        match (looked_at.canonicalize(), looked_at.parent(), looked_at.file_name()) {
+        let found = canonicalized(looked_at, patience);
+        if found.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            // The directories above, of the same mount, are not waited for as long each.
+            patience = PATIENCE / 30;
+        }
+        match (found, looked_at.parent(), looked_at.file_name()) {
             (Ok(path), ..) if below.as_os_str().is_empty() => return Ok(path),
             (Ok(path), ..) => return Ok(path.join(below)),
-            (Err(error), Some(parent), Some(name)) if has_no_daemon(&error) => {
+            (Err(error), Some(parent), Some(name))
+                if has_no_daemon(&error) || error.kind() == io::ErrorKind::TimedOut =>
+            {
                 below = if below.as_os_str().is_empty() {
                     name.into()
                 } else {
@@ -176,6 +243,12 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
             (Err(error), ..) => return Err(error),
         }
     }
+}
+
+fn canonicalized(path: &Path, patience: Duration) -> io::Result<PathBuf> {
+    let path = path.to_owned();
+    let found = within(patience, move || path.canonicalize());
+    found.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
 }
 
 fn parse_line(line: &[u8]) -> Option<Mount> {

@@ -5,9 +5,11 @@ use super::holders::holders_of;
 use super::mount_table::{self, Mount};
 use super::reporter::complain;
 use crate::error::CliError;
+use crate::text::shell::word;
 use disks::DiskOpenError;
 use serde_json::Value;
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,8 +39,9 @@ pub fn is_mounted(mount: &Mount, source: &Path) -> CliError {
     }
     let at = mount.directory.display();
     let program = if mount.is_okeanos() { "okeanos umount" } else { "umount" };
+    let named = word(&mount.directory);
     CliError::new(format!("{} is in use: it is mounted on {at}", source.display()))
-        .with_remedy(format!("Unmount it first: {program} {at}."))
+        .with_remedy(format!("Unmount it first: {program} {named}."))
 }
 
 /// Adds the processes that keep a device busy though it is mounted nowhere: the kernel keeps a
@@ -76,7 +79,7 @@ pub fn not_opened(error: DiskOpenError) -> CliError {
         Some(host) => {
             let (journal, at) = (path.display(), host.directory.display());
             CliError::new(format!("{journal} is in use: it is the journal of {at}"))
-                .with_remedy(format!("Unmount it first: okeanos umount {at}."))
+                .with_remedy(format!("Unmount it first: okeanos umount {}.", word(&host.directory)))
         }
         None => kept_open(plain, device, path),
     }
@@ -110,6 +113,11 @@ pub fn run_program(name: &str, run: fn(&[OsString]) -> Result<(), CliError>) -> 
     }
 }
 
+/// Refuses a command line that names a mount, or something in one, whose daemon does not answer.
+pub fn refuse_silent(arguments: &[OsString]) -> Result<(), CliError> {
+    control::refuse_silent(&mounts_named(arguments))
+}
+
 /// Returns the mounts that a command line names, or names something in. Determined before it runs:
 /// if the command's own mount ends, there is a better reason.
 fn mounts_named(arguments: &[OsString]) -> Vec<Mount> {
@@ -119,5 +127,6 @@ fn mounts_named(arguments: &[OsString]) -> Vec<Mount> {
         return Vec::new();
     }
     let around = |word| mount_table::mount_around(Path::new(word)).ok().flatten();
-    words.filter_map(around).filter(Mount::is_okeanos).collect()
+    let named = words.filter(|word| !word.as_bytes().starts_with(b"-"));
+    named.filter_map(around).filter(Mount::is_okeanos).collect()
 }

@@ -1,7 +1,8 @@
 //! A block volume on a disk, found before anything is claimed.
 
 use format::blocks::{
-    BLOCKS_SUPERBLOCK_SIZE, BlocksSuperblock, RESERVED_BYTES, SUPERBLOCK_AT, blocks_copy_at,
+    BLOCKS_SUPERBLOCK_SIZE, BlocksRole, BlocksSuperblock, RESERVED_BYTES, SUPERBLOCK_AT,
+    blocks_copy_at,
 };
 use std::fs::File;
 use std::io;
@@ -20,6 +21,13 @@ pub enum VolumeOnDisk {
 
 /// Bytes read as one where a disk may have sectors that cannot be read.
 const PAGE: usize = 4096;
+
+/// Whether the disk is the journal's device of a block volume.
+pub fn is_log(source: &Path) -> bool {
+    let mut bytes = [0; BLOCKS_SUPERBLOCK_SIZE];
+    let read = File::open(source).and_then(|file| file.read_exact_at(&mut bytes, SUPERBLOCK_AT));
+    read.is_ok() && BlocksSuperblock::parse(&bytes).is_ok_and(|it| it.role == BlocksRole::Journal)
+}
 
 /// Looks for a block volume as [`blocks::find_superblock`] does.
 pub fn volume_on(source: &Path) -> io::Result<VolumeOnDisk> {

@@ -4,6 +4,7 @@
 use crate::disk::block_volume::{VolumeOnDisk, volume_on};
 use crate::error::CliError;
 use crate::programs;
+use crate::text::shell::word;
 use format::blocks::{BLOCKS_MAGIC, SUPERBLOCK_AT};
 use host::HostJournal;
 use std::fs::File;
@@ -15,6 +16,7 @@ const DEVICE_LOGS_MAGIC: &[u8] = b"OKSD";
 /// Names of formats of ours, as messages have them.
 const DEVICE_LOGS: &str = "scattered logs of an okeanos before 0.1.0";
 const BLOCK_VOLUME: &str = "a block volume";
+const HOST_JOURNAL: &str = "the journal of a host";
 /// End of the bytes that identify our formats.
 const OWN_FORMATS_END: u64 = SUPERBLOCK_AT + BLOCKS_MAGIC.len() as u64;
 
@@ -34,9 +36,27 @@ pub fn content_of(path: &Path) -> Result<Option<String>, CliError> {
         return Ok(Some(DEVICE_LOGS.into()));
     }
     if HostJournal::is_head(&start) {
-        return Ok(Some("the journal of a host".into()));
+        return Ok(Some(HOST_JOURNAL.into()));
     }
     programs::signature_of(path)
+}
+
+/// Refuses a mount of what is no volume but a format of ours, and names the command for it. What
+/// cannot be read is for the mount to report.
+pub fn refuse_own_format(path: &Path) -> Result<(), CliError> {
+    let Ok(start) = start_of(path, OWN_FORMATS_END) else { return Ok(()) };
+    let (name, named) = (path.display(), word(path));
+    if holds_block_volume(path, &start) {
+        return Err(CliError::new(format!("{name} holds {BLOCK_VOLUME}, not an ext4 volume"))
+            .with_remedy(format!("Attach it: okeanos blocks attach {named}.")));
+    }
+    if HostJournal::is_head(&start) {
+        return Err(CliError::new(format!("{name} is {HOST_JOURNAL}, not an ext4 volume"))
+            .with_remedy(format!(
+                "Mount the host: okeanos host mount --store STORE --journal {named} DIR."
+            )));
+    }
+    Ok(())
 }
 
 /// Refuses a disk that holds something, unless `force`: mke2fs and this project's formats do not
@@ -46,7 +66,7 @@ pub fn refuse_to_overwrite(path: &Path, force: bool, command: &str) -> Result<()
     match found {
         Some(found) => Err(holds(path, &found).with_remedy(format!(
             "Look at what it is; to overwrite it: {command} {}.",
-            path.display()
+            word(path)
         ))),
         None => Ok(()),
     }
@@ -57,7 +77,7 @@ pub fn refuse_to_overwrite(path: &Path, force: bool, command: &str) -> Result<()
 pub fn refuse_raw_export(path: &Path) -> Result<(), CliError> {
     let start = start_of(path, OWN_FORMATS_END);
     let start = start.map_err(|error| CliError::system(path.display(), error))?;
-    let name = path.display();
+    let name = word(path);
     if holds_block_volume(path, &start) {
         let remedy = format!("Export what it holds: okeanos blocks attach --via nbd {name}.");
         return Err(holds(path, BLOCK_VOLUME).with_remedy(remedy));
@@ -117,6 +137,8 @@ mod tests {
         write(b"\0\0\0\0OKHOST01", 0);
         assert!(content_of(path).unwrap().unwrap().contains("host"));
         assert!(refuse_raw_export(path).is_ok());
+        let refused = refuse_own_format(path).unwrap_err().to_string();
+        assert!(refused.contains("okeanos host mount"), "{refused}");
         assert!(refuse_to_overwrite(path, false, "mkfs --force").is_err());
         assert!(refuse_to_overwrite(path, true, "mkfs --force").is_ok());
         write(&[0; 16], 0);
@@ -124,6 +146,8 @@ mod tests {
         assert!(content_of(path).unwrap().unwrap().contains("block volume"));
         let refused = refuse_raw_export(path).unwrap_err().to_string();
         assert!(refused.contains("okeanos blocks attach --via nbd"), "{refused}");
+        let refused = refuse_own_format(path).unwrap_err().to_string();
+        assert!(refused.contains("okeanos blocks attach"), "{refused}");
         write(&[0; 16], SUPERBLOCK_AT);
         // Beyond the first block, as the superblock of btrfs.
         write(b"_BHRfS_M", (64 << 10) + 64);

@@ -1,10 +1,12 @@
 //! Opening and claiming image files and devices.
 
+use crate::daemon::file_size::refuse_longer_than_limit;
 use crate::daemon::mounted::not_opened;
 use crate::error::CliError;
 use disks::{Claim, DiskAccess, DiskOpenError, FileDisk};
 use runtime::RealWorld;
 use std::fs::File;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,9 @@ pub fn open_disk_over(
     access: DiskAccess,
     behind: Option<&File>,
 ) -> Result<FileDisk, CliError> {
+    if access == DiskAccess::ReadWrite {
+        refuse_longer_than_limit(path)?;
+    }
     patiently(|| FileDisk::open_over(world.ring(), path, access, behind)).map_err(not_opened)
 }
 
@@ -33,6 +38,27 @@ pub fn open_disk_over(
 pub fn node_name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map_or_else(|_| String::new(), |name| name.trim().into())
+}
+
+/// Refuses one file or device in both roles, of the volume and of its journal.
+pub fn refuse_same(volume: &Path, journal: &Path) -> Result<(), CliError> {
+    let number = |path: &Path| {
+        let found = std::fs::metadata(path).ok()?;
+        Some(match found.file_type().is_block_device() {
+            true => (0, found.rdev()),
+            false => (found.dev(), found.ino()),
+        })
+    };
+    // An image that is still to be made has a name alone.
+    let is_same = volume == journal || number(volume).is_some_and(|it| number(journal) == Some(it));
+    match is_same {
+        true => Err(CliError::new(format!(
+            "{} is given twice: as the volume and as its journal",
+            volume.display()
+        ))
+        .with_remedy("Name another file or device for the journal, or leave it out.")),
+        false => Ok(()),
+    }
 }
 
 /// Claims a disk for another program, which opens it itself. No command of Okeanos uses it as long

@@ -50,7 +50,7 @@ impl FlushZoneReport {
     /// Returns `None` also if the way to it cannot be read: the superblock's report is worth
     /// printing then.
     pub fn of_volume(reader: &Reader) -> Option<FlushZoneReport> {
-        let number = reader.find(&format!("/{}", ext4::FLUSH_ZONE_NAME)).ok()?;
+        let number = reader.find(format!("/{}", ext4::FLUSH_ZONE_NAME)).ok()?;
         let first = reader.layout(number, &reader.inode(number).ok()?).ok()?.extents.first()?.home;
         Some(FlushZoneReport::of(&reader.block(first).ok()?, first.get()))
     }

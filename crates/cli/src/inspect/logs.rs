@@ -73,7 +73,7 @@ pub fn report(path: &Path, all: bool) -> Result<LogsReport, CliError> {
     let none = || CliError::new(format!("{} has no scattered logs", path.display()));
     let remedy = "A volume gets them when it is made: okeanos mkfs --scattered-logs …";
     let number =
-        reader.find(&format!("/{}", ext4::LOGS_NAME)).map_err(|_| none().with_remedy(remedy))?;
+        reader.find(format!("/{}", ext4::LOGS_NAME)).map_err(|_| none().with_remedy(remedy))?;
     let extents = reader.layout(number, &reader.inode(number)?)?.extents;
     let place = |at: u64| {
         place_of(&extents, at)

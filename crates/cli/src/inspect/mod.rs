@@ -20,6 +20,7 @@ use crate::text::output;
 use flush_zone::JournalDeviceReport;
 use log_reader::LogReader;
 use reader::Reader;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -74,7 +75,7 @@ enum InspectCommand {
     Inode {
         /// A number, or a path from the volume's root
         #[arg(value_name = "NUMBER|PATH")]
-        inode: String,
+        inode: OsString,
         #[command(flatten)]
         printed: Printed,
     },
@@ -82,7 +83,7 @@ enum InspectCommand {
     Dir {
         /// A number, or a path from the volume's root
         #[arg(value_name = "NUMBER|PATH")]
-        inode: String,
+        inode: OsString,
         #[command(flatten)]
         printed: Printed,
     },

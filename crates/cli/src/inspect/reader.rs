@@ -7,8 +7,10 @@ use format::ext4::inode::{InodeLayout, flags};
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::ext4::{GroupDescriptor, RawInode, VolumeSuperblock, checksum, feature, indirect};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use units::{FileBlock, GroupNumber, HomeBlock, InodeNumber};
@@ -241,36 +243,39 @@ impl Reader {
     }
 
     /// Returns the inode of a number or a path. Symbolic links are not followed.
-    pub fn find(&self, text: &str) -> Result<InodeNumber, CliError> {
+    pub fn find(&self, what: impl AsRef<OsStr>) -> Result<InodeNumber, CliError> {
         const ROOT: InodeNumber = InodeNumber(2);
-        if let Ok(number) = text.parse() {
+        let what = what.as_ref();
+        if let Some(number) = what.to_str().and_then(|text| text.parse().ok()) {
             return Ok(InodeNumber(number));
         }
-        if !text.starts_with('/') {
-            return Err(CliError::new(format!("{text:?} is neither an inode number nor a path"))
+        if !what.as_bytes().starts_with(b"/") {
+            return Err(CliError::new(format!("{what:?} is neither an inode number nor a path"))
                 .with_remedy("Write paths from the volume's root: /mail/queue."));
         }
         let mut number = ROOT;
-        for name in text.split('/').filter(|name| !name.is_empty()) {
+        let names = what.as_bytes().split(|byte| *byte == b'/');
+        for name in names.filter(|name| !name.is_empty()) {
             number = self.entry(number, name)?.ok_or_else(|| {
                 CliError::new(format!(
-                    "{} holds no {text}: there is no {name:?}",
-                    self.path.display()
+                    "{} holds no {}: there is no {:?}",
+                    self.path.display(),
+                    Path::new(what).display(),
+                    OsStr::from_bytes(name)
                 ))
             })?;
         }
         Ok(number)
     }
 
-    fn entry(&self, directory: InodeNumber, name: &str) -> Result<Option<InodeNumber>, CliError> {
+    fn entry(&self, directory: InodeNumber, name: &[u8]) -> Result<Option<InodeNumber>, CliError> {
         let inode = self.inode(directory)?;
         let format = self.directory_format(directory, &inode);
         for (_, home) in self.directory_blocks(directory, &inode)? {
             let block = self.block(home)?;
             // Blocks of the index look like one empty entry; a damaged block hides its own entries
             // only.
-            let found =
-                format.entries(&block).flatten().find(|entry| entry.name == name.as_bytes());
+            let found = format.entries(&block).flatten().find(|entry| entry.name == name);
             if let Some(number) = found.and_then(|entry| entry.inode) {
                 return Ok(Some(number));
             }

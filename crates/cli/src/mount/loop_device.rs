@@ -83,8 +83,12 @@ impl LoopDevice {
     ) -> Result<LoopDevice, CliError> {
         let subject = || format!("loop device for {}", image.display());
         let system = |error| {
+            let other = match stands {
+                Stands::UntilLastUser => "mount with -o noloop",
+                Stands::UntilDetached => "attach it with --via nbd",
+            };
             CliError::system(subject(), error)
-                .with_remedy("Load the loop module (modprobe loop), or mount with -o noloop.")
+                .with_remedy(format!("Load the loop module (modprobe loop), or {other}."))
         };
         let read_only = access == DiskAccess::ReadOnly;
         let open = |path: &Path| OpenOptions::new().read(true).write(!read_only).open(path);

@@ -5,7 +5,7 @@ mod changing;
 pub mod loop_device;
 pub mod options;
 mod parse;
-mod remount;
+pub mod remount;
 pub mod renew;
 pub mod run_table;
 mod serve;
@@ -18,8 +18,11 @@ use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::mounted::{is_mounted, kept_open};
 use crate::daemon::reporter::{self, Level};
 use crate::daemon::{self, Side, StartNotifier};
+use crate::disk::content::refuse_own_format;
+use crate::disk::open_disk::refuse_same;
 use crate::error::CliError;
 use crate::options::page::{OptionWords, help};
+use crate::text::shell::word;
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::ext4::{VolumeSuperblock, feature};
 use options::MountSettings;
@@ -107,12 +110,15 @@ pub fn run(mut arguments: MountArguments) -> Result<(), CliError> {
         return remount::run(directory, &arguments.options, arguments.sloppy);
     }
     let Some(directory) = arguments.directory.as_deref() else {
-        let source = arguments.source.display();
+        let (source, named) = (arguments.source.display(), word(&arguments.source));
         return Err(CliError::new(format!("where is {source} to be mounted?")).with_remedy(
-            format!("Name a directory: okeanos mount {source} DIR. What is mounted: okeanos list."),
+            format!("Name a directory: okeanos mount {named} DIR. What is mounted: okeanos list."),
         ));
     };
     let superblock = look_at(&arguments.source);
+    if superblock.is_none() {
+        refuse_own_format(&arguments.source)?;
+    }
     let base = superblock.as_ref().map(MountSettings::of_superblock).unwrap_or_default();
     let settings = MountSettings::parse_onto(base, &arguments.options, arguments.sloppy)?;
     settings
@@ -165,9 +171,7 @@ impl MountPlan {
         renew::take_dead_away(&at, &from)?;
         let mounts = mount_table::mounts()
             .map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
-        if !at.is_dir() {
-            return Err(CliError::new(format!("{} is not a directory", at.display())));
-        }
+        refuse_no_directory(&at, &mounts)?;
         let metadata = from.metadata().map_err(|error| CliError::system(from.display(), error))?;
         let is_block_device = metadata.file_type().is_block_device();
         if is_block_device {
@@ -176,6 +180,7 @@ impl MountPlan {
         } else {
             refuse_attached(&mounts, &from)?;
         }
+        settings.journal.device.as_deref().map_or(Ok(()), |journal| refuse_same(&from, journal))?;
         // SAFETY: geteuid has no preconditions.
         let is_root = unsafe { libc::geteuid() } == 0;
         if let Some(mount) = mounts.iter().rfind(|mount| mount.directory == at).filter(|_| !is_root)
@@ -206,11 +211,26 @@ impl MountPlan {
     }
 }
 
+/// Refuses a file, and a directory that this user may not look at: root of a user's mount.
+fn refuse_no_directory(at: &Path, mounts: &[Mount]) -> Result<(), CliError> {
+    let name = at.display();
+    match at.metadata() {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(CliError::new(format!("{name} is not a directory"))),
+        Err(error) => match mounts.iter().rfind(|mount| mount.directory == at) {
+            Some(mount) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Err(is_mounted(mount, &mount.image()))
+            }
+            _ => Err(CliError::system(name, error)),
+        },
+    }
+}
+
 fn no_directory(directory: &Path, error: io::Error) -> CliError {
     let is_missing = error.kind() == io::ErrorKind::NotFound;
     let error = CliError::system(directory.display(), error);
     if is_missing {
-        error.with_remedy(format!("Make it: mkdir -p {}.", directory.display()))
+        error.with_remedy(format!("Make it: mkdir -p {}.", word(directory)))
     } else {
         error
     }

@@ -2,13 +2,14 @@
 //! whether and how the volume is written, when a read changes the access time, and the reaction to
 //! damage. All other settings stay as they were.
 
-use crate::daemon::control::{About, AccessTimes, Ask, Changed, Client, HOST, Live};
+use crate::daemon::control::{About, AccessTimes, Ask, Changed, Client, HOST, Live, unanswered};
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::reporter;
 use crate::error::CliError;
 use crate::mount::options::MountSettings;
 use crate::mount::table::SECTIONS;
 use crate::options::{self, MountOption};
+use crate::text::shell::word;
 use engine::BarrierKind;
 use ext4::{Atime, OnError};
 use std::ffi::CString;
@@ -28,7 +29,8 @@ pub fn run(directory: &Path, words: &[String], sloppy: bool) -> Result<(), CliEr
         }
     };
     let mut client = Client::connect(&mount)?;
-    let about: About = client.ask(Ask::About).map_err(system)?;
+    let about: About =
+        client.ask_in_time(Ask::About).map_err(|error| unanswered(&mount, &error))?;
     let Some(live) = about.live else {
         if about.data == HOST {
             let name = directory.display();
@@ -83,7 +85,7 @@ fn change(client: &mut Client, live: Live, directory: &Path) -> Result<(), CliEr
 }
 
 fn anew(directory: &Path) -> String {
-    format!("Unmount it and mount it anew: okeanos umount {}.", directory.display())
+    format!("Unmount it and mount it anew: okeanos umount {}.", word(directory))
 }
 
 fn live_of(settings: &MountSettings) -> Live {

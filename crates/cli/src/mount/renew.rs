@@ -9,6 +9,7 @@ use crate::daemon::mount_table::{self, Mount};
 use crate::disk::open_disk::hold_unlocked;
 use crate::error::CliError;
 use crate::mount::umount;
+use crate::text::shell::word;
 use disks::DiskOpenError;
 use host::HostJournal;
 use std::fs::File;
@@ -90,7 +91,8 @@ fn refuse_a_living_daemon(mount: &Mount, source: &Path) -> Result<File, CliError
         if !disks::sees_all_processes() {
             let error = lives("its daemon may be a process that is not visible from here");
             return Err(error.with_remedy(format!(
-                "If it has ended, take the dead mount away: okeanos umount {at}. Then mount again."
+                "If it has ended, take the dead mount away: okeanos umount {}. Then mount again.",
+                word(&mount.directory)
             )));
         }
         if disks::is_open_elsewhere(source, found.rdev()) {

@@ -77,10 +77,19 @@ pub fn serve(plan: MountPlan, notifier: StartNotifier) -> Result<(), CliError> {
 }
 
 /// Opens a log that others may read; each report is appended, so that a rotation may copy and cut
-/// it.
+/// it. A pipe whose reader is slow, or away, delays no request: reports are lost and counted.
 fn open_log(path: &Path) -> Result<std::fs::File, CliError> {
-    let opened = std::fs::OpenOptions::new().append(true).create(true).mode(0o640).open(path);
-    opened.map_err(|error| CliError::system(format!("log_file {}", path.display()), error))
+    let mut options = std::fs::OpenOptions::new();
+    options.append(true).create(true).mode(0o640);
+    options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    options.open(path).map_err(|error| {
+        let has_no_reader = error.raw_os_error() == Some(libc::ENXIO);
+        let error = CliError::system(format!("log_file {}", path.display()), error);
+        match has_no_reader {
+            true => error.with_remedy("Start the reader of the pipe first, or name a file."),
+            false => error,
+        }
+    })
 }
 
 async fn run(
@@ -403,24 +412,23 @@ fn no_ring(world: &RealWorld, why: Option<String>) -> CliError {
 /// writable. For that the disk must be writable.
 fn access_to(plan: &MountPlan) -> Result<DiskAccess, CliError> {
     let settings = &plan.settings;
+    let mut disks =
+        std::iter::once(plan.source.as_path()).chain(settings.journal.device.as_deref());
     if !settings.session.read_only {
-        return Ok(DiskAccess::ReadWrite);
+        return match disks.find(|path| is_write_protected(path)) {
+            Some(path) => Err(CliError::new(format!("{} is write-protected", path.display()))
+                .with_remedy("Make it writable, or mount it read-only: -o ro.")),
+            None => Ok(DiskAccess::ReadWrite),
+        };
     }
     if settings.volume.without_journal {
         return Ok(DiskAccess::ReadOnly);
     }
-    let is_refused =
-        |path: &Path| match std::fs::OpenOptions::new().read(true).write(true).open(path) {
-            Err(error) => {
-                matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
-            }
-            // A block device that is read-only is opened for writing all the same.
-            Ok(file) => file
-                .metadata()
-                .is_ok_and(|it| it.file_type().is_block_device() && is_read_only(it.rdev())),
-        };
-    let disks = std::iter::once(plan.source.as_path()).chain(settings.journal.device.as_deref());
-    match disks.into_iter().find(|path| is_refused(path)) {
+    let may_not_write = |path: &Path| {
+        let refused = open_for_writing(path).err().and_then(|error| error.raw_os_error());
+        matches!(refused, Some(libc::EACCES | libc::EPERM))
+    };
+    match disks.find(|path| may_not_write(path) || is_write_protected(path)) {
         None if plan.needs_replay => Ok(DiskAccess::ReadWrite),
         // A remount may make it writable.
         None => Ok(DiskAccess::ReadFirst),
@@ -433,6 +441,20 @@ fn access_to(plan: &MountPlan) -> Result<DiskAccess, CliError> {
         .with_remedy(
             "Make it writable, or mount with -o ro,noload: that shows the volume without what only its journal holds.",
         )),
+    }
+}
+
+fn open_for_writing(path: &Path) -> std::io::Result<File> {
+    std::fs::OpenOptions::new().read(true).write(true).open(path)
+}
+
+fn is_write_protected(path: &Path) -> bool {
+    match open_for_writing(path) {
+        Err(error) => error.raw_os_error() == Some(libc::EROFS),
+        // A block device that is read-only is opened for writing all the same.
+        Ok(file) => file
+            .metadata()
+            .is_ok_and(|it| it.file_type().is_block_device() && is_read_only(it.rdev())),
     }
 }
 

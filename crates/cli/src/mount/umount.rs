@@ -1,15 +1,17 @@
 //! `okeanos umount`: unmounts, and returns only when the daemon has ended.
 
-use crate::daemon::control::{About, Again, Ask, Client, End, Place};
+use crate::daemon::control::{About, Again, Ask, Client, End, Place, no_answer, unanswered};
 use crate::daemon::holders::holders_of;
-use crate::daemon::mount_table::{self, Mount};
+use crate::daemon::mount_table::{self, Liveness, Mount};
 use crate::daemon::reporter;
 use crate::error::CliError;
 use crate::mount::users;
+use crate::text::shell::word;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -48,15 +50,15 @@ pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
     let found = mount_table::mount_on(directory)
         .map_err(|error| CliError::system(directory.display(), error))?;
     let found = found.or_else(|| mount_table::mount_of(directory));
-    if let Some(mount) = &found {
-        let is_left = arguments.if_dead && !mount.is_dead();
-        if !is_left && Place::of_mount(mount).is_some() {
-            return Err(is_attached(mount, directory));
-        }
-    }
     if arguments.if_dead {
-        let dead = found.filter(|mount| mount.is_okeanos() && mount.is_dead());
-        return dead.map_or(Ok(()), |mount| take_dead_away(&mount));
+        return match found.filter(|mount| mount.is_okeanos() && mount.is_dead()) {
+            Some(mount) if Place::of_mount(&mount).is_some() => Err(is_attached(&mount, directory)),
+            Some(mount) => take_dead_away(&mount),
+            None => Ok(()),
+        };
+    }
+    if let Some(mount) = found.as_ref().filter(|mount| Place::of_mount(mount).is_some()) {
+        return Err(is_attached(mount, directory));
     }
     let mount = match found {
         Some(mount) if mount.is_okeanos() => mount,
@@ -81,15 +83,17 @@ pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
 /// command finds it.
 fn is_attached(mount: &Mount, named: &Path) -> CliError {
     CliError::new(format!("{} is an attached block volume", named.display()))
-        .with_remedy(format!("Detach it: okeanos blocks detach {}.", mount.image().display()))
+        .with_remedy(format!("Detach it: okeanos blocks detach {}.", word(&mount.image())))
 }
 
 /// Unmounts, and returns when the daemon has ended; with `lazy`, at once.
 pub fn end(mount: &Mount, lazy: bool) -> Result<(), CliError> {
-    if mount.is_dead() {
+    let liveness = mount.liveness();
+    if liveness == Liveness::Dead {
         return take_dead_away(mount);
     }
     let daemon = match Daemon::of(mount) {
+        Err(error) if liveness == Liveness::Silent => return Err(error),
         // The kernel takes a moment to see that a process is gone.
         Err(_) if mount.is_dead() => return take_dead_away(mount),
         daemon => daemon?,
@@ -102,17 +106,19 @@ pub fn end(mount: &Mount, lazy: bool) -> Result<(), CliError> {
 /// Names what else keeps the volume: bind mounts, which the kernel takes away one by one. Until the
 /// last of them is, the daemon goes on.
 fn name_other_mounts(mount: &Mount) {
-    let others: Vec<String> = mount_table::mounts()
-        .unwrap_or_default()
+    let mounts = mount_table::mounts().unwrap_or_default();
+    let others: Vec<&Path> = mounts
         .iter()
         .filter(|other| other.device == mount.device)
-        .map(|other| other.directory.display().to_string())
+        .map(|other| other.directory.as_path())
         .collect();
     if let [first, ..] = others.as_slice() {
+        let named: Vec<String> = others.iter().map(|at| at.display().to_string()).collect();
         reporter::complain(&format!(
-            "okeanos: {} is mounted on {}, too, and closes when that is unmounted as well: umount {first}",
+            "okeanos: {} is mounted on {}, too, and closes when that is unmounted as well: umount {}",
             mount.image().display(),
-            others.join(", ")
+            named.join(", "),
+            word(first)
         ));
     }
 }
@@ -128,7 +134,13 @@ impl Daemon {
         let system =
             |error| CliError::system(format!("daemon of {}", mount.directory.display()), error);
         let mut client = Client::connect(mount)?;
-        let about: About = client.ask(Ask::End).map_err(system)?;
+        let about: About =
+            client.ask_in_time(Ask::End).map_err(|error| unanswered(mount, &error))?;
+        // A user's daemon may name any process, and root would wait for its end.
+        let owner = std::fs::metadata(format!("/proc/{}", about.process)).map(|it| it.uid());
+        if mount.user() != Some(0) && owner.is_ok_and(|owner| Some(owner) != mount.user()) {
+            return Err(no_answer(mount, None));
+        }
         // SAFETY: the call takes two integers and makes a new descriptor, which nobody else owns.
         let process = unsafe {
             let number = libc::syscall(libc::SYS_pidfd_open, about.process as libc::pid_t, 0);

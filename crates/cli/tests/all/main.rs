@@ -30,6 +30,7 @@ mod people;
 mod powercut;
 mod programs;
 mod refusals;
+mod remedies;
 mod rig;
 mod rights;
 mod robustness;

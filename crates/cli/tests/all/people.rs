@@ -113,7 +113,6 @@ fn an_ordinary_user_finds_his_mount_from_every_login() {
            as_nobody $O check own; as_nobody du -s own
            for at in own other; do refuses as_nobody $O mount image $at 2>printed; grep -q "image is in use: it is mounted on $PWD/own" printed; done
            mkdir login; chown 65534:65534 login; XDG_RUNTIME_DIR=$PWD/login as_nobody $O stats own | head -1 | grep -q "$PWD/own"
-           refuses $O umount own 2>printed; grep -q 'user 65534' printed
            XDG_RUNTIME_DIR=$PWD/login as_nobody $O umount own; clean image"#,
     );
 }

@@ -4,7 +4,9 @@ use super::claim::{
     BackingClaim, claim_behind, lock_device_node, lock_file, lock_opened_node, refuse_if_used,
 };
 use super::refusal::{DiskOpenError, kind_of};
-use super::system::{DirectAlignment, WHOLE, direct_alignment, leave_direct, logical_sector};
+use super::system::{
+    DirectAlignment, WHOLE, direct_alignment, is_write_protected, leave_direct, logical_sector,
+};
 use super::{DiskAccess, Kind, claims};
 use device::{Buffer, Geometry};
 use std::fs::{File, OpenOptions};
@@ -55,6 +57,10 @@ pub(super) fn open(
     };
     if kind == Kind::File {
         lock_file(path, &file, &WHOLE, access)?;
+    }
+    // The kernel opens it for writing all the same, and refuses each write.
+    if kind == Kind::Device && access.opens_for_writing() && is_write_protected(&file) {
+        return Err(DiskOpenError::WriteProtected { path: path.to_owned() });
     }
     let behind = match claim {
         true => {

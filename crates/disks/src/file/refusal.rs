@@ -34,6 +34,8 @@ pub enum DiskOpenError {
          over one disk; detach the other with losetup -d {device}"
     )]
     AttachedTwice { path: PathBuf, below: PathBuf, device: PathBuf },
+    #[error("{path} is write-protected: make it writable first")]
+    WriteProtected { path: PathBuf },
     #[error("{path} is empty: make a volume on it first")]
     Empty { path: PathBuf },
 }
@@ -51,7 +53,7 @@ fn locked_by(path: &Path, by: &[String]) -> String {
 fn advice(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => " (are you root, or may you write to it?)",
-        Some(libc::EROFS) => " (it is write-protected: open it read-only)",
+        Some(libc::EROFS) => " (it is write-protected: make it writable first)",
         _ => "",
     }
 }

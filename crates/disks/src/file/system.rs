@@ -188,6 +188,17 @@ pub fn logical_sector(device: &File) -> io::Result<u32> {
     if code == 0 { Ok(sector as u32) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Whether the kernel refuses writes to a block device.
+pub fn is_write_protected(device: &File) -> bool {
+    let mut protected: libc::c_int = 0;
+    // SAFETY: BLKROGET writes one int, which lives here.
+    let code = unsafe { libc::ioctl(device.as_raw_fd(), BLKROGET, &mut protected) };
+    code == 0 && protected != 0
+}
+
+/// The request `_IO(0x12, 94)` of linux/fs.h.
+const BLKROGET: libc::Ioctl = 0x125e;
+
 /// Makes a file opened O_DIRECT use the page cache from now on.
 pub fn leave_direct(file: &File) -> io::Result<()> {
     // SAFETY: the descriptor is open as long as `file` lives; F_GETFL and F_SETFL take and give

@@ -78,6 +78,14 @@ impl From<CommitError> for EngineError {
 }
 
 impl EngineError {
+    /// Returns what failed first, without the sentence of an abort around it.
+    pub(crate) fn root(&self) -> &dyn std::fmt::Display {
+        match self {
+            EngineError::Aborted { cause } | EngineError::ReadOnlySince { cause } => cause,
+            error => error,
+        }
+    }
+
     /// Returns the error for a caller that only begins, and loses nothing: the volume is read-only
     /// now, unless it was shut down on purpose.
     pub(crate) fn of_changes(self, was_shut_down: bool) -> EngineError {
@@ -98,6 +106,8 @@ mod tests {
     fn after_a_failure_handles_are_refused_and_syncs_report_it() {
         let error = EngineError::from(CommitError::Aborted { cause: "a write failed".into() });
         assert!(matches!(&error, EngineError::Aborted { .. }));
+        // An abort for it reports one abort.
+        assert_eq!(error.root().to_string(), "a write failed");
         assert!(matches!(error.clone().of_changes(true), EngineError::Aborted { .. }));
         assert!(matches!(error.of_changes(false),
                 EngineError::ReadOnlySince { cause } if cause == "a write failed"));

@@ -37,9 +37,9 @@ impl Aborter<'_> {
     /// replays it, and e2fsck need not run.
     pub fn stop_writing(&self, cause: &EngineError) {
         if !self.pipeline.has_failed() {
-            self.pipeline.fail(cause, matches!(cause, EngineError::ShutDown));
+            self.pipeline.fail(cause.root(), matches!(cause, EngineError::ShutDown));
             // Operations in flight write nothing more either.
-            let _: Result<(), EngineError> = self.durability.note(Err(cause.clone()));
+            let _: Result<(), _> = self.durability.note(Err(cause.root().to_string()));
             self.wake_writeback();
         }
     }

@@ -228,7 +228,8 @@ async fn journal_superblock(
 fn journal_is_missing(superblock: &VolumeSuperblock) -> Error {
     let uuid = uuid_text(&superblock.journal_uuid);
     Error::Journal(format!(
-        "the journal is on a device of its own, with UUID {uuid}: name it (journal_dev=)"
+        "the journal is on a device of its own, with UUID {uuid}: name it (mount -o journal_dev=DEVICE; of \
+         other commands --journal-device DEVICE)"
     ))
 }
 

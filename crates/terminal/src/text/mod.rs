@@ -5,4 +5,5 @@ pub mod notes;
 pub mod output;
 pub mod progress;
 pub mod quantity;
+pub mod shell;
 pub mod table;
