@@ -78,6 +78,9 @@ struct Disk {
     write_cache: Option<String>,
     /// Whether the scratch file or device was read and written past the page cache.
     direct: bool,
+    /// Whether the file system makes a write durable by itself (RWF_DSYNC). Of others a durable
+    /// write is a write and a flush.
+    durable_by_itself: bool,
     times: Times,
     flush: Flush,
 }
@@ -183,8 +186,13 @@ fn examine(target: &Path) -> Result<Disk, CliError> {
     };
     let (file, direct) = open(target, is_device).map_err(open_failed)?;
     disk.direct = direct;
+    disk.durable_by_itself = is_device || disks::honours_dsync(&file);
     let world = RealWorld::new().map_err(CliError::no_ring)?;
-    let measuring = measure(world.clone(), Rc::new(file.into()), is_device);
+    let durability = match disk.durable_by_itself {
+        true => Durability::Durable,
+        false => Durability::Cached,
+    };
+    let measuring = measure(world.clone(), Rc::new(file.into()), is_device, durability);
     disk.times = world.run(measuring).map_err(open_failed)?;
     disk.flush = judge_flush(&disk);
     Ok(disk)
@@ -214,7 +222,14 @@ fn open(target: &Path, is_device: bool) -> std::io::Result<(fs::File, bool)> {
     }
 }
 
-async fn measure(world: RealWorld, file: File, is_device: bool) -> std::io::Result<Times> {
+/// Measures the file or device. `durability`: of the write that a durable one is made of; a flush
+/// follows one that is cached.
+async fn measure(
+    world: RealWorld,
+    file: File,
+    is_device: bool,
+    durability: Durability,
+) -> std::io::Result<Times> {
     let ring = world.ring();
     let mut times = Times::default();
     if is_device {
@@ -228,7 +243,14 @@ async fn measure(world: RealWorld, file: File, is_device: bool) -> std::io::Resu
     ring.sync_data(&file).await?;
     let block = [Rc::new(Buffer::copy_of(&[0xa5; BLOCK]))];
     let write = async |at, durability| ring.write(&file, at, &block, durability).await;
-    times.durable_write = Some(median(async |at| write(at, Durability::Durable).await).await?);
+    let durable_write = async |at| {
+        write(at, durability).await?;
+        match durability {
+            Durability::Durable => Ok(()),
+            Durability::Cached => ring.sync_data(&file).await,
+        }
+    };
+    times.durable_write = Some(median(durable_write).await?);
     times.write = Some(median(async |at| write(at, Durability::Cached).await).await?);
     let mut flushes = Vec::new();
     let begin = Instant::now();
@@ -409,6 +431,14 @@ fn page(report: &Report) -> String {
             ("write of 4 KiB", time(disk.times.write)),
             ("flush behind it", time(disk.times.flush)),
             ("durable write", time(disk.times.durable_write)),
+            (
+                "it is",
+                match disk.durable_by_itself {
+                    true => "one request (FUA, or RWF_DSYNC)",
+                    false => "a write and a flush: RWF_DSYNC is not relied on here",
+                }
+                .into(),
+            ),
             (
                 "flushes are",
                 match disk.flush {
