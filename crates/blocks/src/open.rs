@@ -15,7 +15,7 @@ use engine::{
 };
 use format::blocks::{BlocksSuperblock, SUPERBLOCK_AT, blocks_copy_at};
 use std::rc::Rc;
-use units::LogBlock;
+use units::{BlockSize, LogBlock};
 
 struct FoundVolume {
     layout: CurrentLayout,
@@ -31,6 +31,7 @@ impl BlockParts {
         let layout = BlocksLayout::new(superblock).expect("a superblock that parses is checked");
         let (log, journal) = self.log_area(&layout).await?;
         let (block_size, layout) = (layout.block_size(), CurrentLayout::new(layout));
+        self.check_sectors(block_size)?;
         let parts = EngineParts {
             world: self.world.clone(),
             home: Rc::new(VolumeHome::new(self.disk.clone(), layout.clone())),
@@ -40,6 +41,19 @@ impl BlockParts {
             pacing: Rc::new(NoPacing),
         };
         Ok(FoundVolume { layout, is_copy, journal, parts })
+    }
+
+    /// Refuses disks that cannot write single blocks: the volume was copied there.
+    fn check_sectors(&self, block_size: BlockSize) -> Result<(), BlocksError> {
+        let block_bytes = block_size.bytes();
+        for disk in std::iter::once(&self.disk).chain(&self.journal) {
+            let sector_bytes = disk.geometry().logical_sector;
+            if sector_bytes as usize > block_bytes {
+                let disk = disk.name().to_owned();
+                return Err(BlocksError::SmallBlocks { disk, block_bytes, sector_bytes });
+            }
+        }
+        Ok(())
     }
 
     async fn log_area(

@@ -247,6 +247,23 @@ fn commands_say_what_a_crash_has_left_and_recover_it() {
     ));
 }
 
+#[test]
+fn a_format_that_is_refused_leaves_the_disks_as_they_were() {
+    let rig = Rig::new();
+    rig.run(
+        r#"truncate -s 64M image; truncate -s 40M log; truncate -s 1M short
+        $O blocks format --log log image >/dev/null; cp log before
+        refuses $O blocks format --force --log log short 2>said; grep -q 'too short' said; cmp log before
+        S=$(losetup --find --show --sector-size 4096 image); trap 'losetup -d $S' EXIT; cp image before
+        for bytes in 1024 2048; do
+            refuses $O blocks format --force --block-size $bytes $S 2>said; grep -q 'sectors of 4096' said; cmp image before
+        done
+        losetup -d $S; trap - EXIT; settle image; $O blocks format --force --block-size 1024 image >/dev/null
+        S=$(losetup --find --show --sector-size 4096 image); trap 'losetup -d $S' EXIT
+        refuses $O blocks attach --via nbd --socket s $S 2>said; grep -q 'sectors of 1024 bytes or less' said"#,
+    );
+}
+
 /// Functions. `start ARGUMENTS`: the daemon that serves NBD clients is `$DAEMON`, at `$U`.
 const NBD: &str = r#"
     start() { rm -f uri; $O blocks attach --via nbd --socket s "$@" image >uri 2>err & DAEMON=$!; for i in $(seq 600); do [ -s uri ] && break; sleep 0.1; done; U=$(head -1 uri); }
