@@ -193,7 +193,7 @@ mod tests {
         }
         let night = parse("checkpoint=off-hours:22-6").unwrap().engine.checkpoint;
         assert!(matches!(night, CheckpointTimes::OffHours(hours) if hours.hours() == (22, 6)));
-        for text in ["idle:0", "idle:1us", "periodic:99999999999", "off-hours:6-6", "idle", ""] {
+        for text in ["idle:0", "idle:1us", "periodic:999999999", "off-hours:6-6", "idle", ""] {
             let error = parse(&format!("checkpoint={text}")).unwrap_err();
             assert!(error.contains(text) && error.contains("needed"), "{text}: {error}");
         }
