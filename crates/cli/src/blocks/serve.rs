@@ -70,6 +70,11 @@ impl AttachPlan {
         if has_logs && !self.words.iter().any(|word| word == "log=circular") {
             options.log = LogKind::Scattered;
         }
+        let remedy = match has_logs {
+            true => "Leave log=circular out, or mtl=.",
+            false => "Leave mtl= out, or make a volume with --scattered-logs.",
+        };
+        self.settings.check_run_table(options.log, remedy)?;
         let table = self.settings.journal.run_table.as_deref();
         let (run_table, made) = run_table::open_if_asked(world, table)?;
         options.run_table = run_table;

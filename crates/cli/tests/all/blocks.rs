@@ -248,6 +248,20 @@ fn commands_say_what_a_crash_has_left_and_recover_it() {
 }
 
 #[test]
+fn a_table_of_runs_needs_no_word_where_the_volume_has_scattered_logs() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{BLOCKS}
+        truncate -s 64M image plain; $O blocks format plain >/dev/null
+        $O blocks format --scattered-logs=log-size=2M,group-size=16M image >/dev/null
+        attach --write-through -o data=selective,threshold=256K,checkpoint=off-hours:2-5,mtl=table image
+        [ -s table ]; timeout 60 $O blocks detach image; trap - EXIT
+        refuses $O blocks attach -o log=circular,mtl=other image 2>said; grep -q 'log=circular' said
+        refuses $O blocks attach -o mtl=other plain 2>said; grep -q -- '--scattered-logs' said; [ ! -e other ]"#
+    ));
+}
+
+#[test]
 fn a_format_that_is_refused_leaves_the_disks_as_they_were() {
     let rig = Rig::new();
     rig.run(
