@@ -31,7 +31,7 @@ pub use find::{BlocksDisk, FoundSuperblock, find_superblock, has_copy};
 pub use grow::grow;
 pub use layout::BlocksLayout;
 pub use make::{BlocksFormatOptions, GroupBytes, NewDisk, format, format_volume};
-pub use open::{check_journal, recover, replay_preview};
+pub use open::{check_journal, clear_recorded_error, recover, replay_preview};
 pub use parts::BlockParts;
 pub use report::BlocksReport;
 pub use requests::BlockRequests;

@@ -10,8 +10,8 @@ use crate::report::BlocksReport;
 use crate::volume::BlockVolume;
 use device::Disk;
 use engine::{
-    Engine, EngineParts, LogArea, LogExtent, LogPlace, NoPacing, PreviewedTransaction,
-    RecoveryReport,
+    Engine, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace, NoPacing,
+    PreviewedTransaction, RecoveryReport,
 };
 use format::blocks::{BlocksSuperblock, SUPERBLOCK_AT, blocks_copy_at};
 use std::rc::Rc;
@@ -37,7 +37,8 @@ impl BlockParts {
             home: Rc::new(VolumeHome::new(self.disk.clone(), layout.clone())),
             block_size,
             log: Some(log),
-            options: self.options.clone(),
+            // The file system above knows nothing of the log, so nobody else notes it.
+            options: EngineOptions { keeps_recorded_error: true, ..self.options.clone() },
             pacing: Rc::new(NoPacing),
         };
         Ok(FoundVolume { layout, is_copy, journal, parts })
@@ -162,6 +163,17 @@ pub async fn recover(parts: &BlockParts, dry_run: bool) -> Result<RecoveryReport
         report.restart = engine::forecast_restart(&found.parts).await?;
     }
     Ok(report)
+}
+
+/// Clears the error that the journal of a closed volume records, durably: whoever owns the file
+/// system above has checked it.
+///
+/// # Errors
+/// [`engine::EngineError::NeedsRecovery`] where the log is not empty; others as
+/// [`BlockVolume::open`].
+pub async fn clear_recorded_error(parts: &BlockParts) -> Result<(), BlocksError> {
+    let found = parts.find().await?;
+    Ok(engine::clear_recorded_error(&found.parts).await?)
 }
 
 /// Returns the transactions that recovery would replay, as they are in the log. Writes nothing.

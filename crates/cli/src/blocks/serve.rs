@@ -114,7 +114,7 @@ impl AttachPlan {
 pub fn as_file(
     plan: AttachPlan,
     directory: PathBuf,
-    notifier: StartNotifier,
+    mut notifier: StartNotifier,
 ) -> Result<(), CliError> {
     let reporter = Reporter::open(notifier.is_background(), Level::Info, None);
     if let Err(error) = runtime::block_signals() {
@@ -136,6 +136,7 @@ pub fn as_file(
         };
         let volume = opened.volume.clone();
         io_path::report(&own, &reporter);
+        recorded_error(&volume).into_iter().for_each(|text| notifier.warn(text));
         report_opened(&volume, &|text| reporter.report_at(Level::Info, text));
         let answers = answers(&own, &plan, &directory, opened);
         let disk: Rc<dyn Disk> = Rc::new(volume.clone());
@@ -146,12 +147,18 @@ pub fn as_file(
     result
 }
 
+fn recorded_error(volume: &BlockVolume) -> Option<String> {
+    let why = recover::recorded_error(&volume.report().recovery)?;
+    Some(format!("the journal records an error: {why}. {}", super::offline::CLEAR))
+}
+
 fn report_opened(volume: &BlockVolume, say: &dyn Fn(&str)) {
     let report = volume.report();
     for disk in &report.superblocks_restored {
         say(&format!("the superblock of {disk} was damaged, and is restored from its copy"));
     }
     report.warnings.iter().for_each(|warning| say(warning));
+    recorded_error(volume).into_iter().for_each(|text| say(&text));
     recover::at_mount(&report.recovery).into_iter().for_each(|text| say(&text));
 }
 

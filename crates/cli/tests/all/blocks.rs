@@ -247,6 +247,32 @@ fn commands_say_what_a_crash_has_left_and_recover_it() {
     ));
 }
 
+/// The file system above knows nothing of the log: only the volume can report what it lacks.
+#[test]
+fn what_a_recovery_left_out_is_reported_until_it_is_cleared() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{BLOCKS}
+        truncate -s 64M image; $O blocks format image >/dev/null
+        attach -o expire=1h,writeback=1h,data=wasteless image; D=$(daemon)
+        for i in $(seq 20); do dd if=/dev/urandom of=$L bs=4k seek=$i count=1 oflag=direct conv=fsync status=none; done
+        kill -9 $D; gone $D; timeout 60 $O blocks detach image 2>said
+        $O check image >printed; grep -q 'nothing is wrong' printed
+        printf damaged | dd of=image bs=1 seek=$(((1 << 20) + 4096 + 100)) conv=notrunc status=none
+        $O recover --until-damage image >said; grep -q 'check the file system above it' said; refuses grep -q e2fsck said
+        reported() {{ refuses $O check image >printed 2>said; grep -q 'records an error' printed; grep -q -- '--clear-error' said; $O blocks inspect image | grep -q '^error: '; }}
+        reported; $O recover image | grep -q 'check the file system above it'; reported
+        for life in 1 2; do
+            attach image 2>said; grep -q 'records an error' said
+            dd if=/dev/urandom of=$L bs=4k count=1 oflag=direct conv=fsync status=none
+            timeout 60 $O blocks detach image; reported
+        done
+        $O blocks drain --clear-error image | grep -q 'is cleared'
+        $O check image >printed; grep -q 'nothing is wrong' printed; $O blocks inspect image | refuses grep '^error: '
+        attach image 2>said; refuses grep -q 'records an error' said; timeout 60 $O blocks detach image; trap - EXIT"#
+    ));
+}
+
 #[test]
 fn a_table_of_runs_needs_no_word_where_the_volume_has_scattered_logs() {
     let rig = Rig::new();
