@@ -43,6 +43,10 @@ pub enum BlocksError {
     GrowClosed { disk: String },
     #[error("{disk}: {why}")]
     FlushZone { disk: String, why: String },
+    #[error(
+        "{disk}: the volume has blocks of {block_bytes} bytes, and the disk writes whole sectors of {sector_bytes}: copy it to a disk with sectors of {block_bytes} bytes or less, or attach it there"
+    )]
+    SmallBlocks { disk: String, block_bytes: usize, sector_bytes: u32 },
     #[error("{disk}: {why}")]
     BadSizes { disk: String, why: String },
 }

@@ -97,6 +97,19 @@ impl BlocksLayout {
         })
     }
 
+    /// Returns the byte of the exported disk at which a block lies whose home this is; `None`: the
+    /// block is no data.
+    pub fn exported_byte(&self, home: HomeBlock) -> Option<u64> {
+        self.is_data(home, 1).then(|| {
+            let at = home.get() - self.superblock.data_at;
+            let logs = self.superblock.groups.map_or(0, |groups| {
+                let before = (at / u64::from(groups.group_blocks)).min(groups.logs.into());
+                before * u64::from(groups.log_blocks)
+            });
+            (at - logs) << self.block_size().shift()
+        })
+    }
+
     /// Returns whether these blocks of the disk are all homes of exported ones.
     pub(crate) fn is_data(&self, at: HomeBlock, count: u64) -> bool {
         let data = self.superblock.data_at..self.superblock.data_at + self.superblock.data_blocks;

@@ -30,11 +30,8 @@ pub use error::BlocksError;
 pub use find::{BlocksDisk, FoundSuperblock, find_superblock, has_copy};
 pub use grow::grow;
 pub use layout::BlocksLayout;
-pub use make::{
-    BlocksFormatOptions, GroupBytes, format_journal, format_journal_zoned, format_volume,
-    format_volume_zoned,
-};
-pub use open::{check_journal, recover, replay_preview};
+pub use make::{BlocksFormatOptions, GroupBytes, NewDisk, format, format_volume};
+pub use open::{check_journal, clear_recorded_error, recover, replay_preview};
 pub use parts::BlockParts;
 pub use report::BlocksReport;
 pub use requests::BlockRequests;

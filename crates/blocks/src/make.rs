@@ -43,12 +43,9 @@ pub struct BlocksFormatOptions {
 }
 
 impl BlocksFormatOptions {
-    fn plan(
-        &self,
-        disk: &dyn Disk,
-        zone: Option<&NewFlushZone>,
-    ) -> Result<BlocksSuperblock, String> {
-        let (size, shift) = (disk.geometry().size, self.block_size.shift());
+    fn plan(&self, new: &NewDisk<'_>) -> Result<BlocksSuperblock, String> {
+        let (size, shift) = (new.disk.geometry().size, self.block_size.shift());
+        self.check_sector(new.disk)?;
         let Some(copy_at) = blocks_copy_at(size) else {
             return Err(format!("a disk of {size} bytes is too short for a block volume"));
         };
@@ -67,7 +64,7 @@ impl BlocksFormatOptions {
         let journal_at = if journal_blocks > 0 { RESERVED_BYTES >> shift } else { 0 };
         let journal_end = (RESERVED_BYTES + (u64::from(journal_blocks) << shift))
             .next_multiple_of(RESERVED_BYTES);
-        let zone = Zone::of(zone, journal_end, shift)?;
+        let zone = Zone::of(new.zone, journal_end, shift)?;
         let data_at = (journal_end >> shift) + zone.blocks;
         let data_blocks = (copy_at >> shift).saturating_sub(data_at);
         if data_blocks == 0 {
@@ -97,6 +94,48 @@ impl BlocksFormatOptions {
             zone_blocks: zone.blocks,
         };
         superblock.check().map(|()| superblock).map_err(|why| why.to_string())
+    }
+
+    /// Plans the journal's device.
+    fn plan_journal(&self, new: &NewDisk<'_>) -> Result<BlocksSuperblock, String> {
+        let (size, shift) = (new.disk.geometry().size, self.block_size.shift());
+        self.check_sector(new.disk)?;
+        let Some(copy_at) = blocks_copy_at(size) else {
+            return Err(format!("a disk of {size} bytes is too short for a journal"));
+        };
+        let most = u64::from(JOURNAL_BLOCKS_MAX) << shift;
+        let area = new.zone.map_or(Some(0), NewFlushZone::area).unwrap_or(u64::MAX);
+        let space = copy_at.saturating_sub(RESERVED_BYTES).saturating_sub(area);
+        let bytes = self.journal_bytes.unwrap_or(space).min(most);
+        let journal_end = (RESERVED_BYTES + bytes).next_multiple_of(RESERVED_BYTES);
+        let placed = Zone::of(new.zone, journal_end, shift)?;
+        let superblock = BlocksSuperblock {
+            role: BlocksRole::Journal,
+            block_size: self.block_size,
+            uuid: self.uuid,
+            journal_uuid: self.journal_uuid.unwrap_or_default(),
+            created: self.now,
+            disk_bytes: size,
+            journal_at: RESERVED_BYTES >> shift,
+            journal_blocks: journal_blocks(bytes, self.block_size)?,
+            data_at: 0,
+            data_blocks: 0,
+            groups: None,
+            zone_at: placed.at,
+            zone_blocks: placed.blocks,
+        };
+        superblock.check().map(|()| superblock).map_err(|why| why.to_string())
+    }
+
+    /// Blocks are the smallest requests of an open volume.
+    fn check_sector(&self, disk: &dyn Disk) -> Result<(), String> {
+        let (sector, block) = (disk.geometry().logical_sector, self.block_size.bytes());
+        match sector as usize <= block || units::fault!("blocks-below-sectors") {
+            true => Ok(()),
+            false => Err(format!(
+                "blocks of {block} bytes cannot be: the disk writes whole sectors of {sector}"
+            )),
+        }
     }
 }
 
@@ -144,8 +183,33 @@ fn groups(bytes: GroupBytes, data_blocks: u64, shift: u32) -> Result<BlockGroups
     Ok(BlockGroups { group_blocks, log_blocks, logs })
 }
 
-/// Makes an empty volume. Its exported disk holds what was there before. Signatures of other
-/// formats at either end of the disk are erased.
+/// A disk to be formatted, and the flush zone that it gets behind its journal, if any.
+#[derive(Clone, Copy)]
+pub struct NewDisk<'a> {
+    pub disk: &'a dyn Disk,
+    pub zone: Option<&'a NewFlushZone>,
+}
+
+impl NewDisk<'_> {
+    fn bad_sizes(&self, why: impl Into<String>) -> BlocksError {
+        BlocksError::BadSizes { disk: self.disk.name().to_owned(), why: why.into() }
+    }
+
+    /// Writes what a superblock plans, and the superblock.
+    async fn write(&self, superblock: &BlocksSuperblock) -> Result<(), BlocksError> {
+        let disk = self.disk;
+        let copy_at = blocks_copy_at(superblock.disk_bytes).expect("a plan has space for the copy");
+        clear(disk, 0).await?;
+        clear(disk, copy_at).await?;
+        // A signature between the copy and the end: of md, of GPT.
+        clear_tail(disk).await?;
+        write_areas(disk, superblock, self.zone).await?;
+        Ok(write_superblocks(disk, superblock, copy_at).await?)
+    }
+}
+
+/// Makes an empty volume with its journal inside. Its exported disk holds what was there before.
+/// Signatures of other formats at either end of the disk are erased.
 ///
 /// # Errors
 /// [`BlocksError::BadSizes`] says which sizes cannot be; nothing was written then.
@@ -153,84 +217,35 @@ pub async fn format_volume(
     disk: &dyn Disk,
     options: &BlocksFormatOptions,
 ) -> Result<BlocksLayout, BlocksError> {
-    format_volume_zoned(disk, options, None).await
+    format(NewDisk { disk, zone: None }, None, options).await
 }
 
-/// Makes a volume as [`format_volume`] does, with a flush zone behind its journal.
+/// Makes an empty volume as [`format_volume`] does, and the empty journal on a device of its own,
+/// which it fills.
 ///
 /// # Errors
-/// As [`format_volume`].
-pub async fn format_volume_zoned(
-    disk: &dyn Disk,
+/// [`BlocksError::BadSizes`] says which sizes of which disk cannot be; nothing was written to
+/// either then: the journal may be that of a volume in use.
+pub async fn format(
+    volume: NewDisk<'_>,
+    journal: Option<NewDisk<'_>>,
     options: &BlocksFormatOptions,
-    zone: Option<&NewFlushZone>,
 ) -> Result<BlocksLayout, BlocksError> {
-    let bad = |why| BlocksError::BadSizes { disk: disk.name().to_owned(), why };
-    let superblock = options.plan(disk, zone).map_err(bad)?;
-    let layout = BlocksLayout::new(superblock.clone());
-    let layout = layout.ok_or_else(|| bad("the sizes contradict each other".to_owned()))?;
-    clear(disk, 0).await?;
-    let copy_at = blocks_copy_at(superblock.disk_bytes).expect("a plan has space for the copy");
-    clear(disk, copy_at).await?;
-    // A signature between the copy and the end: of md, of GPT.
-    clear_tail(disk).await?;
-    write_areas(disk, &superblock, zone).await?;
-    write_superblocks(disk, &superblock, copy_at).await?;
+    let plan = || options.plan(&volume).map_err(|why| volume.bad_sizes(why));
+    let planned_late = units::fault!("blocks-format-plans-late");
+    let of_volume = (!planned_late).then(plan).transpose()?;
+    let of_journal = match &journal {
+        Some(new) => Some((new, options.plan_journal(new).map_err(|why| new.bad_sizes(why))?)),
+        None => None,
+    };
+    // The journal first: a volume exists only if its journal does.
+    if let Some((new, superblock)) = &of_journal {
+        new.write(superblock).await?;
+    }
+    let superblock = of_volume.map_or_else(plan, Ok)?;
+    let layout = BlocksLayout::new(superblock.clone()).expect("a plan is checked");
+    volume.write(&superblock).await?;
     Ok(layout)
-}
-
-/// Makes the empty journal of a volume on its own device, which it fills.
-///
-/// # Errors
-/// [`BlocksError::BadSizes`] says which sizes cannot be; nothing was written then.
-pub async fn format_journal(
-    disk: &dyn Disk,
-    options: &BlocksFormatOptions,
-) -> Result<(), BlocksError> {
-    format_journal_zoned(disk, options, None).await
-}
-
-/// Makes a journal's device as [`format_journal`] does, with a flush zone behind the journal.
-///
-/// # Errors
-/// As [`format_journal`].
-pub async fn format_journal_zoned(
-    disk: &dyn Disk,
-    options: &BlocksFormatOptions,
-    zone: Option<&NewFlushZone>,
-) -> Result<(), BlocksError> {
-    let bad = |why| BlocksError::BadSizes { disk: disk.name().to_owned(), why };
-    let (size, shift) = (disk.geometry().size, options.block_size.shift());
-    let Some(copy_at) = blocks_copy_at(size) else {
-        return Err(bad(format!("a disk of {size} bytes is too short for a journal")));
-    };
-    let most = u64::from(JOURNAL_BLOCKS_MAX) << shift;
-    let area = zone.map_or(Some(0), NewFlushZone::area).unwrap_or(u64::MAX);
-    let space = copy_at.saturating_sub(RESERVED_BYTES).saturating_sub(area);
-    let bytes = options.journal_bytes.unwrap_or(space).min(most);
-    let journal_end = (RESERVED_BYTES + bytes).next_multiple_of(RESERVED_BYTES);
-    let placed = Zone::of(zone, journal_end, shift).map_err(bad)?;
-    let superblock = BlocksSuperblock {
-        role: BlocksRole::Journal,
-        block_size: options.block_size,
-        uuid: options.uuid,
-        journal_uuid: options.journal_uuid.unwrap_or_default(),
-        created: options.now,
-        disk_bytes: size,
-        journal_at: RESERVED_BYTES >> shift,
-        journal_blocks: journal_blocks(bytes, options.block_size).map_err(bad)?,
-        data_at: 0,
-        data_blocks: 0,
-        groups: None,
-        zone_at: placed.at,
-        zone_blocks: placed.blocks,
-    };
-    superblock.check().map_err(|why| bad(why.to_string()))?;
-    clear(disk, 0).await?;
-    clear(disk, copy_at).await?;
-    clear_tail(disk).await?;
-    write_areas(disk, &superblock, zone).await?;
-    Ok(write_superblocks(disk, &superblock, copy_at).await?)
 }
 
 /// Writes copy and superblock last: a volume exists whole or not at all.

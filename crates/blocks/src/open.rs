@@ -10,12 +10,12 @@ use crate::report::BlocksReport;
 use crate::volume::BlockVolume;
 use device::Disk;
 use engine::{
-    Engine, EngineParts, LogArea, LogExtent, LogPlace, NoPacing, PreviewedTransaction,
-    RecoveryReport,
+    Engine, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace, NoPacing,
+    PreviewedTransaction, RecoveryReport,
 };
 use format::blocks::{BlocksSuperblock, SUPERBLOCK_AT, blocks_copy_at};
 use std::rc::Rc;
-use units::LogBlock;
+use units::{BlockSize, LogBlock};
 
 struct FoundVolume {
     layout: CurrentLayout,
@@ -31,15 +31,30 @@ impl BlockParts {
         let layout = BlocksLayout::new(superblock).expect("a superblock that parses is checked");
         let (log, journal) = self.log_area(&layout).await?;
         let (block_size, layout) = (layout.block_size(), CurrentLayout::new(layout));
+        self.check_sectors(block_size)?;
         let parts = EngineParts {
             world: self.world.clone(),
             home: Rc::new(VolumeHome::new(self.disk.clone(), layout.clone())),
             block_size,
             log: Some(log),
-            options: self.options.clone(),
+            // The file system above knows nothing of the log, so nobody else notes it.
+            options: EngineOptions { keeps_recorded_error: true, ..self.options.clone() },
             pacing: Rc::new(NoPacing),
         };
         Ok(FoundVolume { layout, is_copy, journal, parts })
+    }
+
+    /// Refuses disks that cannot write single blocks: the volume was copied there.
+    fn check_sectors(&self, block_size: BlockSize) -> Result<(), BlocksError> {
+        let block_bytes = block_size.bytes();
+        for disk in std::iter::once(&self.disk).chain(&self.journal) {
+            let sector_bytes = disk.geometry().logical_sector;
+            if sector_bytes as usize > block_bytes {
+                let disk = disk.name().to_owned();
+                return Err(BlocksError::SmallBlocks { disk, block_bytes, sector_bytes });
+            }
+        }
+        Ok(())
     }
 
     async fn log_area(
@@ -148,6 +163,17 @@ pub async fn recover(parts: &BlockParts, dry_run: bool) -> Result<RecoveryReport
         report.restart = engine::forecast_restart(&found.parts).await?;
     }
     Ok(report)
+}
+
+/// Clears the error that the journal of a closed volume records, durably: whoever owns the file
+/// system above has checked it.
+///
+/// # Errors
+/// [`engine::EngineError::NeedsRecovery`] where the log is not empty; others as
+/// [`BlockVolume::open`].
+pub async fn clear_recorded_error(parts: &BlockParts) -> Result<(), BlocksError> {
+    let found = parts.find().await?;
+    Ok(engine::clear_recorded_error(&found.parts).await?)
 }
 
 /// Returns the transactions that recovery would replay, as they are in the log. Writes nothing.

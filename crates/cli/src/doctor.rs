@@ -85,6 +85,9 @@ struct Disk {
     write_cache: Option<String>,
     /// Whether the scratch file or device was read and written past the page cache.
     direct: bool,
+    /// Whether the file system makes a write durable by itself (RWF_DSYNC). Of others a durable
+    /// write is a write and a flush.
+    durable_by_itself: bool,
     times: Times,
     flush: Flush,
 }
@@ -199,8 +202,13 @@ fn examine(target: &Path) -> Result<Disk, CliError> {
     };
     let (file, direct) = open(target, is_device).map_err(open_failed)?;
     disk.direct = direct;
+    disk.durable_by_itself = is_device || disks::honours_dsync(&file);
     let world = RealWorld::new().map_err(CliError::no_ring)?;
-    let measuring = measure(world.clone(), Rc::new(file.into()), is_device);
+    let durability = match disk.durable_by_itself {
+        true => Durability::Durable,
+        false => Durability::Cached,
+    };
+    let measuring = measure(world.clone(), Rc::new(file.into()), is_device, durability);
     disk.times = world.run(measuring).map_err(open_failed)?;
     disk.flush = judge_flush(&disk);
     Ok(disk)
@@ -230,7 +238,14 @@ fn open(target: &Path, is_device: bool) -> std::io::Result<(fs::File, bool)> {
     }
 }
 
-async fn measure(world: RealWorld, file: File, is_device: bool) -> std::io::Result<Times> {
+/// Measures the file or device. `durability`: of the write that a durable one is made of; a flush
+/// follows one that is cached.
+async fn measure(
+    world: RealWorld,
+    file: File,
+    is_device: bool,
+    durability: Durability,
+) -> std::io::Result<Times> {
     let ring = world.ring();
     let mut times = Times::default();
     if is_device {
@@ -244,7 +259,14 @@ async fn measure(world: RealWorld, file: File, is_device: bool) -> std::io::Resu
     ring.sync_data(&file).await?;
     let block = [Rc::new(Buffer::copy_of(&[0xa5; BLOCK]))];
     let write = async |at, durability| ring.write(&file, at, &block, durability).await;
-    times.durable_write = Some(median(async |at| write(at, Durability::Durable).await).await?);
+    let durable_write = async |at| {
+        write(at, durability).await?;
+        match durability {
+            Durability::Durable => Ok(()),
+            Durability::Cached => ring.sync_data(&file).await,
+        }
+    };
+    times.durable_write = Some(median(durable_write).await?);
     times.write = Some(median(async |at| write(at, Durability::Cached).await).await?);
     let mut flushes = Vec::new();
     let begin = Instant::now();
@@ -391,8 +413,6 @@ fn is_before(release: &str, wanted: (u32, u32)) -> bool {
 
 fn page(report: &Report) -> String {
     let Report { machine, disk, .. } = report;
-    let yes_no = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
-    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".into());
     let mut lines = vec![
         ("kernel", machine.kernel.clone()),
         ("processors", machine.processors.to_string()),
@@ -414,35 +434,7 @@ fn page(report: &Report) -> String {
         ),
         ("fusermount3", or_missing(machine.fusermount3.as_deref())),
     ];
-    if let Some(disk) = disk {
-        let sectors = [disk.logical_sector, disk.physical_sector];
-        let sectors = sectors.map(|bytes| or_unknown(bytes.map(|bytes| bytes.to_string())));
-        let time = |nanoseconds: Option<u64>| {
-            let time = nanoseconds.map(|time| format_duration(Duration::from_nanos(time)));
-            time.unwrap_or_else(|| "not measured".into())
-        };
-        lines.extend([
-            ("disk", disk.target.display().to_string()),
-            ("sectors", format!("{} bytes, physical {}", sectors[0], sectors[1])),
-            ("rotational", or_unknown(disk.rotational.map(yes_no))),
-            ("write cache", or_unknown(disk.write_cache.clone())),
-            ("past the page cache", yes_no(disk.direct)),
-            ("read of 4 KiB", time(disk.times.read)),
-            ("write of 4 KiB", time(disk.times.write)),
-            ("flush behind it", time(disk.times.flush)),
-            ("durable write", time(disk.times.durable_write)),
-            (
-                "flushes are",
-                match disk.flush {
-                    Flush::NotMeasured => "not judged",
-                    Flush::NotNeeded => "not needed",
-                    Flush::Plausible => "plausible",
-                    Flush::Suspicious => "suspicious",
-                }
-                .into(),
-            ),
-        ]);
-    }
+    lines.extend(disk.iter().flat_map(disk_lines));
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text: String =
         lines.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect();
@@ -453,6 +445,52 @@ fn page(report: &Report) -> String {
         }
     }
     text
+}
+
+fn disk_lines(disk: &Disk) -> Vec<(&'static str, String)> {
+    let sectors = [disk.logical_sector, disk.physical_sector];
+    let sectors = sectors.map(|bytes| or_unknown(bytes.map(|bytes| bytes.to_string())));
+    let time = |nanoseconds: Option<u64>| {
+        let time = nanoseconds.map(|time| format_duration(Duration::from_nanos(time)));
+        time.unwrap_or_else(|| "not measured".into())
+    };
+    vec![
+        ("disk", disk.target.display().to_string()),
+        ("sectors", format!("{} bytes, physical {}", sectors[0], sectors[1])),
+        ("rotational", or_unknown(disk.rotational.map(yes_no))),
+        ("write cache", or_unknown(disk.write_cache.clone())),
+        ("past the page cache", yes_no(disk.direct)),
+        ("read of 4 KiB", time(disk.times.read)),
+        ("write of 4 KiB", time(disk.times.write)),
+        ("flush behind it", time(disk.times.flush)),
+        ("durable write", time(disk.times.durable_write)),
+        (
+            "it is",
+            match disk.durable_by_itself {
+                true => "one request (FUA, or RWF_DSYNC)",
+                false => "a write and a flush: RWF_DSYNC is not relied on here",
+            }
+            .into(),
+        ),
+        (
+            "flushes are",
+            match disk.flush {
+                Flush::NotMeasured => "not judged",
+                Flush::NotNeeded => "not needed",
+                Flush::Plausible => "plausible",
+                Flush::Suspicious => "suspicious",
+            }
+            .into(),
+        ),
+    ]
+}
+
+fn yes_no(yes: bool) -> String {
+    if yes { "yes" } else { "no" }.to_owned()
+}
+
+fn or_unknown(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "unknown".into())
 }
 
 fn or_missing(program: Option<&Path>) -> String {

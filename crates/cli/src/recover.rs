@@ -154,18 +154,7 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
     })
 }
 
-/// Formats the report of a replay alone.
-pub fn replay_text(journal: &RecoveryReport) -> String {
-    text_of(&Recovered {
-        journal: journal.clone(),
-        orphans_freed: 0,
-        orphans_truncated: 0,
-        skipped_files: Vec::new(),
-    })
-}
-
 fn text_of(recovered: &Recovered) -> String {
-    let report = &recovered.journal;
     let orphans = match recovered.orphans_freed + recovered.orphans_truncated {
         0 => String::new(),
         _ => format!(
@@ -173,15 +162,18 @@ fn text_of(recovered: &Recovered) -> String {
             recovered.orphans_freed, recovered.orphans_truncated
         ),
     };
+    let check = "run e2fsck -f before the volume is used";
+    replay_text(&recovered.journal, &orphans, check, &skipped_text(recovered))
+}
+
+/// Formats the report of a replay. `orphans`: what became of them, a line or nothing. `check`: what
+/// to do where something was left out, in the imperative. `skipped`: lines about each such block.
+pub fn replay_text(report: &RecoveryReport, orphans: &str, check: &str, skipped: &str) -> String {
+    let aborted = recorded_error(report).map_or(String::new(), |why| {
+        format!("The journal records an error: {why}. Now {check}.\n")
+    });
     if report.clean {
         let rest = if orphans.is_empty() { "nothing to recover" } else { "nothing to replay" };
-        let aborted = match report.recorded_error {
-            0 => String::new(),
-            errno => {
-                let error = std::io::Error::from_raw_os_error(errno.saturating_neg());
-                format!("It was aborted ({error}): run e2fsck -f before the volume is used.\n")
-            }
-        };
         return format!("The journal is empty: {rest}.\n{orphans}{aborted}");
     }
     let mut table = Table::new([
@@ -220,22 +212,30 @@ fn text_of(recovered: &Recovered) -> String {
         ),
     };
     let gave_up = match report.gave_up {
-        true => {
-            "What had been committed behind the damage is given up: run e2fsck -f before the volume is used.\n"
-        }
-        false => "",
+        true => format!("What had been committed behind the damage is given up: {check}.\n"),
+        false => String::new(),
+    };
+    let skipped = match report.skipped_blocks.is_empty() {
+        true => String::new(),
+        false => format!("{skipped}What was synced there is lost: {check}.\n"),
     };
     let restart = report.restart.as_ref().map_or(String::new(), restart_text);
-    let skipped = skipped_text(recovered);
-    format!("{table}\n{transactions}{did}\n{restart}{orphans}{gave_up}{skipped}")
+    format!("{table}\n{transactions}{did}\n{restart}{orphans}{aborted}{gave_up}{skipped}")
+}
+
+/// Returns the cause of the error that the journal recorded before this recovery.
+pub fn recorded_error(report: &RecoveryReport) -> Option<&'static str> {
+    match report.recorded_error {
+        0 => None,
+        engine::ERRNO_DAMAGED => {
+            Some("damage was found, or a recovery left out what was committed")
+        }
+        _ => Some("a write or flush failed when the journal was last used"),
+    }
 }
 
 /// Lists what was left out, and its files.
 fn skipped_text(recovered: &Recovered) -> String {
-    let blocks = &recovered.journal.skipped_blocks;
-    if blocks.is_empty() {
-        return String::new();
-    }
     let line = |block: &u64| {
         let mut files = recovered.skipped_files.iter().filter(|file| file.block == *block);
         match files.next() {
@@ -247,8 +247,7 @@ fn skipped_text(recovered: &Recovered) -> String {
             ),
         }
     };
-    let lines: String = blocks.iter().map(line).collect();
-    lines + "What was synced there is lost: run e2fsck -f before the volume is used.\n"
+    recovered.journal.skipped_blocks.iter().map(line).collect()
 }
 
 /// Formats what a mount with `log=scattered` would read of the logs instead of replaying all.

@@ -22,7 +22,8 @@ pub struct Geometry {
     /// Every address and length is a multiple of this.
     pub logical_sector: u32,
     pub discard: bool,
-    /// A durable write costs less than a write and a flush (FUA), or its cost is unknown.
+    /// A durable write costs less than a write and a flush (FUA), or its cost is unknown. Without
+    /// it a durable write is a write and a flush of the disk's own.
     pub forced_unit_access: bool,
 }
 

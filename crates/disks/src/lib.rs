@@ -14,9 +14,9 @@ mod watched;
 pub use check::check;
 pub use elevator::{Elevator, HostScheduler};
 pub use file::{
-    Claim, DiskAccess, DiskOpenError, FileDisk, Handover, hold_unlocked, is_open_elsewhere,
-    lock_image, lock_range, loop_device_over, next_data, page_cache_under, range_lock_against,
-    sees_all_processes,
+    Claim, DiskAccess, DiskOpenError, FileDisk, Handover, hold_unlocked, honours_dsync,
+    is_open_elsewhere, lock_image, lock_range, loop_device_over, next_data, page_cache_under,
+    range_lock_against, sees_all_processes,
 };
 pub use memory::{
     Atomicity, CrashPolicy, Effect, Fault, FaultTimes, Image, Latency, LineReplacement, Logged,

@@ -1,8 +1,8 @@
 //! Block volumes over memory disks in virtual time.
 
 use blocks::{
-    BlockParts, BlockVolume, BlocksError, BlocksFormatOptions, GroupBytes, NewFlushZone,
-    Persistence, find_flush_zones, format_journal_zoned, format_volume_zoned,
+    BlockParts, BlockVolume, BlocksError, BlocksFormatOptions, GroupBytes, NewDisk, NewFlushZone,
+    Persistence, find_flush_zones,
 };
 use device::{Buffer, Disk, Durability, LocalFuture, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
@@ -146,11 +146,10 @@ pub fn make(making: &Making) -> Result<Images, BlocksError> {
             superblock: workload.superblock(),
             bytes: FlushZone::size(&workload, 4096),
         });
-        if let Some(disk) = &parts.journal {
-            options.journal_uuid = Some(JOURNAL_UUID);
-            format_journal_zoned(&**disk, &options, zone.as_ref()).await?;
-        }
-        format_volume_zoned(&*parts.disk, &options, zone.as_ref()).await
+        options.journal_uuid = parts.journal.as_ref().map(|_| JOURNAL_UUID);
+        let new = |disk| NewDisk { disk, zone: zone.as_ref() };
+        let journal = parts.journal.as_deref().map(new);
+        blocks::format(new(&*parts.disk), journal, &options).await
     });
     made.map(|_| images)
 }

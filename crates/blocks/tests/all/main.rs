@@ -5,5 +5,6 @@ mod format;
 mod golden;
 mod grow;
 mod hostile;
+mod recorded;
 mod reuse;
 mod sizes;

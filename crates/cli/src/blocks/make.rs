@@ -7,7 +7,7 @@ use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::text::output::print;
 use crate::text::quantity::format_size;
-use blocks::{BlocksFormatOptions, GroupBytes, format_journal_zoned, format_volume_zoned};
+use blocks::{BlocksFormatOptions, GroupBytes, NewDisk};
 use device::World;
 use disks::{DiskAccess, FileDisk};
 use runtime::RealWorld;
@@ -51,15 +51,13 @@ pub fn run(arguments: &FormatArguments) -> Result<(), CliError> {
     ))
 }
 
-/// Formats the journal first: a volume exists only if its journal does.
 async fn make(
     disk: FileDisk,
     log: Option<FileDisk>,
     options: BlocksFormatOptions,
     zones: NewZones,
 ) -> Result<blocks::BlocksLayout, blocks::BlocksError> {
-    if let Some(log) = &log {
-        format_journal_zoned(log, &options, zones.journal.as_ref()).await?;
-    }
-    format_volume_zoned(&disk, &options, zones.home.as_ref()).await
+    let volume = NewDisk { disk: &disk, zone: zones.home.as_ref() };
+    let journal = log.as_ref().map(|disk| NewDisk { disk, zone: zones.journal.as_ref() });
+    blocks::format(volume, journal, &options).await
 }

@@ -52,7 +52,8 @@ Examples:
 const DRAIN_EXAMPLES: &str = "\
 Examples:
   okeanos blocks drain /dev/sdb
-  okeanos blocks drain --json disk.img";
+  okeanos blocks drain --json disk.img
+  okeanos blocks drain --clear-error disk.img     the file system above was checked";
 
 const GROW_EXAMPLES: &str = "\
 Examples:
@@ -90,7 +91,7 @@ enum BlocksCommand {
     Detach(DetachArguments),
     /// Replay the log of a volume that is not attached: home is complete then, and the log empty
     #[command(after_help = DRAIN_EXAMPLES)]
-    Drain(OfflineArguments),
+    Drain(DrainArguments),
     /// Export all of a disk that has become longer, also while it is attached
     #[command(after_help = GROW_EXAMPLES)]
     Grow(GrowArguments),
@@ -181,6 +182,16 @@ struct DetachArguments {
     /// The volume, or the block device that it is attached as
     #[arg(value_name = "IMAGE|DEVICE")]
     device: PathBuf,
+}
+
+#[derive(Args)]
+struct DrainArguments {
+    /// The file system above was checked: clear the error that the journal records, of which check
+    /// and attach warn
+    #[arg(long)]
+    clear_error: bool,
+    #[command(flatten)]
+    volume: OfflineArguments,
 }
 
 #[derive(Args)]

@@ -1,22 +1,27 @@
 //! Commands on a volume that is not attached.
 
-use super::{OfflineArguments, failed, zones};
+use super::{DrainArguments, OfflineArguments, failed, zones};
 use crate::disk::coerce::Wanted;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::recover::{self, RecoverArguments};
 use crate::text::output::{print, print_json};
 use crate::text::quantity::format_size;
-use blocks::{BlockParts, BlocksDisk, BlocksError, FoundSuperblock, Persistence, find_superblock};
+use blocks::{
+    BlockParts, BlocksDisk, BlocksError, BlocksLayout, FoundSuperblock, Persistence,
+    find_superblock,
+};
 use device::Disk;
 use disks::DiskAccess;
 use engine::{EngineOptions, RecoveryReport};
+use format::blocks::BlocksSuperblock;
 use format::uuid_text;
 use runtime::RealWorld;
 use serde::Serialize;
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
+use units::HomeBlock;
 
 /// Content of the superblock and the log.
 #[derive(Serialize)]
@@ -34,7 +39,58 @@ struct BlocksReport {
     flush_zone_bytes: Option<u64>,
     clean: bool,
     transactions: u64,
+    /// Why the file system above has to be checked; `None`: nothing is recorded.
+    recorded_error: Option<&'static str>,
 }
+
+/// Result of a replay.
+#[derive(Serialize)]
+struct Replayed {
+    #[serde(flatten)]
+    journal: RecoveryReport,
+    /// Bytes of the exported disk at which blocks begin that were left as they are; `None`: of
+    /// blocks that are not exported.
+    skipped_bytes: Vec<Option<u64>>,
+    block_bytes: u64,
+    /// Whether the recorded error was cleared.
+    cleared: bool,
+}
+
+impl Replayed {
+    fn new(journal: RecoveryReport, superblock: &BlocksSuperblock) -> Replayed {
+        let layout = BlocksLayout::new(superblock.clone());
+        let byte = |block: &u64| layout.as_ref()?.exported_byte(HomeBlock(*block));
+        let skipped_bytes = journal.skipped_blocks.iter().map(byte).collect();
+        let block_bytes = superblock.block_size.bytes() as u64;
+        Replayed { journal, skipped_bytes, block_bytes, cleared: false }
+    }
+}
+
+impl fmt::Display for Replayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.block_bytes;
+        let line = |(byte, block): (&Option<u64>, &u64)| match byte {
+            Some(byte) => format!(
+                "{bytes} bytes at byte {byte} of the exported disk cannot be read and were left \
+                 out.\n"
+            ),
+            None => format!("Block {block} of the disk, which is not exported, was left out.\n"),
+        };
+        let skipped = self.skipped_bytes.iter().zip(&self.journal.skipped_blocks).map(line);
+        let skipped: String = skipped.collect();
+        f.write_str(&recover::replay_text(&self.journal, "", CHECK, &skipped))?;
+        match self.cleared {
+            true => writeln!(f, "The error that the journal recorded is cleared."),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What to do where something that was acknowledged may be missing, in the imperative.
+const CHECK: &str = "check the file system above it before it is used";
+/// How a recorded error is cleared.
+pub(super) const CLEAR: &str = "Attach the volume, check the file system above it, detach the \
+     volume, and clear the error: okeanos blocks drain --clear-error.";
 
 impl fmt::Display for BlocksReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,16 +109,30 @@ impl fmt::Display for BlocksReport {
         if let Some(zone) = self.flush_zone_bytes {
             writeln!(f, "flush zone: {}", bytes(zone))?;
         }
-        match self.clean {
-            true => writeln!(f, "log: empty; all is home"),
-            false => writeln!(f, "log: {} transactions to replay", self.transactions),
+        let log = match self.clean {
+            true => "empty; all is home".to_owned(),
+            false => format!("{} transactions to replay", self.transactions),
+        };
+        writeln!(f, "log: {log}")?;
+        match self.recorded_error {
+            Some(why) => writeln!(f, "error: {why}"),
+            None => Ok(()),
         }
     }
 }
 
-pub(super) fn drain(arguments: &OfflineArguments) -> Result<(), CliError> {
-    let OfflineArguments { source, log, json } = arguments;
-    print_replay(&replayed(source, log.as_deref(), false)?, *json)
+pub(super) fn drain(arguments: &DrainArguments) -> Result<(), CliError> {
+    let DrainArguments { clear_error, volume: OfflineArguments { source, log, json } } = arguments;
+    let clears = *clear_error;
+    let replayed = with_parts(source, log.as_deref(), false, async move |parts| {
+        let mut replayed = recovered(&parts, false).await?;
+        if clears {
+            replayed.cleared = replayed.journal.recorded_error != 0;
+            blocks::clear_recorded_error(&parts).await?;
+        }
+        Ok(replayed)
+    })?;
+    print_replay(&replayed, *json)
 }
 
 /// Replays a block volume for `okeanos recover`.
@@ -71,7 +141,7 @@ pub fn replay(arguments: &RecoverArguments) -> Result<(), CliError> {
     let (dry_run, log) = (*dry_run, journal_device.as_deref());
     let options = arguments.engine();
     let replayed = with_parts(source, log, dry_run, async move |parts| {
-        Ok(blocks::recover(&BlockParts { options, ..parts }, dry_run).await)
+        Ok(recovered(&BlockParts { options, ..parts }, dry_run).await)
     })?;
     print_replay(&replayed.map_err(|error| failed_otherwise(source, &error))?, *json)
 }
@@ -85,23 +155,44 @@ fn failed_otherwise(source: &Path, error: &BlocksError) -> CliError {
 }
 
 /// Checks a block volume for `okeanos check`: all superblocks, and every checksum in the log.
-/// Returns what was checked, and what is wrong.
-pub fn check(source: &Path, log: Option<&Path>) -> Result<(String, Vec<String>), CliError> {
+pub fn check(source: &Path, log: Option<&Path>) -> Result<Checked, CliError> {
     let looked_at = with_parts(source, log, true, async |parts| Ok(look_at(&parts).await))?;
     let (mut problems, log) = looked_at.map_err(|error| failed_otherwise(source, &error))?;
+    let is_damaged = !problems.is_empty() || log.is_err();
     let looked_at = match log {
-        Ok(count) => format!("the superblock and {count} transactions in the log"),
+        Ok(report) => {
+            let recorded = recover::recorded_error(&report);
+            problems.extend(recorded.map(|why| format!("the journal records an error: {why}")));
+            format!("the superblock and {} transactions in the log", report.transactions)
+        }
         Err(damage) => {
             problems.push(damage);
             "the superblock and the log".into()
         }
     };
-    Ok((looked_at, problems))
+    let remedy = match is_damaged {
+        true => {
+            "Attach it, which restores a superblock from its copy; or format it anew, and restore \
+             what it held from a backup."
+        }
+        false => CLEAR,
+    };
+    Ok(Checked { looked_at, problems, remedy })
 }
 
-/// Returns damage of superblocks and copies; and the number of transactions in the log, or its
+/// Result of a check.
+pub struct Checked {
+    pub looked_at: String,
+    pub problems: Vec<String>,
+    /// What to do about the problems.
+    pub remedy: &'static str,
+}
+
+/// Returns damage of superblocks and copies; and what a replay of the log would do, or the log's
 /// damage.
-async fn look_at(parts: &BlockParts) -> Result<(Vec<String>, Result<u64, String>), BlocksError> {
+async fn look_at(
+    parts: &BlockParts,
+) -> Result<(Vec<String>, Result<RecoveryReport, String>), BlocksError> {
     let mut problems = Vec::new();
     for (disk, whose) in [(Some(&parts.disk), ""), (parts.journal.as_ref(), "journal device's ")] {
         let Some(disk) = disk else { continue };
@@ -116,17 +207,20 @@ async fn look_at(parts: &BlockParts) -> Result<(Vec<String>, Result<u64, String>
     }
     match blocks::recover(parts, true).await {
         Err(BlocksError::Engine(error)) => Ok((problems, Err(error.to_string()))),
-        report => Ok((problems, Ok(report?.transactions))),
+        report => Ok((problems, Ok(report?))),
     }
 }
 
-fn print_replay(report: &RecoveryReport, json: bool) -> Result<(), CliError> {
-    if json { print_json(report) } else { print(&recover::replay_text(report)) }
+fn print_replay(replayed: &Replayed, json: bool) -> Result<(), CliError> {
+    if json { print_json(replayed) } else { print(replayed) }
 }
 
-/// Replays the log, or reports what would be replayed.
-fn replayed(source: &Path, log: Option<&Path>, dry_run: bool) -> Result<RecoveryReport, CliError> {
-    with_parts(source, log, dry_run, async move |parts| blocks::recover(&parts, dry_run).await)
+/// Replays the log, or finds what would be replayed.
+async fn recovered(parts: &BlockParts, dry_run: bool) -> Result<Replayed, BlocksError> {
+    let report = blocks::recover(parts, dry_run).await?;
+    let (BlocksDisk::Volume(found) | BlocksDisk::Journal(found)) =
+        find_superblock(&*parts.disk).await?;
+    Ok(Replayed::new(report, &found.superblock))
 }
 
 pub(super) fn inspect(arguments: &OfflineArguments) -> Result<(), CliError> {
@@ -158,6 +252,7 @@ fn story(found: &FoundSuperblock, report: &RecoveryReport) -> BlocksReport {
         flush_zone_bytes: (superblock.zone_blocks > 0).then(|| superblock.zone_blocks << shift),
         clean: report.clean,
         transactions: report.transactions,
+        recorded_error: recover::recorded_error(report),
     }
 }
 
@@ -190,4 +285,64 @@ pub(super) fn with_parts<T: 'static>(
     });
     world.end();
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use format::blocks::{BlockGroups, BlocksRole};
+    use units::BlockSize;
+
+    fn replayed(journal: RecoveryReport) -> Replayed {
+        let superblock = BlocksSuperblock {
+            role: BlocksRole::Volume,
+            block_size: BlockSize::new(4096).unwrap(),
+            uuid: [7; 16],
+            journal_uuid: [0; 16],
+            created: 1_700_000_000,
+            disk_bytes: 64 << 20,
+            journal_at: 256,
+            journal_blocks: 1024,
+            data_at: 1280,
+            data_blocks: (61 << 20 >> 12) - 1024,
+            groups: Some(BlockGroups { group_blocks: 4096, log_blocks: 256, logs: 3 }),
+            zone_at: 0,
+            zone_blocks: 0,
+        };
+        superblock.check().unwrap();
+        Replayed::new(journal, &superblock)
+    }
+
+    #[test]
+    fn what_was_left_out_is_named_by_bytes_of_the_exported_disk() {
+        let (second_group, log) = (1280 + 4096, 1280 + 4095);
+        let skipped_blocks = vec![1282, log, second_group];
+        let journal = RecoveryReport { skipped_blocks, transactions: 1, ..Default::default() };
+        let text = replayed(journal).to_string();
+        for part in [
+            "4096 bytes at byte 8192 of the exported disk",
+            "Block 5375 of the disk, which is not exported",
+            // A log is left out before it.
+            "at byte 15728640 of the exported disk",
+            "check the file system above it before it is used",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        for part in ["e2fsck", "icheck"] {
+            assert!(!text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_recorded_error_is_printed_behind_every_replay() {
+        for (recorded_error, part) in [(-5, "a write or flush failed"), (-117, "left out")] {
+            for clean in [true, false] {
+                let journal = RecoveryReport { recorded_error, clean, ..Default::default() };
+                let text = replayed(journal).to_string();
+                assert!(text.contains(part) && text.contains(CHECK), "{text}");
+            }
+        }
+        let text = replayed(RecoveryReport { clean: true, ..Default::default() }).to_string();
+        assert!(!text.contains(CHECK), "{text}");
+    }
 }

@@ -71,6 +71,11 @@ impl AttachPlan {
         if has_logs && !self.words.iter().any(|word| word == "log=circular") {
             options.log = LogKind::Scattered;
         }
+        let remedy = match has_logs {
+            true => "Leave log=circular out, or mtl=.",
+            false => "Leave mtl= out, or make a volume with --scattered-logs.",
+        };
+        self.settings.check_run_table(options.log, remedy)?;
         let table = self.settings.journal.run_table.as_deref();
         let (run_table, made) = run_table::open_if_asked(world, table)?;
         options.run_table = run_table;
@@ -114,7 +119,7 @@ pub fn as_device(
     plan: AttachPlan,
     place: Place,
     kind: DeviceKind,
-    notifier: StartNotifier,
+    mut notifier: StartNotifier,
 ) -> Result<(), CliError> {
     let directory = place.0.clone();
     let reporter = Reporter::open(notifier.is_background(), Level::Info, None);
@@ -137,6 +142,7 @@ pub fn as_device(
         };
         let volume = opened.volume.clone();
         io_path::report(&own, &reporter);
+        recorded_error(&volume).into_iter().for_each(|text| notifier.warn(text));
         report_opened(&volume, &|text| reporter.report_at(Level::Info, text));
         let served = match kind {
             DeviceKind::Ublk => Some(as_ublk(&own, &plan, &place, &volume).await),
@@ -182,12 +188,18 @@ async fn as_ublk(
     ublk_device::serve(world, place, &export).await
 }
 
+fn recorded_error(volume: &BlockVolume) -> Option<String> {
+    let why = recover::recorded_error(&volume.report().recovery)?;
+    Some(format!("the journal records an error: {why}. {}", super::offline::CLEAR))
+}
+
 fn report_opened(volume: &BlockVolume, say: &dyn Fn(&str)) {
     let report = volume.report();
     for disk in &report.superblocks_restored {
         say(&format!("the superblock of {disk} was damaged, and is restored from its copy"));
     }
     report.warnings.iter().for_each(|warning| say(warning));
+    recorded_error(volume).into_iter().for_each(|text| say(&text));
     recover::at_mount(&report.recovery).into_iter().for_each(|text| say(&text));
 }
 

@@ -132,9 +132,9 @@ fn check_mounted(target: &Path, verdict: &mut CheckVerdict) -> Result<(), CliErr
 
 fn check_blocks(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Result<(), CliError> {
     let (target, log) = (arguments.target.as_path(), arguments.journal_device.as_deref());
-    let (looked_at, problems) = blocks::offline::check(target, log)?;
-    verdict.remedy = "Attach it, which restores a superblock from its copy; or format it anew, and \
-                      restore what it held from a backup.";
+    let blocks::offline::Checked { looked_at, problems, remedy } =
+        blocks::offline::check(target, log)?;
+    verdict.remedy = remedy;
     verdict.add_own(Findings { problems, more: 0 }, Ok(looked_at))?;
     verdict.leave_out("its own checker looks at it, once it is attached", LEFT_OF_BLOCKS);
     Ok(())

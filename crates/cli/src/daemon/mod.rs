@@ -40,6 +40,7 @@ pub struct StartNotifier {
     companion: Option<File>,
     /// systemd, for a unit of Type=notify: sd_notify(3).
     manager: Option<UnixDatagram>,
+    warnings: Vec<String>,
 }
 
 struct Background {
@@ -78,6 +79,7 @@ pub fn detach() -> Result<Side, CliError> {
                 background: Some(Background { to_starter, null }),
                 companion: None,
                 manager: None,
+                warnings: Vec::new(),
             }))
         }
         _ => Ok(Side::Starter(Starter(from_daemon))),
@@ -129,6 +131,7 @@ pub fn accompany() -> Result<Side, CliError> {
                 background: None,
                 companion: Some(to_companion),
                 manager: None,
+                warnings: Vec::new(),
             }))
         }
     }
@@ -159,14 +162,21 @@ impl Starter {
 impl StartNotifier {
     /// Returns the notifier of a foreground program: no process waits, but a service manager may.
     pub fn foreground() -> StartNotifier {
-        StartNotifier { background: None, companion: None, manager: manager() }
+        let warnings = Vec::new();
+        StartNotifier { background: None, companion: None, manager: manager(), warnings }
     }
     pub fn is_background(&self) -> bool {
         self.background.is_some()
     }
+    /// Adds a warning of one line for the process that waits. A daemon in the background has no
+    /// terminal.
+    pub fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
+    }
     /// Reports that the volume is mounted. From here on the daemon has no terminal. The waiting
-    /// process gets the warnings, a line each.
-    pub fn up(self, warnings: &[String]) {
+    /// process gets these warnings and those added before, a line each.
+    pub fn up(mut self, warnings: &[String]) {
+        self.warnings.extend_from_slice(warnings);
         if let Some(manager) = &self.manager {
             let _ = manager.send(b"READY=1");
         }
@@ -182,7 +192,7 @@ impl StartNotifier {
             }
             outlive_the_starter();
             // A starter that is killed now reads nothing; the mount stands all the same.
-            let _ = to_starter.write_all(format!("{UP}{}", warnings.join("\n")).as_bytes());
+            let _ = to_starter.write_all(format!("{UP}{}", self.warnings.join("\n")).as_bytes());
         }
     }
     /// Sends the error to the process that will print it.

@@ -3,6 +3,7 @@
 use crate::error::CliError;
 use crate::options::page::completions;
 use crate::options::session::SessionSettings;
+use crate::options::values::period;
 use crate::options::{self, MountOption, Refusal, Section};
 use crate::text::quantity::{exact_duration, exact_size, parse_duration, parse_size};
 use host::{Destage, HostOptions};
@@ -51,7 +52,7 @@ const JOURNAL: &[Row] = &[
         name: "journal-flush",
         value: "TIME",
         parse: |value, it| {
-            it.host.journal_flush = parse_duration(value)?;
+            it.host.journal_flush = period(value)?;
             Ok(())
         },
         text: |it| Some(exact_duration(it.host.journal_flush)),
@@ -82,7 +83,7 @@ const JOURNAL: &[Row] = &[
         name: "writeback",
         value: "TIME",
         parse: |value, it| {
-            it.host.writeback = parse_duration(value)?;
+            it.host.writeback = period(value)?;
             Ok(())
         },
         text: |it| Some(exact_duration(it.host.writeback)),
@@ -193,6 +194,14 @@ mod tests {
         for wrong in ["destage", "destage=soon", "allow_other=1", "records=none", "transport=x"] {
             let error = HostSettings::parse(&[wrong.into()]).err().unwrap();
             assert!(error.to_string().contains(wrong), "{error}");
+        }
+        for wrong in ["journal-flush=0", "writeback=0s", "journal-flush=1us", "writeback=999us"] {
+            let error = HostSettings::parse(&[wrong.into()]).err().unwrap();
+            assert!(error.to_string().contains("from 1ms on"), "{wrong}: {error}");
+        }
+        // The kernel keeps nothing, files are due at once, nothing waits: no task looks for these.
+        for right in ["directories=0", "destage=0", "reconnect=0", "journal-flush=1ms"] {
+            assert!(HostSettings::parse(&[right.into()]).is_ok(), "{right}");
         }
         let error = HostSettings::parse(&["transport=x".into()]).err().unwrap();
         assert!(error.to_string().contains("auto, uring or classic"), "{error}");

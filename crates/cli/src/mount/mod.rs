@@ -121,6 +121,8 @@ pub fn run(mut arguments: MountArguments) -> Result<(), CliError> {
     }
     let base = superblock.as_ref().map(MountSettings::of_superblock).unwrap_or_default();
     let settings = MountSettings::parse_onto(base, &arguments.options, arguments.sloppy)?;
+    let remedy = "Mount with -o log=scattered, or leave mtl= out.";
+    settings.check_run_table(settings.engine.log, remedy)?;
     settings
         .warnings()
         .iter()

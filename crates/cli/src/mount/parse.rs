@@ -31,11 +31,19 @@ impl MountSettings {
             return Err(CliError::new("noload: without its journal a volume can only be read")
                 .with_remedy("Mount with -o ro,noload, or leave noload out."));
         }
-        if settings.journal.run_table.is_some() && settings.engine.log != LogKind::Scattered {
-            return Err(CliError::new("mtl=: only scattered logs have such a table")
-                .with_remedy("Mount with -o log=scattered, or leave mtl= out."));
-        }
         Ok(settings)
+    }
+
+    /// Refuses a table of runs beside a log of this kind, which may be that of the volume's
+    /// superblock: no option needs to name it.
+    pub fn check_run_table(&self, log: LogKind, remedy: &str) -> Result<(), CliError> {
+        match (&self.journal.run_table, log) {
+            (Some(_), LogKind::Circular) => {
+                Err(CliError::new("mtl=: only scattered logs have such a table")
+                    .with_remedy(remedy))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn take(&mut self, word: &str) -> Result<(), OptionError> {
@@ -193,7 +201,7 @@ mod tests {
         }
         let night = parse("checkpoint=off-hours:22-6").unwrap().engine.checkpoint;
         assert!(matches!(night, CheckpointTimes::OffHours(hours) if hours.hours() == (22, 6)));
-        for text in ["idle:0", "idle:1us", "periodic:99999999999", "off-hours:6-6", "idle", ""] {
+        for text in ["idle:0", "idle:1us", "periodic:999999999", "off-hours:6-6", "idle", ""] {
             let error = parse(&format!("checkpoint={text}")).unwrap_err();
             assert!(error.contains(text) && error.contains("needed"), "{text}: {error}");
         }

@@ -26,6 +26,20 @@ pub fn on_off(is_on: bool) -> Option<String> {
     Some(if is_on { "on" } else { "off" }.to_owned())
 }
 
+/// Shortest time that a task may wait for again and again. Less would only keep a processor busy.
+pub const PERIOD_MIN: Duration = Duration::from_millis(1);
+
+/// Parses a time that a task waits for again and again.
+///
+/// # Errors
+/// It is no time, or shorter than [`PERIOD_MIN`].
+pub fn period(value: &str) -> Result<Duration, Refusal> {
+    match parse_duration(value)? {
+        time if time < PERIOD_MIN => Err(Refusal::Because("a time from 1ms on is needed".into())),
+        time => Ok(time),
+    }
+}
+
 /// When everything that a log holds is written back (`checkpoint=`, `--checkpoint`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckpointWhen {

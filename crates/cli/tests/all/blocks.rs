@@ -248,6 +248,63 @@ fn commands_say_what_a_crash_has_left_and_recover_it() {
     ));
 }
 
+/// The file system above knows nothing of the log: only the volume can report what it lacks.
+#[test]
+fn what_a_recovery_left_out_is_reported_until_it_is_cleared() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{BLOCKS}
+        truncate -s 64M image; $O blocks format image >/dev/null
+        attach -o expire=1h,writeback=1h,data=wasteless image; D=$(daemon)
+        for i in $(seq 20); do dd if=/dev/urandom of=$L bs=4k seek=$i count=1 oflag=direct conv=fsync status=none; done
+        kill -9 $D; gone $D; timeout 60 $O blocks detach image 2>said
+        $O check image >printed; grep -q 'nothing is wrong' printed
+        printf damaged | dd of=image bs=1 seek=$(((1 << 20) + 4096 + 100)) conv=notrunc status=none
+        $O recover --until-damage image >said; grep -q 'check the file system above it' said; refuses grep -q e2fsck said
+        reported() {{ refuses $O check image >printed 2>said; grep -q 'records an error' printed; grep -q -- '--clear-error' said; $O blocks inspect image | grep -q '^error: '; }}
+        reported; $O recover image | grep -q 'check the file system above it'; reported
+        for life in 1 2; do
+            attach image 2>said; grep -q 'records an error' said
+            dd if=/dev/urandom of=$L bs=4k count=1 oflag=direct conv=fsync status=none
+            timeout 60 $O blocks detach image; reported
+        done
+        $O blocks drain --clear-error image | grep -q 'is cleared'
+        $O check image >printed; grep -q 'nothing is wrong' printed; $O blocks inspect image | refuses grep '^error: '
+        attach image 2>said; refuses grep -q 'records an error' said; timeout 60 $O blocks detach image; trap - EXIT"#
+    ));
+}
+
+#[test]
+fn a_table_of_runs_needs_no_word_where_the_volume_has_scattered_logs() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{BLOCKS}
+        truncate -s 64M image plain; $O blocks format plain >/dev/null
+        $O blocks format --scattered-logs=log-size=2M,group-size=16M image >/dev/null
+        attach --write-through -o data=selective,threshold=256K,checkpoint=off-hours:2-5,mtl=table image
+        [ -s table ]; timeout 60 $O blocks detach image; trap - EXIT
+        refuses $O blocks attach -o log=circular,mtl=other image 2>said; grep -q 'log=circular' said
+        refuses $O blocks attach -o mtl=other plain 2>said; grep -q -- '--scattered-logs' said; [ ! -e other ]"#
+    ));
+}
+
+#[test]
+fn a_format_that_is_refused_leaves_the_disks_as_they_were() {
+    let rig = Rig::new();
+    rig.run(
+        r#"truncate -s 64M image; truncate -s 40M log; truncate -s 1M short
+        $O blocks format --log log image >/dev/null; cp log before
+        refuses $O blocks format --force --log log short 2>said; grep -q 'too short' said; cmp log before
+        S=$(losetup --find --show --sector-size 4096 image); trap 'losetup -d $S' EXIT; cp image before
+        for bytes in 1024 2048; do
+            refuses $O blocks format --force --block-size $bytes $S 2>said; grep -q 'sectors of 4096' said; cmp image before
+        done
+        losetup -d $S; trap - EXIT; settle image; $O blocks format --force --block-size 1024 image >/dev/null
+        S=$(losetup --find --show --sector-size 4096 image); trap 'losetup -d $S' EXIT
+        refuses $O blocks attach --via nbd --socket s $S 2>said; grep -q 'sectors of 1024 bytes or less' said"#,
+    );
+}
+
 /// Functions. `start ARGUMENTS`: the daemon that serves NBD clients is `$DAEMON`, at `$U`.
 const NBD: &str = r#"
     start() { rm -f uri; $O blocks attach --via nbd --socket s "$@" image >uri 2>err & DAEMON=$!; for i in $(seq 600); do [ -s uri ] && break; sleep 0.1; done; U=$(head -1 uri); }

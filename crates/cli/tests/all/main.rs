@@ -16,6 +16,7 @@ mod details;
 mod differential;
 mod doctor;
 mod exerciser;
+mod files_on_fuse;
 mod fingerprint;
 mod front_end_memory;
 mod handles;

@@ -1,11 +1,13 @@
 //! A file or block device through the ring, past the page cache where the file system allows it.
 //!
-//! One process at a time ([`Claim`]). A durable write is one ring write with RWF_DSYNC, a flush is
-//! fdatasync.
+//! One process at a time ([`Claim`]). A flush is fdatasync. A durable write is one ring write with
+//! RWF_DSYNC. On a file of which the file system may not honour that ([`dsync`]) it is a write and
+//! a flush, and the disk reports no forced unit access.
 
 mod abandoned;
 mod claim;
 mod claims;
+mod dsync;
 mod lockers;
 mod loops;
 mod open;
@@ -14,6 +16,7 @@ mod system;
 
 pub use abandoned::{is_open_elsewhere, sees_all_processes};
 pub use claim::{Claim, hold_unlocked};
+pub use dsync::honours_dsync;
 pub use loops::{loop_device_over, page_cache_under};
 pub use refusal::DiskOpenError;
 pub use system::{lock_range, next_data, range_lock_against};
@@ -284,6 +287,21 @@ impl FileDisk {
         }
     }
 
+    async fn write_parts(
+        &self,
+        file: &File,
+        at: u64,
+        parts: &[Rc<Buffer>],
+        durability: Durability,
+    ) -> io::Result<()> {
+        let ring = &self.0.ring;
+        if durability == Durability::Cached || self.0.geometry.get().forced_unit_access {
+            return ring.write(file, at, parts, durability).await;
+        }
+        ring.write(file, at, parts, Durability::Cached).await?;
+        ring.sync_data(file).await
+    }
+
     async fn discard_range(&self, at: u64, length: u64) -> io::Result<()> {
         let file = self.request_file().await;
         if !self.0.discards_by_hole.get() {
@@ -352,7 +370,7 @@ impl Disk for FileDisk {
             check(disk.name(), disk.geometry(), Operation::Write, at, length)?;
             let file = disk.request_file().await;
             let write = async {
-                let result = disk.0.ring.write(&file, at, &parts, durability).await;
+                let result = disk.write_parts(&file, at, &parts, durability).await;
                 result.map_err(|error| disk.failed(Operation::Write, at, length, error))
             };
             match durability {

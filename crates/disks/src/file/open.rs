@@ -3,6 +3,7 @@
 use super::claim::{
     BackingClaim, claim_behind, lock_device_node, lock_file, lock_opened_node, refuse_if_used,
 };
+use super::dsync::honours_dsync;
 use super::refusal::{DiskOpenError, kind_of};
 use super::system::{
     DirectAlignment, WHOLE, direct_alignment, is_write_protected, leave_direct, logical_sector,
@@ -86,7 +87,8 @@ pub(super) fn open(
         return Err(DiskOpenError::Empty { path: path.to_owned() });
     }
     let discard = kind == Kind::File || claims::can_discard(metadata.rdev());
-    let geometry = Geometry { size, logical_sector: sector, discard, forced_unit_access: true };
+    let forced_unit_access = kind == Kind::Device || honours_dsync(&file);
+    let geometry = Geometry { size, logical_sector: sector, discard, forced_unit_access };
     let number = if kind == Kind::Device { metadata.rdev() } else { metadata.dev() };
     let physical_sector = claims::physical_sector(number).max(sector);
     Ok(Opened { file, kind, geometry, physical_sector, direct, behind })

@@ -47,6 +47,21 @@ pub fn direct_alignment(file: &File) -> DirectAlignment {
     }
 }
 
+/// Returns the magic number of the file system that a file is on (fstatfs(2)).
+pub fn file_system_magic(file: &impl AsRawFd) -> io::Result<u64> {
+    let mut found = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open as long as `file` lives, and the kernel fills the structure
+    // where it returns zero.
+    unsafe {
+        match libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) {
+            // 32 bits on every architecture; where the type is signed, the upper half repeats the
+            // sign.
+            0 => Ok(found.assume_init().f_type as u64 & u64::from(u32::MAX)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
 /// Returns the size in bytes of a file or block device.
 pub fn size_of(file: &OwnedFd) -> io::Result<u64> {
     File::from(file.try_clone()?).seek(SeekFrom::End(0))

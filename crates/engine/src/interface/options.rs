@@ -110,6 +110,10 @@ pub struct EngineOptions {
     /// Recovery where home cannot be read: leave out blocks of which the log holds a part only,
     /// instead of refusing.
     pub skip_unreadable: bool,
+    /// The error that the journal superblock records stays there until
+    /// [`crate::clear_recorded_error`]: for an owner who notes it nowhere else. Otherwise the first
+    /// commit clears it.
+    pub keeps_recorded_error: bool,
 }
 
 impl Default for EngineOptions {
@@ -144,6 +148,7 @@ impl Default for EngineOptions {
             until_damage: false,
             find_log: false,
             skip_unreadable: false,
+            keeps_recorded_error: false,
         }
     }
 }

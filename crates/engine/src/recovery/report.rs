@@ -15,7 +15,8 @@ pub struct PassReport {
 pub struct RecoveryReport {
     /// The log was empty: nothing was read but its superblock.
     pub clean: bool,
-    /// A negative errno if the journal was aborted when it was last used: run e2fsck.
+    /// A negative errno if the journal was aborted when it was last used, or an earlier recovery
+    /// left something out: the file system wants a check.
     pub recorded_error: i32,
     /// Nothing was written.
     pub dry_run: bool,
@@ -53,7 +54,8 @@ pub struct RecoveryReport {
     pub home_blocks_written: u64,
     pub home_blocks_read: u64,
     pub nanoseconds: u64,
-    /// The log was damaged, and what had been committed behind the damage was given up: run e2fsck.
+    /// The log was damaged, and what had been committed behind the damage was given up: the file
+    /// system wants a check.
     pub gave_up: bool,
     /// Home blocks that were left as they are, because what the log holds of them is a part, and
     /// the rest cannot be read at home (`skip_unreadable`). Sorted.
@@ -63,7 +65,7 @@ pub struct RecoveryReport {
 }
 
 impl RecoveryReport {
-    /// Whether anything that was committed was left out, so that e2fsck has to look.
+    /// Whether anything that was committed was left out, so that the file system wants a check.
     pub fn left_some_out(&self) -> bool {
         self.gave_up || !self.skipped_blocks.is_empty()
     }

@@ -89,7 +89,8 @@ impl Ring {
     }
 
     /// Writes the parts one after the other from byte `at` on: one operation up to 1024 parts.
-    /// `Durable` is RWF_DSYNC: FUA where the disk has it, else a flush after the write.
+    /// `Durable` is RWF_DSYNC: FUA where the disk has it, else a flush after the write. Of files on
+    /// some file systems, such as FUSE, that makes nothing durable: `disks::FileDisk` knows.
     pub async fn write(
         &self,
         file: &File,

@@ -34,7 +34,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     parse_duration_in(text, "s")
 }
 
-/// Parses as [`parse_duration`] does; a bare number counts `unit_by_default`.
+/// Parses as [`parse_duration`] does, times of up to 292 years, of which clocks count the
+/// nanoseconds in 64 bits; a bare number counts `unit_by_default`.
 pub fn parse_duration_in(text: &str, unit_by_default: &str) -> Result<Duration, String> {
     let (number, unit) = split_unit(text)?;
     let unit = if unit.is_empty() { unit_by_default } else { unit };
@@ -47,7 +48,10 @@ pub fn parse_duration_in(text: &str, unit_by_default: &str) -> Result<Duration, 
         "h" => number * 3600.0,
         _ => return Err(format!("{text:?} is not a time: write 250us, 100ms, 5s, 2m or 1h")),
     };
-    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is too long a time"))
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|time| time.as_nanos() <= i64::MAX as u128)
+        .ok_or_else(|| format!("{text:?} is too long a time"))
 }
 
 /// Parses a whole number within `allowed`.
@@ -139,6 +143,9 @@ mod tests {
         assert_eq!(parse_duration_in("2ms", "us"), Ok(Duration::from_millis(2)));
         assert!(parse_duration("5 parsecs").is_err());
         assert!(parse_duration("999999999999999999999h").is_err());
+        assert!(parse_duration("2500000h").is_ok());
+        // Its nanoseconds are a tenth of a second more than 2^64.
+        assert!(parse_duration("18446744073.8s").is_err());
     }
 
     #[test]

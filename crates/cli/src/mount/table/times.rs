@@ -2,14 +2,13 @@
 
 use super::Row;
 use crate::options::Refusal;
-use crate::options::values::{CheckpointWhen, checkpoint_when};
+use crate::options::values::{CheckpointWhen, PERIOD_MIN, checkpoint_when, period};
 use crate::text::local_time;
 use crate::text::quantity::{exact_duration, parse_count, parse_duration};
 use engine::{BarrierKind, CheckpointTimes, EngineOptions, OffHours};
 use std::time::Duration;
 
-/// Times between checkpoints. Looking more often would only keep a processor busy.
-const CHECKPOINT_MIN: Duration = Duration::from_millis(1);
+/// Longest time between checkpoints.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(31_536_000);
 
 pub const ROWS: &[Row] = &[
@@ -137,15 +136,17 @@ pub const ROWS: &[Row] = &[
     },
 ];
 
-/// Parses; as in ext4, zero means the default.
+/// Parses a period; as in ext4, zero means the default.
 fn interval(value: &str, of: fn(&EngineOptions) -> Duration) -> Result<Duration, Refusal> {
-    let time = parse_duration(value)?;
-    Ok(if time.is_zero() { of(&EngineOptions::default()) } else { time })
+    match parse_duration(value)?.is_zero() {
+        true => Ok(of(&EngineOptions::default())),
+        false => period(value),
+    }
 }
 
 /// Parses hours of the current local time.
 fn checkpoint(value: &str) -> Result<CheckpointTimes, Refusal> {
-    let limited = |time: Duration| match (CHECKPOINT_MIN..=CHECKPOINT_MAX).contains(&time) {
+    let limited = |time: Duration| match (PERIOD_MIN..=CHECKPOINT_MAX).contains(&time) {
         true => Ok(time),
         false => Err(format!("{value}: a time from 1ms to a year is needed")),
     };

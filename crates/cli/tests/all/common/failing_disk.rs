@@ -1,5 +1,6 @@
 //! A disk that can be unplugged: a file on a FUSE mount of the test's own. The mount passes
-//! everything through to a real image until it is made to fail.
+//! everything through to a real image until it is made to fail. It may have a cache, which only an
+//! FSYNC request empties: writes with O_DSYNC or RWF_DSYNC are cached as all others are.
 
 use super::c_path;
 use std::fs::{File, OpenOptions};
@@ -7,8 +8,8 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 const ROOT: u64 = 1;
 const DISK: u64 = 2;
@@ -32,11 +33,37 @@ struct State {
     unplugged: AtomicBool,
     /// Number of the request that fails next; 0: none.
     fails_once: AtomicU32,
+    cache: Option<Mutex<Vec<Unsynced>>>,
+    /// Flags of the answer to OPEN.
+    open_flags: u32,
+}
+
+/// What a write that no FSYNC has covered replaced, at a byte.
+struct Unsynced(u64, Vec<u8>);
+
+/// How the kernel passes on direct writes to a file on a FUSE mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// As most file systems are: direct writes are asynchronous if the program's are.
+    Plain,
+    /// The server asks for `FOPEN_DIRECT_IO`: the kernel adds no fsync, not even to synchronous
+    /// writes.
+    PastTheCache,
 }
 
 impl FailingDisk {
     /// Shows `image` as the file `disk` in `directory`, in this thread's mount namespace.
     pub fn new(image: &Path, directory: &Path) -> FailingDisk {
+        FailingDisk::with(image, directory, State::default())
+    }
+    /// Shows the image through a cache, which [`FailingDisk::lose_cache`] loses.
+    pub fn cached(image: &Path, directory: &Path, kind: FileKind) -> FailingDisk {
+        const PAST_THE_CACHE: u32 = 1;
+        let open_flags = if kind == FileKind::PastTheCache { PAST_THE_CACHE } else { 0 };
+        let cache = Some(Mutex::default());
+        FailingDisk::with(image, directory, State { cache, open_flags, ..State::default() })
+    }
+    fn with(image: &Path, directory: &Path, state: State) -> FailingDisk {
         let door = OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
         let options = format!(
             "fd={},rootmode=40000,user_id=0,group_id=0,max_read={TRANSFER_MAX}\0",
@@ -55,7 +82,7 @@ impl FailingDisk {
         };
         assert_eq!(mounted, 0, "mount: {}", std::io::Error::last_os_error());
         let backing = OpenOptions::new().read(true).write(true).open(image).unwrap();
-        let state = Arc::new(State::default());
+        let state = Arc::new(state);
         let shared = state.clone();
         std::thread::spawn(move || serve(door, &backing, &shared));
         FailingDisk { directory: directory.to_owned(), state }
@@ -74,6 +101,15 @@ impl FailingDisk {
     pub fn fail_once(&self, request: Request) {
         self.state.fails_once.store(request as u32, Ordering::SeqCst);
     }
+    /// Takes back, in `image`, all writes that no FSYNC has covered, as a power cut may. Nobody
+    /// writes any more.
+    pub fn lose_cache(&self, image: &Path) {
+        let cache = self.state.cache.as_ref().expect("a disk with a cache");
+        let backing = OpenOptions::new().write(true).open(image).unwrap();
+        for Unsynced(at, bytes) in cache.lock().unwrap().drain(..).rev() {
+            backing.write_all_at(&bytes, at).unwrap();
+        }
+    }
     pub fn has_failed(&self) -> bool {
         self.state.fails_once.load(Ordering::SeqCst) == 0
     }
@@ -84,6 +120,16 @@ impl Drop for FailingDisk {
         let target = c_path(&self.directory);
         // SAFETY: the string ends with a zero byte.
         unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) };
+    }
+}
+
+impl State {
+    fn note_write(&self, backing: &File, at: u64, size: u32) -> std::io::Result<()> {
+        let Some(cache) = &self.cache else { return Ok(()) };
+        let mut bytes = vec![0; size as usize];
+        backing.read_exact_at(&mut bytes, at)?;
+        cache.lock().unwrap_or_else(PoisonError::into_inner).push(Unsynced(at, bytes));
+        Ok(())
     }
 }
 
@@ -102,7 +148,7 @@ fn serve(mut door: File, backing: &File, state: &State) {
                 .fails_once
                 .compare_exchange(opcode, 0, Ordering::SeqCst, Ordering::SeqCst)
                 .is_ok();
-        let (error, answer) = match answer(opcode, u64_at(header, 16), body, backing, gone) {
+        let (error, answer) = match answer(opcode, u64_at(header, 16), body, backing, state, gone) {
             Ok(answer) => (0, answer),
             Err(error) => (-error, Vec::new()),
         };
@@ -116,7 +162,14 @@ fn serve(mut door: File, backing: &File, state: &State) {
     }
 }
 
-fn answer(opcode: u32, node: u64, body: &[u8], backing: &File, gone: bool) -> Result<Vec<u8>, i32> {
+fn answer(
+    opcode: u32,
+    node: u64,
+    body: &[u8],
+    backing: &File,
+    state: &State,
+    gone: bool,
+) -> Result<Vec<u8>, i32> {
     if gone && [15, 16, 20, 43].contains(&opcode) {
         return Err(libc::EIO);
     }
@@ -131,7 +184,8 @@ fn answer(opcode: u32, node: u64, body: &[u8], backing: &File, gone: bool) -> Re
         1 => return Err(libc::ENOENT),
         3 => [vec![0; 16], attributes(node, backing)].concat(),
         // OPEN, OPENDIR
-        14 | 27 => vec![0; 16],
+        14 => [&[0; 8][..], &state.open_flags.to_le_bytes(), &[0; 4]].concat(),
+        27 => vec![0; 16],
         15 => {
             let mut bytes = vec![0; u32_at(body, 16) as usize];
             let read = backing.read_at(&mut bytes, u64_at(body, 8)).map_err(failed)?;
@@ -139,13 +193,20 @@ fn answer(opcode: u32, node: u64, body: &[u8], backing: &File, gone: bool) -> Re
             bytes
         }
         16 => {
-            let size = u32_at(body, 16);
-            backing.write_all_at(&body[40..40 + size as usize], u64_at(body, 8)).map_err(failed)?;
+            let (at, size) = (u64_at(body, 8), u32_at(body, 16));
+            state.note_write(backing, at, size).map_err(failed)?;
+            backing.write_all_at(&body[40..40 + size as usize], at).map_err(failed)?;
             [size.to_le_bytes(), [0; 4]].concat()
         }
         17 => vec![0; 80],
-        // RELEASE, FSYNC, FLUSH, RELEASEDIR, DESTROY
-        18 | 20 | 25 | 29 | 38 => Vec::new(),
+        20 => {
+            if let Some(cache) = &state.cache {
+                cache.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            }
+            Vec::new()
+        }
+        // RELEASE, FLUSH, RELEASEDIR, DESTROY
+        18 | 25 | 29 | 38 => Vec::new(),
         26 => init(),
         _ => return Err(libc::ENOSYS),
     })

@@ -63,7 +63,9 @@ impl LogState {
     ) -> Result<LogState, EngineError> {
         let is_scattered = parts.options.log == LogKind::Scattered;
         records::begin(&mut superblock, records_wanted(parts, area), || parts.world.random());
-        superblock.errno = 0;
+        if !parts.options.keeps_recorded_error || units::fault!("blocks-error-forgotten") {
+            superblock.errno = 0;
+        }
         let next = superblock.next_transaction();
         let each = superblock.log_blocks_per_block();
         let space: Box<dyn LogSpace> = match parts.options.log {
