@@ -42,6 +42,12 @@ program, with the same seed and models, are not run again, unless --again is
 given. The same seed gives the same bytes; figures that begin with kernel- are measured by the clock on the wall
 and differ from run to run.";
 
+const HYPERCUBE_EXAMPLES: &str = "\
+Examples:
+  okeanos-lab reproduce hypercube --out results   the points, into results/joint
+  okeanos-lab reproduce report --out results      tables with the share of points
+                                                  at which each verdict is kept";
+
 /// Rerun the papers' figures on emulated disks, our numbers beside theirs
 #[derive(Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true,
@@ -64,6 +70,7 @@ enum ReproduceCommand {
     },
     /// All chosen numbers varied jointly: every statement at each of 32 points. The same command
     /// goes on with a run that was stopped
+    #[command(after_help = HYPERCUBE_EXAMPLES)]
     Hypercube {
         /// Where the points go, into its directory `joint`; made if missing
         #[arg(long, value_name = "DIR", default_value = "figures")]

@@ -107,7 +107,8 @@ fn a_file_removed_before_it_was_durable_is_not_sent_and_leaves_nothing() {
         }
         assert!(counter.counter("mds", "mds_cache", "strays_created") >= FILES);
         let begin = Instant::now();
-        while counter.counter("mds", "mds_cache", "num_strays") > 0 {
+        // One is the connection's own, by which it notices what the library drops.
+        while counter.counter("mds", "mds_cache", "num_strays") > 1 {
             assert!(begin.elapsed() < PATIENCE, "the servers keep files without a name");
             world.sleep_until(world.now().plus(Duration::from_millis(200))).await;
         }
