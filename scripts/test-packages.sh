@@ -109,7 +109,10 @@ try_packages() {
 }
 
 try_static() {
-    inside sh -c 'command -v mke2fs' >/dev/null || fail "mke2fs is missing in $release"
+    # Debian 13 has systems without it.
+    cp /etc/resolv.conf "$root/etc/resolv.conf"
+    inside sh -c 'command -v mke2fs || { apt-get update -q && apt-get install -q -y e2fsprogs; }' >"$place/log" 2>&1 ||
+        fail "mke2fs is missing in $release"
     mkdir "$root/root/static"
     tar --extract --strip-components=1 --directory "$root/root/static" --file "$tarball"
     (cd "$root/root/static" && sha256sum --quiet --check SHA256SUMS) || fail "checksums of the tarball"

@@ -40,19 +40,16 @@ pub fn empty(directory: &Path) -> io::Result<()> {
     } as i32);
     match pivoted {
         Ok(()) => detach(Path::new("."))?,
-        // The root is no mount (chroot), or the one that the kernel began with, or a container's
-        // filter forbids the call: it stays, mounts on it are removed.
+        // The root is no mount (chroot), or the one that the kernel began with: it stays, mounts on
+        // it are removed.
         Err(_) => detach_all()?,
     }
     std::env::set_current_dir("/")
 }
 
 fn detach_all() -> io::Result<()> {
-    // runc, which lets programs into a container by its first process, refuses one without
-    // /dev/null.
-    let kept = ["/", "/proc", "/dev"].map(Path::new);
     for mount in mount_table::mounts()?.iter().rev() {
-        if !kept.contains(&&*mount.directory) {
+        if mount.directory != Path::new("/") && mount.directory != Path::new("/proc") {
             let _ = detach(&mount.directory);
         }
     }
