@@ -70,8 +70,7 @@ impl DropDetector {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.changes += 1;
         if state.is_armed && state.changes > CHANGES_GUARDED {
-            let is_kept = self.file.read(0, 1).is_ok_and(|byte| byte == [1]);
-            state.drops += u64::from(!is_kept);
+            state.drops += u64::from(!self.is_kept().unwrap_or(false));
             state.is_armed = false;
         }
         if !state.is_armed {
@@ -86,11 +85,14 @@ impl DropDetector {
         if units::fault!("ceph-dropped-content-trusted") {
             return Ok(state.drops);
         }
-        let is_kept = state.is_armed && self.file.read(0, 1)? == [1];
-        if !is_kept {
-            state.drops += 1;
-        }
+        let is_kept = state.is_armed && self.is_kept()?;
+        state.drops += u64::from(!is_kept);
         state.arm(&self.file);
         Ok(state.drops)
+    }
+
+    /// Returns whether the byte is still what was buffered.
+    fn is_kept(&self) -> Result<bool, Errno> {
+        Ok(self.file.read(0, 1)? == [1])
     }
 }

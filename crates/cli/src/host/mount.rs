@@ -76,9 +76,7 @@ fn serve(plan: Plan, notifier: StartNotifier) -> Result<(), CliError> {
         return notifier.failed(CliError::system("signals", error));
     }
     let helper = match MountHelper::start(&plan.directory, &|text| reporter.report(text)) {
-        Ok(helper) => {
-            helper.keep_paths(&[plan.store.path(), &plan.arguments.place.journal, &own_program()])
-        }
+        Ok(helper) => helper.keep_paths(&[plan.store.path(), &plan.arguments.place.journal]),
         Err(error) => return notifier.failed(error),
     };
     let world = match RealWorld::new() {
@@ -88,11 +86,6 @@ fn serve(plan: Plan, notifier: StartNotifier) -> Result<(), CliError> {
     let result = world.run(run_daemon(world.clone(), plan, helper, reporter, notifier));
     world.end();
     result
-}
-
-/// Returns the program of helper processes, which start also after the connection was lost.
-fn own_program() -> PathBuf {
-    std::env::current_exe().unwrap_or_default()
 }
 
 async fn bring_up(
