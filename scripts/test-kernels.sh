@@ -2,8 +2,8 @@
 # Plays tests of the program on the kernels of Debian releases, each in an emulated machine without
 # network: mounts in every mode, kill -9 and recovery, what the page cache fetches and shows, no
 # io_uring, an ordinary user, mapped users, labels of SELinux (without a policy). The machine sees
-# this one's files, read-only. Prints one line for each
-# test and one for each kernel; fails where a test fails, or a machine hangs.
+# this one's files, read-only. Prints one line for each test and one for each kernel; fails where a
+# test fails, or a machine hangs.
 # Needs root, qemu-system-x86, busybox-static, kmod and the system's Debian archive.
 # Usage: scripts/test-kernels.sh PLACE [KERNEL=SUITE...]
 set -euo pipefail

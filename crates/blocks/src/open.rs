@@ -165,8 +165,8 @@ pub async fn recover(parts: &BlockParts, dry_run: bool) -> Result<RecoveryReport
     Ok(report)
 }
 
-/// Clears the error that the journal of a closed volume records, durably: whoever owns the file
-/// system above has checked it.
+/// Clears the error that the journal of a closed volume records, durably, once the file system
+/// above it was checked.
 ///
 /// # Errors
 /// [`engine::EngineError::NeedsRecovery`] where the log is not empty; others as

@@ -6,7 +6,7 @@ use crate::abi::{
 };
 use device::Geometry;
 
-/// Bytes of data of one request, at most; the driver is told so.
+/// Bytes of data of one request, at most, which the driver is given as its limit.
 pub const REQUEST_BYTES_MAX: u32 = 512 << 10;
 /// Bytes of one discard, at most.
 pub const DISCARD_BYTES_MAX: u32 = 1 << 30;

@@ -212,7 +212,7 @@ impl ControlServer {
                         self.socket.is_public.then_some(PUBLIC_PAUSE)
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                    // Others wait, and no new edge tells of them.
+                    // Others wait, and no new edge reports them.
                     Err(_) => Some(FAILURE_PAUSE),
                 };
                 if let Some(pause) = pause {

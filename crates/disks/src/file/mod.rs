@@ -417,11 +417,11 @@ mod tests {
             let lost =
                 || disk.failed(Operation::Flush, 0, 0, io::Error::from_raw_os_error(libc::EIO));
             let (first, error, end) = (disk.clone(), lost(), Rc::new(Event::default()));
-            let (told, may_end) = (end.clone(), Rc::new(Cell::new(false)));
+            let (ended, may_end) = (end.clone(), Rc::new(Cell::new(false)));
             let ends = may_end.clone();
             within.spawn(Box::pin(async move {
                 let failing = async {
-                    told.until(|| ends.get().then_some(())).await;
+                    ended.until(|| ends.get().then_some(())).await;
                     Err(error)
                 };
                 first.durable(failing).await.unwrap_err();
