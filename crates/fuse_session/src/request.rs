@@ -24,6 +24,8 @@ pub struct Request {
     payload: Option<Payload>,
     /// The ring entries of which the request occupies one (io_uring).
     queue: Option<Rc<RingQueue>>,
+    /// Whether SETXATTR has [`SetxattrShortIn`].
+    has_short_setxattr: bool,
 }
 
 #[derive(Debug)]
@@ -186,6 +188,7 @@ impl Request {
             extensions,
             payload,
             queue: None,
+            has_short_setxattr: false,
         };
         if header.opcode != opcode::WRITE || whole.end < bytes.len() {
             return Ok(request(bytes, whole, None));
@@ -219,6 +222,7 @@ impl Request {
             body: 0..end,
             payload: Some(Payload::At(fixed.len())),
             queue: None,
+            has_short_setxattr: false,
         })
     }
 
@@ -231,7 +235,14 @@ impl Request {
         let length = without_extensions(&header, payload.len())?;
         let extensions = length..payload.len();
         let (bytes, payload) = (fixed.to_vec().into(), Some(Payload::Lent(payload, length)));
-        Ok(Request { header, bytes, body: 0..fixed.len(), extensions, payload, queue: None })
+        let (body, queue, has_short_setxattr) = (0..fixed.len(), None, false);
+        Ok(Request { header, bytes, body, extensions, payload, queue, has_short_setxattr })
+    }
+
+    /// Returns the request as it is where `SETXATTR_EXT` was not negotiated (Linux before 5.13).
+    #[must_use]
+    pub fn with_short_setxattr(self) -> Request {
+        Request { has_short_setxattr: true, ..self }
     }
 
     pub(crate) fn in_queue(self, queue: Rc<RingQueue>) -> Request {
@@ -327,7 +338,13 @@ impl Request {
             opcode::RELEASE => Operation::Release(body.fixed()?),
             opcode::FSYNC => Operation::Fsync(body.fixed()?),
             opcode::SETXATTR => {
-                let arguments: SetxattrIn = body.fixed()?;
+                let arguments = match self.has_short_setxattr {
+                    true => {
+                        let SetxattrShortIn { size, flags } = body.fixed()?;
+                        SetxattrIn { size, flags, ..SetxattrIn::default() }
+                    }
+                    false => body.fixed()?,
+                };
                 Operation::Setxattr {
                     arguments,
                     name: body.name()?,
@@ -512,6 +529,19 @@ mod tests {
         assert!(matches!(request.operation(), Ok(Operation::Write { data: b"abcd", .. })));
         let request = Request::from_message(&message(opcode::WRITE, &whole[..43])).unwrap();
         assert_eq!(request.operation().unwrap_err(), MalformedRequest);
+    }
+
+    #[test]
+    fn an_attribute_keeps_its_whole_name_where_the_extension_was_not_negotiated() {
+        let arguments = SetxattrShortIn { size: 5, flags: 1 };
+        let whole = [arguments.as_bytes(), b"user.123security.capability\0value"].concat();
+        let request = Request::from_message(&message(opcode::SETXATTR, &whole)).unwrap();
+        let request = request.with_short_setxattr();
+        let Ok(Operation::Setxattr { arguments, name, value }) = request.operation() else {
+            panic!("{request:?}")
+        };
+        assert_eq!((name, value), (&b"user.123security.capability"[..], &b"value"[..]));
+        assert_eq!((arguments.size, arguments.flags, arguments.setxattr_flags), (5, 1, 0));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::MAX_WRITE;
 use super::request_memory::Share;
-use crate::abi::{NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader};
+use crate::abi::{InitOut, NOTIFY_INVAL_INODE, NotifyInvalInode, OutHeader, init};
 use crate::message::Inbox;
 use crate::reply::Stale;
 use crate::{MalformedRequest, Reply, Request};
@@ -56,11 +56,20 @@ pub(super) struct Classic {
     inbox: RefCell<Inbox>,
     /// Length of the request in the inbox.
     length: Cell<usize>,
+    /// Flags of the negotiation; before it, all.
+    flags: Cell<u32>,
 }
 
 impl Classic {
     pub fn new(ring: Ring, fuse: File) -> Classic {
-        Classic { ring, fuse, inbox: RefCell::new(Inbox::new(MESSAGE_MAX)), length: Cell::new(0) }
+        let inbox = RefCell::new(Inbox::new(MESSAGE_MAX));
+        Classic { ring, fuse, inbox, length: Cell::new(0), flags: Cell::new(!0) }
+    }
+
+    /// Sends the reply to INIT. Its flags decide the form of all later requests.
+    pub fn begin(&self, unique: u64, reply: &InitOut) -> io::Result<()> {
+        self.flags.set(reply.flags);
+        self.reply_now(unique, Reply::of(reply))
     }
 
     pub fn file(&self) -> &File {
@@ -90,7 +99,11 @@ impl Classic {
 
     /// Returns the request that was received.
     pub fn message(&self) -> Result<Request, MalformedRequest> {
-        Request::from_bytes(self.inbox.borrow_mut().take(self.length.get()))
+        let request = Request::from_bytes(self.inbox.borrow_mut().take(self.length.get()))?;
+        match u64::from(self.flags.get()) & init::SETXATTR_EXT {
+            0 => Ok(request.with_short_setxattr()),
+            _ => Ok(request),
+        }
     }
 
     /// Sends the reply with the next submission of the ring. It may meet a request that was

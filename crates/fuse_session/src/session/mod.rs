@@ -307,7 +307,7 @@ impl<F: FileSystem> Session<F> {
         };
         match self.agree(&offer) {
             Ok((negotiated, entries)) => {
-                self.classic.reply_now(unique, Reply::of(&negotiated.reply))?;
+                self.classic.begin(unique, &negotiated.reply)?;
                 if let Some(entries) = entries {
                     self.start_ring(entries);
                 }
