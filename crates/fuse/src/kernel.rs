@@ -40,14 +40,6 @@ fn running() -> Option<Version> {
     version_of(&release.to_string_lossy())
 }
 
-/// Returns the size of a page of this machine, in bytes; `None` where the kernel does not report
-/// it.
-pub fn page_bytes() -> Option<u64> {
-    // SAFETY: sysconf takes an integer and touches no memory of ours.
-    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    u64::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two())
-}
-
 /// Parses a release; a missing third number is zero. One with another format counts as old.
 fn version_of(release: &str) -> Option<Version> {
     let mut numbers = release.split(|character: char| !character.is_ascii_digit()).map(str::parse);
@@ -58,11 +50,6 @@ fn version_of(release: &str) -> Option<Version> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_page_is_no_smaller_than_any_machine_has() {
-        assert!(page_bytes().is_some_and(|bytes| (4096..=64 << 10).contains(&bytes)));
-    }
 
     #[test]
     fn releases_are_compared_by_their_numbers() {

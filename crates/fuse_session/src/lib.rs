@@ -140,7 +140,9 @@ mod session;
 
 pub use device::{Buffer, World};
 pub use file_system::FileSystem;
-pub use mount::{Connection, MountError, MountKind, MountOptions, mount, possible_processors};
+pub use mount::{
+    Connection, MountError, MountKind, MountOptions, mount, page_bytes, possible_processors,
+};
 pub use reply::Reply;
 pub use request::{MalformedRequest, Operation, Request, SecurityLabel};
 pub use ring_queue::WaitPermit;

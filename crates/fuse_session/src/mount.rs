@@ -110,6 +110,16 @@ pub fn possible_processors() -> u16 {
     last_of(&list).map_or(1, |last| last + 1)
 }
 
+/// Returns the size of a page of this machine, in bytes: a power of two.
+pub fn page_bytes() -> u32 {
+    // SAFETY: sysconf takes an integer and touches no memory of ours.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u32::try_from(bytes).ok().filter(|bytes| bytes.is_power_of_two()).unwrap_or(PAGE_MAX)
+}
+
+/// The largest page of any machine with this protocol, in bytes.
+const PAGE_MAX: u32 = 64 << 10;
+
 /// Returns the last number of a list such as `0-3,8`.
 fn last_of(list: &str) -> Option<u16> {
     list.trim().rsplit(['-', ',']).next()?.parse().ok()

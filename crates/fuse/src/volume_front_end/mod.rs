@@ -92,9 +92,7 @@ impl VolumeFrontEnd {
     ) -> Rc<VolumeFrontEnd> {
         let (state, capabilities_taken) = (Cell::new(State::Open), Cell::default());
         let reporter = Reporter::new(report);
-        if let Some(bytes) = crate::kernel::page_bytes() {
-            volume.set_kernel_page(bytes);
-        }
+        volume.set_kernel_page(u64::from(fuse_session::page_bytes()));
         Rc::new(VolumeFrontEnd { volume, options, reporter, state, capabilities_taken })
     }
 

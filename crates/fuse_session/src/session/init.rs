@@ -54,7 +54,6 @@ pub enum InitError {
 
 /// The most bytes that one WRITE or READ carries, and the most that a listing may have.
 pub const MAX_WRITE: u32 = 1 << 20;
-const PAGE_SIZE: u32 = 4096;
 /// Introduced with Linux 6.3: labels are an extension whose length the header has.
 const EXTENDS_REQUESTS: u32 = 38;
 /// Introduced with Linux 6.18.
@@ -104,10 +103,12 @@ impl Wishes {
     }
 }
 
+/// Negotiates with a kernel whose pages have `page` bytes.
 pub fn negotiate(
     offer: &InitIn,
     transport: Transport,
     wishes: Wishes,
+    page: u32,
 ) -> Result<Negotiated, InitError> {
     if offer.major != abi::MAJOR || offer.minor < abi::MINOR_LOWEST {
         return Err(InitError::TooOld { major: offer.major, minor: offer.minor });
@@ -131,7 +132,9 @@ pub fn negotiate(
         congestion_threshold: 96,
         max_write: MAX_WRITE,
         time_gran: 1,
-        max_pages: (MAX_WRITE / PAGE_SIZE) as u16,
+        // A READ of more than MAX_WRITE would get fewer bytes than it asks for, which the kernel
+        // takes for the end of the file.
+        max_pages: (MAX_WRITE / page) as u16,
         ..InitOut::default()
     };
     let taken = |flag| flags & flag != 0;
@@ -143,6 +146,7 @@ pub fn negotiate(
 mod tests {
     use super::*;
 
+    const PAGE: u32 = 4096;
     const OFFER: InitIn = InitIn {
         major: 7,
         minor: 45,
@@ -155,15 +159,26 @@ mod tests {
     #[test]
     fn the_kernel_may_read_ahead_as_far_as_the_mount_wants() {
         assert_eq!(
-            negotiate(&OFFER, Transport::Auto, Wishes::default()).unwrap().reply.max_readahead,
+            negotiate(&OFFER, Transport::Auto, Wishes::default(), PAGE)
+                .unwrap()
+                .reply
+                .max_readahead,
             u32::MAX
         );
     }
 
     #[test]
+    fn no_read_is_longer_than_its_reply_may_be() {
+        for page in [4 << 10, 16 << 10, 64 << 10] {
+            let reply = negotiate(&OFFER, Transport::Auto, Wishes::default(), page).unwrap().reply;
+            assert_eq!(u32::from(reply.max_pages) * page, MAX_WRITE, "{page}");
+        }
+    }
+
+    #[test]
     fn only_offered_features_are_taken() {
         let poor = InitIn { flags: init::BIG_WRITES as u32, flags2: 0, ..OFFER };
-        let negotiated = negotiate(&poor, Transport::Uring, Wishes::default()).unwrap();
+        let negotiated = negotiate(&poor, Transport::Uring, Wishes::default(), PAGE).unwrap();
         assert_eq!((negotiated.reply.flags, negotiated.reply.flags2), (init::BIG_WRITES as u32, 0));
         assert!(!negotiated.uring);
     }
@@ -172,7 +187,7 @@ mod tests {
     fn only_wishes_are_taken_beside_it() {
         let flags = |wishes, minor| {
             let offer = InitIn { minor, ..OFFER };
-            let reply = negotiate(&offer, Transport::Auto, wishes).unwrap().reply;
+            let reply = negotiate(&offer, Transport::Auto, wishes, PAGE).unwrap().reply;
             u64::from(reply.flags) | u64::from(reply.flags2) << 32
         };
         let none = Wishes::default();
@@ -189,7 +204,8 @@ mod tests {
 
     #[test]
     fn the_write_back_cache_and_remote_locks_are_never_taken() {
-        let flags = negotiate(&OFFER, Transport::Auto, Wishes::default()).unwrap().reply.flags;
+        let flags =
+            negotiate(&OFFER, Transport::Auto, Wishes::default(), PAGE).unwrap().reply.flags;
         for (bit, name) in
             [(1, "POSIX_LOCKS"), (10, "FLOCK_LOCKS"), (16, "WRITEBACK_CACHE"), (17, "NO_OPEN")]
         {
@@ -202,7 +218,7 @@ mod tests {
         for (transport, uring) in
             [(Transport::Auto, false), (Transport::Classic, false), (Transport::Uring, true)]
         {
-            let negotiated = negotiate(&OFFER, transport, Wishes::default()).unwrap();
+            let negotiated = negotiate(&OFFER, transport, Wishes::default(), PAGE).unwrap();
             assert_eq!(negotiated.uring, uring, "{transport:?}");
         }
     }
@@ -211,7 +227,8 @@ mod tests {
     fn no_kernel_empties_its_cache_when_a_file_changes() {
         for minor in [31, 44, 45] {
             let offer = InitIn { minor, ..OFFER };
-            let flags = negotiate(&offer, Transport::Auto, Wishes::default()).unwrap().reply.flags;
+            let flags =
+                negotiate(&offer, Transport::Auto, Wishes::default(), PAGE).unwrap().reply.flags;
             let both = (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA) as u32;
             assert_eq!(flags & both, init::EXPLICIT_INVAL_DATA as u32, "{minor}");
         }
@@ -221,7 +238,8 @@ mod tests {
     fn older_kernels_keep_syncs_to_themselves() {
         for (minor, passes) in [(45, true), (99, true), (44, false), (31, false)] {
             let negotiated =
-                negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, Wishes::default()).unwrap();
+                negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, Wishes::default(), PAGE)
+                    .unwrap();
             assert_eq!(negotiated.forwards_syncs(), passes, "{minor}");
         }
     }
@@ -230,7 +248,7 @@ mod tests {
     fn a_kernel_too_old_is_refused_by_number() {
         let old = InitIn { minor: 23, ..OFFER };
         assert_eq!(
-            negotiate(&old, Transport::Auto, Wishes::default()),
+            negotiate(&old, Transport::Auto, Wishes::default(), PAGE),
             Err(InitError::TooOld { major: 7, minor: 23 })
         );
     }

@@ -332,7 +332,8 @@ impl<F: FileSystem> Session<F> {
             security_labels: F::SECURITY_LABELS,
             idmapped_mounts: self.idmapped_mounts.get(),
         };
-        let agree = |transport| init::negotiate(&offer, transport, wishes);
+        let page = crate::page_bytes();
+        let agree = |transport| init::negotiate(&offer, transport, wishes, page);
         let negotiated = agree(self.transport)?;
         if !negotiated.uring {
             return Ok((negotiated, None));
