@@ -8,6 +8,13 @@ pub fn checks_flags() -> bool {
     running().is_some_and(|version| version >= (5, 13, 0))
 }
 
+/// Returns whether the kernel takes set-group-id from new files that a caller outside the group
+/// makes in a set-group-id directory. It does from Linux 6.0 on (`mode_strip_sgid`); before, that
+/// was each file system's part.
+pub fn strips_set_group() -> bool {
+    running().is_some_and(|version| version >= (6, 0, 0))
+}
+
 /// Returns whether the kernel drops pages from its cache again behind a write past it (the end of
 /// `fuse_direct_io`), so that no reader meets one that was read while the write was in flight.
 pub fn drops_written_pages() -> bool {

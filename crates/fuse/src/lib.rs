@@ -12,5 +12,5 @@ mod privilege;
 mod volume_front_end;
 
 pub use host_front_end::HostFrontEnd;
-pub use kernel::{checks_flags, drops_written_pages};
+pub use kernel::{checks_flags, drops_written_pages, strips_set_group};
 pub use volume_front_end::{AttributeOptions, ClosedBadly, FrontEndOptions, VolumeFrontEnd};

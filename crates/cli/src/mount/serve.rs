@@ -185,6 +185,7 @@ impl Mounted {
             synchronous: plan.settings.is_synchronous(),
             synchronous_directories: plan.settings.has_synchronous_directories(),
             kernel_checks_flags: fuse::checks_flags(),
+            kernel_strips_set_group: fuse::strips_set_group(),
             kernel_drops_written_pages: fuse::drops_written_pages(),
             without_open: plan.settings.daemon.without_open,
             attributes: plan.settings.volume.attributes,

@@ -66,7 +66,8 @@ impl VolumeFrontEnd {
     ) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let caller = creator(header, arguments.umask, labels);
-        let made = self.volume.mknod(&parent, name, &caller, regular(arguments.mode), 0).await?;
+        let mode = self.mode_of_new(header, &parent, regular(arguments.mode));
+        let made = self.volume.mknod(&parent, name, &caller, mode, 0).await?;
         let reply = self.reply_created(&made.value, arguments.flags);
         self.settle(&parent, made.transaction).await?;
         Ok(reply)
@@ -80,7 +81,8 @@ impl VolumeFrontEnd {
     ) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let caller = creator(header, arguments.umask, labels);
-        let made = self.volume.tmpfile(&parent, &caller, regular(arguments.mode)).await?;
+        let mode = self.mode_of_new(header, &parent, regular(arguments.mode));
+        let made = self.volume.tmpfile(&parent, &caller, mode).await?;
         Ok(self.reply_created(&made.value, arguments.flags))
     }
 

@@ -38,6 +38,9 @@ pub struct FrontEndOptions {
     /// Whether the kernel checks who may change flags and projects, and passes no such call on
     /// unchecked: [`crate::checks_flags`].
     pub kernel_checks_flags: bool,
+    /// Whether the kernel takes set-group-id from new files where it must:
+    /// [`crate::strips_set_group`].
+    pub kernel_strips_set_group: bool,
     /// Whether the kernel drops the pages of a write past its cache before that returns:
     /// [`crate::drops_written_pages`]. Otherwise descriptors past the cache and through it are kept
     /// apart.

@@ -64,10 +64,8 @@ impl VolumeFrontEnd {
     ) -> Result {
         let parent = self.inode(header.nodeid).await?;
         let caller = creator(header, arguments.umask, labels);
-        let made = self
-            .volume
-            .mknod(&parent, name, &caller, arguments.mode as u16, arguments.rdev)
-            .await?;
+        let mode = self.mode_of_new(header, &parent, arguments.mode as u16);
+        let made = self.volume.mknod(&parent, name, &caller, mode, arguments.rdev).await?;
         self.reply_made(&parent, made).await
     }
 

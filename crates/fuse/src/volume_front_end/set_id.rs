@@ -36,6 +36,20 @@ impl VolumeFrontEnd {
         }
     }
 
+    /// Returns the mode of a file that the caller makes in a directory. Without the bit that is
+    /// taken here, an executable of the directory's group could be had by anyone who may write to
+    /// the directory.
+    pub(super) fn mode_of_new(&self, header: &InHeader, parent: &Inode, mode: u16) -> u16 {
+        const RUNS_AS_GROUP: u16 = SET_GROUP | GROUP_EXECUTES;
+        let attributes = self.volume.getattr(parent);
+        let is_taken = !self.options.kernel_strips_set_group
+            && attributes.mode & SET_GROUP != 0
+            && mode & RUNS_AS_GROUP == RUNS_AS_GROUP
+            && !is_member(header, &attributes)
+            && !privilege::holds(header.pid, Capability::SetId);
+        if is_taken { mode & !SET_GROUP } else { mode }
+    }
+
     /// Returns the bits to clear when the caller changes content by a request that does not report
     /// its capabilities.
     pub(super) fn killed_by_any_change(&self, header: &InHeader, inode: &Inode) -> KillPrivileges {

@@ -5,5 +5,6 @@ mod common;
 mod flags;
 mod forgetting;
 mod memory_of_a_request;
+mod set_group;
 mod synchronous;
 mod write_back;

@@ -42,6 +42,7 @@ pub fn plain_options() -> FrontEndOptions {
         synchronous: false,
         synchronous_directories: false,
         kernel_checks_flags: true,
+        kernel_strips_set_group: true,
         kernel_drops_written_pages: true,
         without_open: false,
         attributes: Default::default(),
