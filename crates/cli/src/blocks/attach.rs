@@ -35,24 +35,24 @@ pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
         source,
     };
     if let (Via::Nbd, Some(socket)) = (arguments.via, &arguments.socket) {
+        ublk_device::refuse_waiting(&place)?;
         return serve::over_nbd(plan, socket);
     }
     let kind = DeviceKind::choose(arguments.via)?;
     place.clean_up()?;
-    let waits = ublk_device::clean_up(&place)?;
+    let waits = ublk_device::clean_up(&place, &plan.source)?;
     if waits && kind != DeviceKind::Ublk {
-        return Err(CliError::new(format!("I/O waits for its daemon{}", place.attached_as()))
-            .with_remedy("Attach it with --via ublk, or detach it first: its I/O fails then."));
+        return Err(ublk_device::waits(&place));
     }
     place.make()?;
-    let read_only = plan.read_only;
+    let (source, read_only) = (plan.source.clone(), plan.read_only);
     if arguments.foreground {
         return in_foreground(plan, &place, kind);
     }
     match daemon::detach()? {
         Side::Starter(starter) => {
-            starter.wait().inspect_err(|_| kind.clean_up(&place))?;
-            kind.attach(&place, read_only)
+            starter.wait().inspect_err(|_| kind.clean_up(&place, &source))?;
+            kind.attach((&place, &source), read_only)
         }
         Side::Daemon(notifier) => serve::as_device(plan, place, kind, notifier),
     }
@@ -61,7 +61,7 @@ pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
 /// Serves in this process. A companion makes the block device, since the kernel reads the new
 /// device before it returns, and this process has to answer.
 fn in_foreground(plan: AttachPlan, place: &Place, kind: DeviceKind) -> Result<(), CliError> {
-    let read_only = plan.read_only;
+    let (source, read_only) = (plan.source.clone(), plan.read_only);
     let (mut from_companion, mut to_daemon) =
         UnixStream::pair().map_err(|error| CliError::system("cannot start the daemon", error))?;
     match daemon::accompany()? {
@@ -70,11 +70,11 @@ fn in_foreground(plan: AttachPlan, place: &Place, kind: DeviceKind) -> Result<()
             // The daemon prints why it ended.
             match companion.wait() {
                 Ok(()) => {
-                    kind.attach(place, read_only)?;
+                    kind.attach((place, &source), read_only)?;
                     let _ = to_daemon.write_all(ATTACHED);
                     StartNotifier::foreground().up(&[]);
                 }
-                Err(_) => kind.clean_up(place),
+                Err(_) => kind.clean_up(place, &source),
             }
             Ok(())
         }

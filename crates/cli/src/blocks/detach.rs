@@ -1,9 +1,9 @@
 //! `okeanos blocks detach`.
 
-use super::place::refuse_mounted;
 use super::ublk_device;
 use crate::daemon::control::Place;
 use crate::daemon::mount_table;
+use crate::daemon::mounted::refuse_mounted;
 use crate::error::CliError;
 use crate::mount::loop_device;
 use crate::mount::umount;

@@ -7,7 +7,7 @@ use crate::error::CliError;
 use crate::mount::loop_device::{self, LoopDevice, Stands};
 use crate::text::output::print;
 use disks::DiskAccess;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Kind of block device that a volume is attached as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ impl DeviceKind {
     }
 
     /// Makes the block device of a daemon that is up, and prints its path.
-    pub fn attach(self, place: &Place, read_only: bool) -> Result<(), CliError> {
+    pub fn attach(self, (place, source): (&Place, &Path), read_only: bool) -> Result<(), CliError> {
         let attached = match self {
             DeviceKind::Ublk => ublk_device::start(place),
             DeviceKind::Loop => attach_loop(place, read_only),
@@ -47,18 +47,19 @@ impl DeviceKind {
         match attached {
             Ok(path) => print(&format_args!("{}\n", path.display())),
             Err(error) => {
-                // The device cannot be used.
-                self.clean_up(place);
+                // The device cannot be used. The daemon ends first: as long as it has the disk, the
+                // device may be in use.
                 let _ = super::detach::run_at(place);
+                self.clean_up(place, source);
                 Err(error)
             }
         }
     }
 
     /// Removes what a daemon has made that did not get so far as to use it.
-    pub fn clean_up(self, place: &Place) {
+    pub fn clean_up(self, place: &Place, source: &Path) {
         if self == DeviceKind::Ublk {
-            ublk_device::remove_unstarted(place);
+            ublk_device::remove_unstarted(place, source);
         }
     }
 }

@@ -29,7 +29,11 @@ pub(super) fn run(arguments: &GrowArguments) -> Result<(), CliError> {
     };
     let exported_bytes = match mount_table::mount_on(&place.0).ok().flatten() {
         Some(mount) if !mount.is_dead() => while_attached(&mount, &place)?,
-        _ => with_parts(source, log.as_deref(), false, async |parts| blocks::grow(&parts).await)?,
+        _ => {
+            // The device that waits keeps its size.
+            ublk_device::refuse_waiting(&place)?;
+            with_parts(source, log.as_deref(), false, async |parts| blocks::grow(&parts).await)?
+        }
     };
     match json {
         true => print_json(&Grown::Done { exported_bytes }),

@@ -1,7 +1,9 @@
 //! `okeanos blocks format`.
 
 use super::zones::NewZones;
-use super::{FormatArguments, failed};
+use super::{FormatArguments, failed, ublk_device};
+use crate::daemon::control::Place;
+use crate::disk::block_volume::{VolumeOnDisk, volume_on};
 use crate::disk::content::refuse_to_overwrite;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
@@ -15,6 +17,11 @@ use std::path::Path;
 
 pub fn run(arguments: &FormatArguments) -> Result<(), CliError> {
     crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.target)?;
+    for path in std::iter::once(&arguments.target).chain(&arguments.log) {
+        if let Ok(VolumeOnDisk::Found(uuid)) = volume_on(path) {
+            ublk_device::refuse_waiting(&Place::of_uuid(&uuid))?;
+        }
+    }
     let zones = NewZones::new(arguments)?;
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let open = |path: &Path| open_disk(&world, path, DiskAccess::ReadWrite);

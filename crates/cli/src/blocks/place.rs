@@ -1,16 +1,18 @@
 //! Location of an attached volume's file, and the loop device on it.
 
+use super::ublk_device;
 use crate::daemon::control::{Place, blocks_directory, make_directory, socket_directory};
 use crate::daemon::mount_table;
+use crate::daemon::mounted::refuse_mounted;
 use crate::disk::block_volume::{VolumeOnDisk, is_log, volume_on};
 use crate::disk::content::content_of;
 use crate::disk::front_end::NAME;
+use crate::disk::identity::identity_of;
 use crate::error::CliError;
 use crate::mount::loop_device;
 use crate::text::shell::word;
 use format::uuid_text;
 use std::fs::metadata;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Returns the error for a disk that holds something else in place of a block volume.
@@ -36,8 +38,9 @@ impl Place {
         let name = source.display();
         match found {
             VolumeOnDisk::Found(uuid) => {
-                let place = Place(blocks_directory().join(uuid_text(&uuid)));
+                let place = Place::of_uuid(&uuid);
                 place.refuse_copy(source)?;
+                ublk_device::refuse_copy(&place, source)?;
                 Ok(place)
             }
             VolumeOnDisk::Overwritten(at) => Err(overwritten(source, at)),
@@ -46,17 +49,17 @@ impl Place {
         }
     }
 
+    pub fn of_uuid(uuid: &[u8; 16]) -> Place {
+        Place(blocks_directory().join(uuid_text(uuid)))
+    }
+
     fn refuse_copy(&self, source: &Path) -> Result<(), CliError> {
         let Some(mount) = mount_table::mount_on(&self.0).ok().flatten() else { return Ok(()) };
         // The attached disk may have been moved, or not be visible from here.
         let (Ok(attached), Ok(found)) = (metadata(&mount.source), metadata(source)) else {
             return Ok(());
         };
-        let same = match found.file_type().is_block_device() {
-            true => attached.rdev() == found.rdev(),
-            false => (attached.dev(), attached.ino()) == (found.dev(), found.ino()),
-        };
-        if same {
+        if identity_of(&attached) == identity_of(&found) {
             return Ok(());
         }
         let (name, original, at) = (source.display(), mount.source.display(), self.attached_as());
@@ -101,14 +104,4 @@ impl Place {
         crate::mount::umount::unmount(&self.0, libc::MNT_DETACH)
             .map_err(|error| CliError::system(self.0.display(), error))
     }
-}
-
-/// Refuses a device on which a file system is mounted.
-pub fn refuse_mounted(device: &Path) -> Result<(), CliError> {
-    let mounts =
-        mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
-    let Some(mount) = mounts.iter().find(|mount| mount.source == device) else { return Ok(()) };
-    let (name, at) = (device.display(), mount.directory.display());
-    Err(CliError::new(format!("{name} is mounted on {at}"))
-        .with_remedy(format!("Unmount it first: umount {}.", word(&mount.directory))))
 }

@@ -185,7 +185,7 @@ async fn as_ublk(
         volatile_cache: plan.persistence == Persistence::WriteBack,
         rotational: false,
     };
-    ublk_device::serve(world, place, &export).await
+    ublk_device::serve(world, (place, &plan.source), &export).await
 }
 
 fn recorded_error(volume: &BlockVolume) -> Option<String> {

@@ -4,16 +4,18 @@
 //! A link beside the volume's directory names the device. It counts only where the device has the
 //! volume's mark: device numbers are used again.
 
-use super::place::refuse_mounted;
 use crate::daemon::control::{About, Ask, Client, Place, no_answer};
 use crate::daemon::mount_table;
+use crate::daemon::mounted::{not_opened, refuse_mounted};
+use crate::disk::identity::identity;
+use crate::disk::open_disk::hold_unlocked;
 use crate::error::CliError;
 use device::World;
 use runtime::{Either, IoChoice, NoRing, RealWorld, RingRefusal, race};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use ublk::{Control, Device, ExportedDisk, Remains, Server, Unavailable, WantedDevice};
@@ -81,12 +83,17 @@ fn remains(place: &Place) -> Result<(Remains, u32), CliError> {
     Ok((remains, number))
 }
 
-/// Removes a device that has ended. Returns whether there is one that waits for the next daemon.
-pub fn clean_up(place: &Place) -> Result<bool, CliError> {
+/// Removes the device of a daemon that has ended. Returns whether there is one that waits for the
+/// next daemon.
+///
+/// A device that does not wait shows no difference whether its daemon lives. So the disk is asked:
+/// a daemon holds it, also one whose mount is not visible from this namespace.
+pub fn clean_up(place: &Place, source: &Path) -> Result<bool, CliError> {
     match remains(place)? {
         (Remains::Nothing, _) => Ok(false),
         (Remains::Waiting, _) => Ok(true),
         (Remains::Ended, number) => {
+            let _held = hold_unlocked(source).map_err(not_opened)?;
             refuse_mounted(&Place::ublk_path(number))?;
             remove(place, number, None)?;
             Ok(false)
@@ -94,10 +101,49 @@ pub fn clean_up(place: &Place) -> Result<bool, CliError> {
     }
 }
 
+/// Refuses a disk other than the one behind the volume's device: a copy has the same UUID. What is
+/// above the device would go on over the copy, without what was acknowledged since it was made.
+pub fn refuse_copy(place: &Place, source: &Path) -> Result<(), CliError> {
+    let system = |error| CliError::system(source.display(), error);
+    let Some(disk) = place.disk_of_ublk() else { return Ok(()) };
+    if disk == identity(source).map_err(system)? {
+        return Ok(());
+    }
+    match remains(place)? {
+        (Remains::Nothing, _) => Ok(()),
+        (_, number) => {
+            let (name, device) = (source.display(), Place::ublk_path(number));
+            let device = device.display();
+            Err(CliError::new(format!(
+                "{device} is the device of another disk, of which {name} is a copy"
+            ))
+            .with_remedy(format!(
+                "Attach that disk, or remove its device first: okeanos blocks detach {device}. \
+                     I/O that waits fails then."
+            )))
+        }
+    }
+}
+
+/// Refuses to change a volume past a device whose I/O waits for the next daemon: its writes come
+/// after the change.
+pub fn refuse_waiting(place: &Place) -> Result<(), CliError> {
+    match remains(place)? {
+        (Remains::Waiting, _) => Err(waits(place)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the error that I/O waits for a daemon that attaches the volume as before.
+pub fn waits(place: &Place) -> CliError {
+    CliError::new(format!("I/O waits for its daemon{}", place.attached_as()))
+        .with_remedy("Attach it with --via ublk, or detach it first: its I/O fails then.")
+}
+
 /// Makes the volume's device, or takes up the one that waits, and begins to serve it.
 pub async fn serve(
     world: &RealWorld,
-    place: &Place,
+    (place, source): (&Place, &Path),
     export: &ExportedDisk,
 ) -> Result<Server, CliError> {
     let control = Control::open(world).await.map_err(unavailable)?;
@@ -116,7 +162,8 @@ pub async fn serve(
             .with_remedy("Attach it as before, or detach it first: its I/O fails then."),
         failed => CliError::new(failed.to_string()),
     })?;
-    place.link_ublk(device.number).map_err(|error| CliError::system(place.0.display(), error))?;
+    let linked = identity(source).and_then(|disk| place.link_ublk(device.number, &disk));
+    linked.map_err(|error| CliError::system(place.0.display(), error))?;
     let own: Rc<dyn World> = Rc::new(world.clone());
     let server = Server::start(&own, device.queue, export);
     // The ring takes commands in their order, so when this one is answered the driver has all
@@ -138,10 +185,11 @@ pub fn start(place: &Place) -> Result<PathBuf, CliError> {
     Ok(Place::ublk_path(number))
 }
 
-/// Removes a device that was made and not started, since the attachment failed.
-pub fn remove_unstarted(place: &Place) {
+/// Removes the device of an attachment that failed, behind its daemon. One that another attachment
+/// has made stays.
+pub fn remove_unstarted(place: &Place, source: &Path) {
     // The first error is the one to report.
-    let _ = clean_up(place);
+    let _ = clean_up(place, source);
 }
 
 /// Flushes a device if its daemon serves it, and removes it.

@@ -122,6 +122,8 @@ const UBLK: &str = "/dev/ublkb";
 const UBLK_OF_DAEMON: &str = "/dev/ublkc";
 /// Extension of the link that names a volume's ublk device.
 const UBLK_LINK: &str = "ublk";
+/// Extension of the link whose text identifies the disk behind that device.
+const DISK_LINK: &str = "disk";
 
 /// The directory in which the file of an attached block volume appears.
 pub struct Place(pub PathBuf);
@@ -173,15 +175,23 @@ impl Place {
         Path::new(&format!("{UBLK_OF_DAEMON}{number}")).exists().then_some(number)
     }
 
-    /// Names the ublk device of the volume.
-    pub fn link_ublk(&self, number: u32) -> io::Result<()> {
+    /// Names the ublk device of the volume, and records which disk is behind it.
+    pub fn link_ublk(&self, number: u32, disk: &str) -> io::Result<()> {
         self.unlink_ublk();
+        std::os::unix::fs::symlink(disk, self.0.with_extension(DISK_LINK))?;
         std::os::unix::fs::symlink(Place::ublk_path(number), self.ublk_link())
+    }
+
+    /// Returns the disk that [`Place::link_ublk`] recorded.
+    pub fn disk_of_ublk(&self) -> Option<String> {
+        let disk = fs::read_link(self.0.with_extension(DISK_LINK)).ok()?;
+        disk.to_str().map(str::to_owned)
     }
 
     pub fn unlink_ublk(&self) {
         // There may be none.
         let _ = fs::remove_file(self.ublk_link());
+        let _ = fs::remove_file(self.0.with_extension(DISK_LINK));
     }
 
     /// Beside the directory, which a mount covers.

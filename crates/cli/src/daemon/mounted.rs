@@ -23,6 +23,16 @@ pub fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
     }
 }
 
+/// Refuses a device on which a file system is mounted.
+pub fn refuse_mounted(device: &Path) -> Result<(), CliError> {
+    let mounts =
+        mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
+    let Some(mount) = mounts.iter().find(|mount| mount.source == device) else { return Ok(()) };
+    let (name, at) = (device.display(), mount.directory.display());
+    Err(CliError::new(format!("{name} is mounted on {at}"))
+        .with_remedy(format!("Unmount it first: umount {}.", word(&mount.directory))))
+}
+
 /// Refuses, for commands that need a volume to themselves, one whose daemon has died: `path` or its
 /// mount's directory.
 pub fn refuse_if_its_daemon_died(path: &Path) -> Result<(), CliError> {

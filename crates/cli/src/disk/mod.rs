@@ -6,5 +6,6 @@ pub mod coerce;
 pub mod content;
 pub mod exported;
 pub mod front_end;
+pub mod identity;
 pub mod open_disk;
 pub mod served;

@@ -60,6 +60,8 @@ fn io_waits_for_the_next_daemon() {
             refuses $O blocks attach --via loop image 2>said; grep -q "waits for its daemon as $NAME" said
             refuses $O blocks attach --via ublk image 2>said; grep -q 'another --write-through' said
             refuses $O blocks detach image 2>said; grep -q 'Attach the volume again' said
+            refuses timeout 20 $O blocks attach --via nbd --socket nbd image 2>said; grep -q "waits for its daemon as $NAME" said
+            refuses $O blocks format --force image 2>said
             attach --write-through; [ $L = $NAME ]; wait $W; [ ! -e failed ]
         done
         cmp here/log synced; cp written here/file; sync -f here; reads_back
@@ -74,6 +76,27 @@ fn a_device_that_waits_can_be_taken_away() {
         sleep 0.5; [ ! -e outcome ]; detach; wait $W; [ $(cat outcome) = failed ]
         attach; mkfs.ext4 -q $L; mount $L here; umount here; detach $L
         refuses $O blocks detach image 2>said; grep -q 'not attached' said"#);
+}
+
+/// What is above it would go on over the copy, without what was acknowledged since.
+#[test]
+fn a_device_that_waits_is_only_for_its_disk_as_it_was() {
+    run(
+        r#"attach --write-through; NAME=$L; mkfs.ext4 -q $L; mount $L here; echo before >here/file; sync -f here
+        cp image copy; echo after >here/file; sync -f here; D=$(daemon); kill -TERM $D; gone $D
+        refuses $O blocks attach --via ublk --write-through copy 2>said; grep -q "device of another disk, of which .*copy is a copy" said
+        refuses $O blocks detach copy 2>said; grep -q 'of another disk' said
+        truncate -s 128M image; refuses $O blocks grow image 2>said; grep -q "waits for its daemon as $NAME" said
+        attach --write-through; [ $L = $NAME ]; [ $(cat here/file) = after ]; umount here; clean $L; detach"#,
+    );
+}
+
+/// A namespace that is older than the attachment does not show its mount.
+#[test]
+fn a_device_in_use_is_not_taken_away_from_another_mount_namespace() {
+    run(r#"unshare -m sleep 600 & S=$!; sleep 0.5; attach; NAME=$L; mkfs.ext4 -q $L; mount $L here
+        refuses timeout 60 nsenter -m -t $S $O blocks attach --via ublk $PWD/image 2>said; kill $S
+        [ -b $NAME ]; cp written here/file; sync -f here; reads_back; umount here; clean $NAME; detach"#);
 }
 
 #[test]
