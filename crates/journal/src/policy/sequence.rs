@@ -21,8 +21,9 @@ pub enum UpdateSequence {
 
 impl UpdateSequence {
     /// Returns the state to decide by: `None` if the sequence has ended. It has ended iff the block
-    /// is `clean`, its latest content durable at home, and the last update is out of the log. That
-    /// is: `log_tail`, the first transaction of the log **on disk**, is after the last update's.
+    /// is `clean`, its latest content written home, and the last update is out of the log. That is:
+    /// `log_tail`, the first transaction of the log **on disk**, is after the last update's. A
+    /// flush need not have followed the write; what was acknowledged has had its own.
     #[must_use]
     pub fn current(self, clean: bool, log_tail: TransactionId) -> UpdateSequence {
         match self {
