@@ -76,7 +76,9 @@ fn checksum(crates: &Path, folder: &str, figures: &Path) -> u64 {
     if !is_real && folder != WITH_HOSTS {
         without.push(crates.join(STAGES_OF_HOSTS));
     }
-    let mut tree = Tree { sum: Xxh64::new(0), base: crates, without };
+    // Names must not tell where the sources lie.
+    let base = crates.parent().expect("the crates lie in the workspace");
+    let mut tree = Tree { sum: Xxh64::new(0), base, without };
     for name in names {
         let parts = if name == "reproduce" { &OWN_PARTS[..] } else { &PARTS[..] };
         parts.iter().for_each(|part| tree.add(&crates.join(&name).join(part)));
@@ -85,7 +87,7 @@ fn checksum(crates: &Path, folder: &str, figures: &Path) -> u64 {
     if folder == VIEWS.0 {
         tree.add(&figures.with_file_name(VIEWS.1));
     }
-    tree.add(&crates.with_file_name("Cargo.lock"));
+    tree.add(&base.join("Cargo.lock"));
     tree.sum.digest()
 }
 
@@ -127,7 +129,7 @@ impl Tree<'_> {
             paths.sort();
             paths.iter().for_each(|path| self.add(path));
         } else if let Ok(content) = std::fs::read(path) {
-            let name = path.strip_prefix(self.base).unwrap_or(path);
+            let name = path.strip_prefix(self.base).expect("all are of the workspace");
             self.sum.update(name.to_string_lossy().as_bytes());
             self.sum.update(&(content.len() as u64).to_le_bytes());
             self.sum.update(&content);
