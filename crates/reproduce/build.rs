@@ -12,7 +12,8 @@ use xxhash_rust::xxh64::Xxh64;
 
 /// The parts of a crate that decide results, with data that is compiled in.
 const PARTS: [&str; 6] = ["Cargo.toml", "src", "models", "data", "traces", "profiles"];
-/// Those of this crate for all figures; each folder of figures is added to its own checksum.
+/// Parts of this crate that concern all figures; each folder of figures is added to its own
+/// checksum.
 const OWN_PARTS: [&str; 7] = [
     "Cargo.toml",
     "src/figures/common",
@@ -31,7 +32,7 @@ const HOSTS: [&str; 2] = ["host", "store"];
 const STAGES_OF_HOSTS: &str = "testbeds/src/virtual_time/shared_files";
 /// The folder whose figures are other views of another folder's runs.
 const VIEWS: (&str, &str) = ("atc", "okeanos");
-/// What runs in real time only.
+/// Crates that run in real time only.
 const REAL_TIME: [&str; 5] = [
     "disks/src/file",
     "runtime/src/heap",

@@ -108,12 +108,12 @@ impl Layers {
         row.map(|row| row.layer)
     }
 
-    /// All crates, in the order of the table.
+    /// Returns all crates, in the order of the table.
     fn names(&self) -> Vec<&str> {
         self.rows.iter().flat_map(|row| row.crates.iter().map(String::as_str)).collect()
     }
 
-    /// What the rows say that a crate never does, each with the crates of its row.
+    /// Returns what the rows say that a crate never does, each with the crates of its row.
     pub fn claims(&self) -> impl Iterator<Item = (&[String], &str)> {
         self.rows.iter().flat_map(|row| {
             let claims = row.never.split("; ").filter(|claim| !claim.is_empty());

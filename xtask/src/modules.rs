@@ -6,7 +6,7 @@
 use crate::sources::{Source, Token, Workspace};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where files know each other in circles, from `crates/`, and why.
+/// Files that know each other in circles, from `crates/`, and why.
 const CIRCLES: &[(&str, &str)] = &[
     ("engine/src", "folders group files by task; the files themselves are in no circle"),
     ("ext4/src", "methods of the open volume stand in every folder, and each of them takes it"),
@@ -21,7 +21,7 @@ const FILES_IN_ONE_DIRECTION: &[&str] = &["engine"];
 type Module = Vec<String>;
 type Path = Vec<String>;
 
-/// What a file names: the paths of its `use` clauses, of its re-exports, and in its code.
+/// Names in a file: the paths of its `use` clauses, of its re-exports, and in its code.
 #[derive(Default)]
 struct Names {
     uses: Vec<Path>,
@@ -178,7 +178,8 @@ impl Crate {
         paths.filter_map(|path| self.file_of(module, path)).filter(|it| it != module).collect()
     }
 
-    /// Which file knows which, wherever they lie. A folder and the files in it may know each other.
+    /// Returns the files that each file names, wherever they lie. A folder and the files in it may
+    /// know each other.
     fn files(&self) -> BTreeMap<String, BTreeSet<String>> {
         let name = |module: &Module| module.join("/");
         let is_folder_of = |one: &Module, other: &Module| one.starts_with(other);
@@ -191,7 +192,7 @@ impl Crate {
         files
     }
 
-    /// Of each folder, which of its files and folders know which.
+    /// Returns, for each folder, the files and folders that each of its members names.
     fn folders(&self) -> BTreeMap<Module, BTreeMap<String, BTreeSet<String>>> {
         let mut folders: BTreeMap<Module, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
         for from in self.names.keys() {
@@ -211,7 +212,7 @@ fn child(module: &Module, name: &str) -> Module {
     module.iter().cloned().chain([name.to_owned()]).collect()
 }
 
-/// What is in a circle, or between two.
+/// Returns what is in a circle, or between two.
 fn circle(mut known: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTreeSet<String>> {
     loop {
         let all: BTreeSet<_> = known.keys().cloned().collect();

@@ -24,7 +24,7 @@ const CHECKS: &[&str] = &[
     "pages_name_what_exists",
 ];
 
-/// `owner::name` in backticks.
+/// Returns each `owner::name` in backticks.
 fn names_in(page: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = quoted(page).filter_map(|word| word.split_once("::"));
     pairs.filter(|(owner, name)| is_name(owner) && is_name(name))

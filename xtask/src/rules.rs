@@ -1,5 +1,5 @@
-//! Which files may name what: the five choices do not know each other, only worlds ask for the
-//! time, one place claims disks.
+//! Rules on which files may name what: the five choices do not know each other, only worlds ask for
+//! the time, one place claims disks.
 //!
 //! A rule is a list of patterns, a scope, and the files in the scope that may hold them. A pattern
 //! is a row of Rust tokens; `VARIANT` stands for any name in camel case. Comments and tests do not
@@ -8,7 +8,7 @@
 use crate::layers::Layers;
 use crate::sources::{Source, Token, Workspace};
 
-/// Where a rule applies.
+/// Files to which a rule applies.
 enum Scope {
     /// The sources of all crates below the layer of the programs.
     BelowPrograms,

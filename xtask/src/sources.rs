@@ -14,10 +14,10 @@ pub struct Token {
 
 /// A Rust source file.
 pub struct Source {
-    /// From the root of the workspace, with `/` between its parts.
+    /// Path from the root of the workspace, with `/` between its parts.
     pub path: String,
     pub text: String,
-    /// Without comments and without what is compiled for tests alone.
+    /// Tokens without comments and without what is compiled for tests alone.
     pub tokens: Vec<Token>,
     /// The lines that a text in quotes touches: nothing wraps them.
     pub quoted_lines: BTreeSet<usize>,
@@ -37,7 +37,7 @@ impl Source {
     }
 }
 
-/// All that the checks read.
+/// Files that the checks read.
 pub struct Workspace {
     pub root: PathBuf,
     pub sources: Vec<Source>,

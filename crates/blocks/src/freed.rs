@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use units::TransactionId;
 
-/// With more runs than this a discard waits until they are committed.
+/// Number of runs above which a discard waits until they are committed.
 const RUNS_MAX: usize = 1024;
 
 /// Runs of exported blocks that a transaction has freed which may not be committed yet.

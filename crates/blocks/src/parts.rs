@@ -1,4 +1,4 @@
-//! What a block volume is opened with.
+//! The disks and options that a block volume is opened with.
 
 use crate::error::BlocksError;
 use crate::find::{BlocksDisk, FoundSuperblock, find_superblock};

@@ -21,13 +21,13 @@ const EIO: i32 = 5;
 const EROFS: i32 = 30;
 const ESHUTDOWN: i32 = 108;
 
-/// When a write is acknowledged.
+/// Point at which a write is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Persistence {
-    /// From memory: the disk has a volatile cache, which a flush makes durable.
+    /// Acknowledged from memory: the disk has a volatile cache, which a flush makes durable.
     #[default]
     WriteBack,
-    /// When it is durable: the disk has no volatile cache.
+    /// Acknowledged when durable: the disk has no volatile cache.
     WriteThrough,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Shared {
     pub writing: BlocksWritten,
     /// Blocks of the longest write that is one handle wherever it begins: one more than these.
     pub atomic_blocks: u64,
-    /// Held shared by changes, and exclusively while the log is emptied or the volume grows.
+    /// Lock held shared by changes, and exclusively while the log is emptied or the volume grows.
     pub changes: Rc<RwLock>,
     pub name: String,
     pub report: BlocksReport,

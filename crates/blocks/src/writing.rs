@@ -11,7 +11,7 @@ pub(crate) struct BlocksWritten {
     over: Event,
 }
 
-/// While it lives, a handle writes these blocks.
+/// Guard: for as long as it lives, a handle writes these blocks.
 pub(crate) struct Writing<'a> {
     all: &'a BlocksWritten,
     number: u64,

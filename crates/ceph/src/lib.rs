@@ -50,7 +50,7 @@ mod wire;
 
 pub use client::{CephStore, Options};
 pub use helper::run as run_helper;
-/// For tests that send invalid messages.
+/// Re-exported for tests that send invalid messages.
 #[doc(hidden)]
 pub use wire::{
     FRAME_BYTES_MAX, Frames, Hello, HelloReply, HelperReply, HelperRequest, MalformedMessage,

@@ -34,7 +34,7 @@ pub struct CheckpointArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where the volume is mounted, any place in it, or its image file or device
+    /// Mount point of the volume, any path in it, or its image file or device
     #[arg(value_name = "DIR|IMAGE|DEVICE")]
     directory: PathBuf,
 }

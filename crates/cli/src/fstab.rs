@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 struct HelperArguments {
     /// An image file or block device; of a host, the store
     source: PathBuf,
-    /// Where to mount it
+    /// Directory to mount it on
     directory: PathBuf,
     /// Mount options, separated by commas
     #[arg(short = 'o', value_delimiter = ',')]
@@ -35,7 +35,7 @@ struct HelperArguments {
     kind: Option<String>,
 }
 
-/// What a line of fstab(5) mounts.
+/// Kind of mount that a line of fstab(5) describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Line {
     Volume,

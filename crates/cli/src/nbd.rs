@@ -48,7 +48,7 @@ pub struct NbdArguments {
     disk: PathBuf,
 }
 
-/// How a disk is exported.
+/// Arguments for exporting a disk.
 #[derive(Args)]
 pub struct ExportArguments {
     /// Listen on a Unix socket, for this user alone

@@ -1,7 +1,7 @@
 use device::DeviceError;
 use units::HomeBlock;
 
-/// Why a plan was not carried out, or a transaction not committed.
+/// Reason why a plan was not carried out, or a transaction not committed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommitError {
     #[error(transparent)]

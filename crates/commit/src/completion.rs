@@ -17,12 +17,12 @@ impl Completion {
         self.waiters.set(self.waiters.get() + 1);
         self.event.until(|| self.result.borrow().clone()).await
     }
-    /// `None` as long as it goes on.
+    /// Returns the result; `None` while the commit is in flight.
     #[cfg(test)]
     pub fn result(&self) -> Option<Result<(), CommitError>> {
         self.result.borrow().clone()
     }
-    /// How many have asked for it so far.
+    /// Returns the number of callers that have asked for it so far.
     pub fn waiters(&self) -> usize {
         self.waiters.get()
     }

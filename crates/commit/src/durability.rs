@@ -24,14 +24,14 @@ use std::ops::Range;
 use std::time::Duration;
 use units::{HomeBlock, Instant, Owner};
 
-/// Most home writes that no flush has covered whose addresses are kept. With more, a flush is one
-/// of everything.
+/// Maximum number of home writes that no flush has covered whose addresses are kept. With more, a
+/// flush is one of everything.
 const ADDRESSES_MAX: usize = 256;
-/// How long unordered data that write-back sent home waits in a disk's cache for somebody else's
+/// Time for which unordered data that write-back sent home waits in a disk's cache for another
 /// flush.
 const UNORDERED_VOLATILE_MAX: Duration = Duration::from_secs(1);
-/// Most owners whose unordered data no flush has covered that are kept apart. With more, it counts
-/// as everybody's.
+/// Maximum number of owners whose unordered data no flush has covered that are kept apart. With
+/// more, it counts as everybody's.
 const OWNERS_MAX: usize = 4096;
 
 /// A number of home writes by write-back: the first ones, in the order in which they completed.
@@ -83,7 +83,7 @@ impl Flush {
     }
 }
 
-/// How the writes between two barriers become durable.
+/// Way in which the writes between two barriers become durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Phase {
     /// The disk of each place is flushed when they have completed.
@@ -96,9 +96,9 @@ pub struct Durability {
     disks: Disks,
     /// Barriers are kept.
     ordered: Cell<bool>,
-    /// Each disk was written while they were not.
+    /// Whether each disk was written while barriers were not kept.
     unflushed: [Cell<bool>; 2],
-    /// How often barriers have begun to be kept.
+    /// Number of times barriers have been switched on.
     begun: Cell<u64>,
     written: Cell<HomeWrites>,
     durable: Cell<HomeWrites>,
@@ -111,7 +111,7 @@ pub struct Durability {
     unordered: RefCell<BTreeMap<Owner, HomeWrites>>,
     unordered_of_others: Cell<HomeWrites>,
     unordered_of_anybody: Cell<HomeWrites>,
-    /// No unordered data that a flush has not covered was written home earlier.
+    /// Time of the oldest write of unordered data that no flush has covered.
     unordered_since: Cell<Instant>,
     /// The last that held data that must be durable before a commit.
     early: Cell<HomeWrites>,
@@ -119,7 +119,7 @@ pub struct Durability {
 }
 
 impl Durability {
-    /// `ordered`: barriers are kept.
+    /// Creates the state of `disks`; `ordered` if barriers are kept.
     fn new(disks: Disks, ordered: bool) -> Durability {
         Durability {
             ordered: Cell::new(ordered),
@@ -171,7 +171,7 @@ impl Durability {
     pub fn keeps_barriers(&self) -> bool {
         self.ordered.get()
     }
-    /// An error if anything may have been lost.
+    /// Fails if anything may have been lost.
     pub fn check(&self) -> Result<(), CommitError> {
         match &*self.failure.borrow() {
             Some(cause) => Err(CommitError::Aborted { cause: cause.clone() }),
@@ -188,7 +188,8 @@ impl Durability {
         result
     }
 
-    /// Write-back has written these blocks home; this write is the last of those returned.
+    /// Notes that write-back has written these blocks home; this write is the last of those
+    /// returned.
     pub fn home_write_completed(&self, blocks: Range<HomeBlock>) -> HomeWrites {
         let this = HomeWrites(self.written.get().0 + 1);
         self.written.set(this);
@@ -230,13 +231,14 @@ impl Durability {
         }
         is_first
     }
-    /// When unordered data at home is to be flushed, if nobody else has done it; `None`: there is
-    /// none.
+    /// Returns the time at which unordered data at home must be flushed, unless another flush
+    /// covered it; `None` if there is none.
     pub fn flush_of_unordered_at(&self) -> Option<Instant> {
         let at = self.unordered_since.get().plus(UNORDERED_VOLATILE_MAX);
         self.wants_flush_of_unordered(None).then_some(at)
     }
-    /// The last of `writes` held data that must be durable before the running transaction commits.
+    /// Notes that the last of `writes` held data that must be durable before the running
+    /// transaction commits.
     pub fn note_early(&self, writes: HomeWrites) {
         if units::fault!("early-not-flushed") {
             return;

@@ -21,9 +21,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock};
 
-/// Most buffers of one disk write (Linux takes at most 1024 parts, IOV_MAX).
+/// Maximum number of buffers of one disk write (Linux takes at most 1024 parts, IOV_MAX).
 const BLOCKS_PER_WRITE_MAX: usize = 1024;
-/// Most writes in flight at once.
+/// Maximum number of writes in flight at once.
 const WRITES_IN_FLIGHT_MAX: usize = 32;
 
 /// One write to one disk.
@@ -32,7 +32,7 @@ struct DiskWrite {
     /// Bytes `at..end` of the disk.
     at: u64,
     end: u64,
-    /// For home writes: the home block at `at`.
+    /// Home block at `at`, for home writes.
     home: Option<HomeBlock>,
     parts: Vec<Rc<Buffer>>,
 }
@@ -72,7 +72,7 @@ impl Runner {
         self.counts.borrow()
     }
 
-    /// An error if a write has failed.
+    /// Fails if a write has failed.
     pub fn check(&self) -> Result<(), CommitError> {
         self.durability.check()
     }
@@ -81,7 +81,7 @@ impl Runner {
         self.log_unit.set(bytes);
     }
 
-    /// When it returns, every step is done, and every barrier kept.
+    /// Carries out `plan`. On return every step is done, and every barrier kept.
     pub async fn run(&self, plan: Plan) -> Result<(), CommitError> {
         let mut phase = Vec::new();
         for step in plan.steps {
@@ -157,8 +157,8 @@ impl Runner {
         self.durability.note(written.map_err(CommitError::from))
     }
 
-    /// Memory is not ordered with the disks: what is written there is durable before anything else
-    /// is asked for.
+    /// Writes a page of the table of runs. Its memory is not ordered with the disks: the page is
+    /// durable before anything else is issued.
     async fn write_table(&self, page: u64, parts: Vec<Rc<Buffer>>) -> Result<(), CommitError> {
         let Some(table) = &self.disks.table else { return Ok(()) };
         self.durability.check()?;
@@ -172,7 +172,7 @@ impl Runner {
         self.durability.note(table.flush().await.map_err(CommitError::from))
     }
 
-    /// `blocks`: of home, which a plan wrote.
+    /// Flushes the disks; `blocks` are those of home that a plan wrote.
     async fn flush(
         &self,
         place: DiskRole,
@@ -195,7 +195,7 @@ impl Runner {
         Ok(())
     }
 
-    /// A last superblock, durably, though nothing else is written any more.
+    /// Writes a last superblock, durably, though nothing else is written any more.
     pub fn write_after_failure(
         &self,
         last: SuperblockImage,
@@ -285,7 +285,7 @@ impl Runner {
         let bytes = self.byte_of(end) - self.byte_of(at);
         self.locate(self.byte_of(at)).is_ok_and(|(_, together)| bytes <= together)
     }
-    /// `count` log blocks, which lie together.
+    /// Reads `count` log blocks, which are adjacent.
     pub async fn read_log(&self, at: LogBlock, count: u32) -> Result<Buffer, CommitError> {
         let (length, shift) = (count as usize * self.log_unit.get(), self.disks.block_size.shift());
         let (begin, together) = self.locate(self.byte_of(at))?;

@@ -17,7 +17,8 @@ impl Gate {
         self.queue.borrow().is_empty()
     }
 
-    /// The first in the queue looks again. Call it whenever a start may have become possible.
+    /// Wakes the first in the queue, which looks again. Call it whenever a start may have become
+    /// possible.
     pub fn wake_first(&self) {
         if let Some((_, waker)) = self.queue.borrow().front() {
             waker.wake_by_ref();

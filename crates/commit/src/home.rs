@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock};
 
-/// Where the blocks of the journaled floor live.
+/// Final location of the blocks of the journaled layer.
 ///
 /// Invariants: the addresses of one write or read are consecutive. A write that has completed is
 /// read by all later reads. [`Home::make_durable`] covers writes that had completed when it was
@@ -17,10 +17,10 @@ pub trait Home {
     /// Whether all of `at .. at + count` are blocks of this home: no others are ever read or
     /// written.
     fn contains(&self, at: HomeBlock, count: u64) -> bool;
-    /// No block of this home has this address or a greater one.
+    /// Returns the first address beyond this home.
     fn end(&self) -> u64;
     fn read(&self, at: HomeBlock, count: usize) -> LocalFuture<Result<Buffer, DeviceError>>;
-    /// Whole blocks, one after the other from `at` on.
+    /// Writes whole blocks, one after the other from `at` on.
     fn write(
         &self,
         at: HomeBlock,
@@ -37,21 +37,22 @@ pub trait Home {
     fn read_log(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>>;
     /// Returns the unit in which the disk writes: [`Disk::physical_sector`].
     fn physical_sector(&self) -> u32;
-    /// Shorter than that nothing can be written at all. Who does not know says what is written as
-    /// one.
+    /// Returns the logical sector in bytes: nothing shorter can be written. Who does not know says
+    /// what is written as one.
     fn logical_sector(&self) -> u32 {
         self.physical_sector()
     }
     fn make_durable(&self, what: Completed) -> LocalFuture<Result<(), DeviceError>>;
-    /// Behind the last read or write of home that is no log's: where the disk's arm is, or will be.
+    /// Returns the block behind the last read or write of home outside the log, where the disk's
+    /// arm is or will be.
     fn head(&self) -> HomeBlock {
         HomeBlock(0)
     }
-    /// A durable write costs less than a write and [`Home::make_durable`].
+    /// Whether a durable write costs less than a write and [`Home::make_durable`].
     fn has_durable_writes(&self) -> bool;
 }
 
-/// Which of the completed writes shall be durable. A home may make more durable than that.
+/// Completed writes that shall be durable. A home may make more durable than that.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Completed {
     /// All writes: those of a log inside this home, and those of earlier runs, too.
@@ -70,12 +71,12 @@ pub struct DiskHome {
 }
 
 impl DiskHome {
-    /// `blocks`: of the volume, at the start of the disk.
+    /// Creates a home of `blocks` blocks at the start of the disk.
     pub fn new(disk: Rc<dyn Disk>, block_size: BlockSize, blocks: u64) -> DiskHome {
         let on_disk = disk.geometry().size >> block_size.shift();
         DiskHome { disk, block_size, blocks: blocks.min(on_disk), head: Rc::default() }
     }
-    /// A volume that fills its disk.
+    /// Creates a home that fills its disk.
     pub fn whole(disk: Rc<dyn Disk>, block_size: BlockSize) -> DiskHome {
         DiskHome::new(disk, block_size, u64::MAX)
     }
@@ -119,7 +120,7 @@ impl Home for DiskHome {
     fn logical_sector(&self) -> u32 {
         self.disk.geometry().logical_sector
     }
-    /// A flush has no smaller measure than the disk.
+    /// Flushes the whole disk, since a flush has no smaller unit.
     fn make_durable(&self, _what: Completed) -> LocalFuture<Result<(), DeviceError>> {
         self.disk.flush()
     }

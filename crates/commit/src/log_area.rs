@@ -1,4 +1,4 @@
-//! Where a log lies: which disk has it, and which of its blocks.
+//! Location of a log: the disk and its blocks.
 
 use crate::commit_error::CommitError;
 use crate::home::Home;
@@ -17,8 +17,8 @@ pub struct LogExtent {
     pub disk_block: u64,
 }
 
-/// Whose blocks the log takes. The caller that puts the parts together sets it: nobody else can
-/// find out.
+/// Owner of the blocks that the log takes. The caller that puts the parts together sets it: nobody
+/// else can find out.
 #[derive(Clone)]
 pub enum LogPlace {
     /// Blocks of home (hidden inode): what is flushed for one of them is flushed for both.
@@ -41,7 +41,7 @@ pub struct LogArea {
 }
 
 impl LogArea {
-    /// Every block that the superblock names is there: on its disk, or within home.
+    /// Checks that every block that the superblock names exists: on its disk, or within home.
     pub fn check(
         &self,
         superblock: &JournalSuperblock,
@@ -77,7 +77,8 @@ impl LogArea {
         Ok(())
     }
 
-    /// No block of its disk is two blocks of the log: one transaction would overwrite another.
+    /// Checks that no block of the disk is two blocks of the log: one transaction would overwrite
+    /// another.
     pub fn check_apart(&self) -> Result<(), CommitError> {
         let mut extents: Vec<_> = self.extents.iter().collect();
         extents.sort_by_key(|extent| extent.disk_block);

@@ -28,7 +28,7 @@ use std::fmt::Display;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, Instant, TransactionId};
 
-/// Most transactions in flight to the disk at once, in order.
+/// Maximum number of transactions in flight to the disk at once, in order.
 pub const IN_FLIGHT_MAX: usize = 2;
 const _: () = assert!(
     IN_FLIGHT_MAX <= journal::IN_FLIGHT_MAX as usize,
@@ -48,7 +48,7 @@ pub struct Pipeline {
     /// Oldest first.
     in_flight: RefCell<VecDeque<InFlight>>,
     committed: Cell<TransactionId>,
-    /// When it became so.
+    /// Time at which it was committed.
     committed_at: Cell<Instant>,
     /// Commit everything up to this one.
     wanted: Cell<TransactionId>,
@@ -58,14 +58,14 @@ pub struct Pipeline {
     /// Something changed that the tasks wait for.
     work: Event,
     shutdown: Shutdown,
-    /// Nothing may be changed now: the log is empty, and everything is home.
+    /// Whether changes are barred now: the log is empty, and everything is home.
     quiesced: Cell<bool>,
-    /// Held for writing while the log is emptied.
+    /// Lock held for writing while the log is emptied.
     emptying: Rc<RwLock>,
 }
 
 impl Pipeline {
-    /// `next`: the first transaction. `quiesced`: nobody joins yet.
+    /// Creates a pipeline; `next` is its first transaction. `quiesced`: nobody joins yet.
     pub fn new(
         next: TransactionId,
         now: Instant,
@@ -93,7 +93,7 @@ impl Pipeline {
     pub fn committed(&self) -> TransactionId {
         self.committed.get()
     }
-    /// When the last committed transaction became so.
+    /// Returns the time at which the last transaction was committed.
     pub fn committed_at(&self) -> Instant {
         self.committed_at.get()
     }
@@ -141,8 +141,8 @@ impl Pipeline {
     pub fn set_quiesced(&self, quiesced: bool) {
         self.quiesced.set(quiesced);
     }
-    /// The log will be empty, and everything durable at home, when the guard is dropped, or else
-    /// the pipeline has failed.
+    /// Begins to empty the log: when the guard is dropped, the log is empty and everything durable
+    /// at home, or else the pipeline has failed.
     pub async fn begin_emptying(&self) -> WriteGuard {
         self.emptying.write().await
     }
@@ -190,21 +190,21 @@ impl Pipeline {
     pub async fn pass<T>(&self, admit: impl FnMut() -> Option<T>) -> T {
         self.gate.pass(admit).await
     }
-    /// Nothing happened in the running transaction, and nothing can.
+    /// Whether nothing happened in the running transaction, and nothing can.
     pub fn is_idle(&self) -> bool {
         self.running.borrow().is_idle()
     }
     pub fn is_locking(&self) -> bool {
         self.locking.get()
     }
-    /// A handle joins with `credits`, and may write `home` blocks of data past the log.
+    /// Lets a handle join with `credits`, which may write `home` blocks of data past the log.
     pub fn join(&self, credits: u32, home: u32, now: Instant) {
         let is_first = self.running.borrow_mut().join(credits, home, now);
         if is_first {
             self.work.notify();
         }
     }
-    /// A handle stops, and gives back what it has not used.
+    /// Lets a handle leave, and takes back the credits that it has not used.
     pub fn leave(&self, credits: u32, home: u32) {
         self.running.borrow_mut().leave(credits, home);
         if self.locking.get() {
@@ -212,7 +212,7 @@ impl Pipeline {
         }
         self.gate.wake_first();
     }
-    /// An open handle writes blocks of data past the log.
+    /// Uses credits of an open handle that writes blocks of data past the log.
     pub fn use_home_credits(&self, count: u32) {
         self.running.borrow_mut().use_home_credits(count);
     }
@@ -252,12 +252,13 @@ impl Pipeline {
         self.request(running.id());
         Some(running.completion().clone())
     }
-    /// When it is over, all that is in flight now is committed; `None`: nothing is.
+    /// Returns the completion after which everything now in flight is committed; `None` if nothing
+    /// is in flight.
     pub fn last_in_flight(&self) -> Option<Rc<Completion>> {
         self.in_flight.borrow().back().map(|last| last.completion.clone())
     }
-    /// One of the writers answered by the last commit is back; a held commit waits for the last of
-    /// them.
+    /// Notes that one of the writers answered by the last commit is back; a held commit waits for
+    /// the last of them.
     pub fn note_return(&self) {
         if self.writers.came_back() {
             self.work.notify();
@@ -299,8 +300,8 @@ impl Pipeline {
         let mut running = self.running.borrow_mut();
         if running.is_empty() { running.take_freed() } else { Vec::new() }
     }
-    /// A transaction in which nothing happened is not written: it goes on, and those who waited for
-    /// it are done.
+    /// Skips the running transaction if nothing happened in it: it goes on, and its waiters are
+    /// answered.
     pub fn skip_empty(&self) -> bool {
         let mut running = self.running.borrow_mut();
         if !running.is_empty() {
@@ -337,7 +338,7 @@ impl Pipeline {
     pub fn few_wait_for(&self, completion: &Completion) -> bool {
         self.writers.are_few(completion.waiters())
     }
-    /// `transaction`, the oldest in flight, is durable.
+    /// Notes that `transaction`, the oldest in flight, is durable.
     pub fn finish(&self, transaction: TransactionId, now: Instant) {
         let oldest = self.in_flight.borrow_mut().pop_front().expect("a transaction in flight");
         assert_eq!(oldest.id, transaction, "transactions become committed in order");
@@ -348,7 +349,7 @@ impl Pipeline {
         self.gate.wake_first();
         self.work.notify();
     }
-    /// How many transactions are in flight.
+    /// Returns the number of transactions in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.borrow().len()
     }

@@ -18,7 +18,8 @@ pub struct PlanDisks {
 }
 
 impl PlanDisks {
-    /// A home, and a log of its blocks if it has one. `table`: memory that has the table of runs.
+    /// Creates the disks of a home, and of its log if it has one. `table`: memory that has the
+    /// table of runs.
     pub fn new(
         world: Rc<dyn World>,
         home: Rc<dyn Home>,
@@ -29,7 +30,7 @@ impl PlanDisks {
         PlanDisks { clock: Some(world), home, log, table, block_size }
     }
 
-    /// A log alone: no block of home is ever written.
+    /// Creates the disks of a log alone: no block of home is ever written.
     /// `blocks`: those of the disk that are the log's, its superblock first.
     pub fn log_alone(disk: Rc<dyn Disk>, block_size: BlockSize, blocks: Range<u64>) -> PlanDisks {
         let home = Rc::new(DiskHome::new(disk.clone(), block_size, 0));

@@ -11,7 +11,7 @@ pub struct Running {
     completion: Rc<Completion>,
     /// Blocks that are worthless once it is committed.
     freed: Vec<Freed>,
-    /// When its first handle joined.
+    /// Time at which its first handle joined.
     since: Option<Instant>,
     /// Blocks of data that open handles may still write without logging them.
     home_credits: u32,
@@ -60,25 +60,25 @@ impl Running {
     pub fn free(&mut self, at: HomeBlock, count: u64) {
         self.freed.push((at, count));
     }
-    /// Nothing happened in it.
+    /// Whether nothing happened in it.
     pub fn is_empty(&self) -> bool {
         self.transaction.is_empty()
     }
-    /// Nothing happened in it, and nothing can: no handle is open. Blocks that it freed are not
-    /// dropped yet, so there is something to do though there is nothing to log.
+    /// Whether nothing happened in it and nothing can: no handle is open. Blocks that it freed are
+    /// not dropped yet, so there is something to do though there is nothing to log.
     pub fn is_idle(&self) -> bool {
         self.is_empty() && self.freed.is_empty() && !self.has_handles()
     }
     pub fn has_handles(&self) -> bool {
         self.transaction.open_handles() > 0
     }
-    /// Which it is, and since when; `None`: no handle has joined yet.
+    /// Returns its number and the time since when it runs; `None` if no handle has joined yet.
     pub fn begun(&self) -> Option<(TransactionId, Instant)> {
         self.since.map(|since| (self.id(), since))
     }
 
-    /// A handle joins with `credits`, and may write `home` blocks of data past the log. Whether it
-    /// is the first.
+    /// Lets a handle join with `credits`, which may write `home` blocks of data past the log.
+    /// Whether it is the first.
     pub fn join(&mut self, credits: u32, home: u32, now: Instant) -> bool {
         self.transaction.open_handle(credits);
         self.home_credits += home;
@@ -86,12 +86,12 @@ impl Running {
         self.since.get_or_insert(now);
         is_first
     }
-    /// A handle stops, and gives back what it has not used.
+    /// Lets a handle leave, and takes back the credits that it has not used.
     pub fn leave(&mut self, credits: u32, home: u32) {
         self.transaction.close_handle(credits);
         self.home_credits -= home;
     }
-    /// An open handle writes blocks of data past the log.
+    /// Uses credits of an open handle that writes blocks of data past the log.
     pub fn use_home_credits(&mut self, count: u32) {
         self.home_credits -= count;
     }

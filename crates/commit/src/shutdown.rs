@@ -1,4 +1,4 @@
-//! How a journal ends: it is closed, or fails.
+//! Shutdown of a journal: it is closed, or fails.
 //!
 //! 1. It ends once. Every caller gets the first failure, for ever.
 
@@ -33,7 +33,7 @@ impl Shutdown {
     pub fn close(&self) {
         self.closed.set(true);
     }
-    /// `on_purpose`: somebody asked for it.
+    /// Fails the journal; `on_purpose` if this was requested.
     pub fn fail(&self, cause: &dyn Display, on_purpose: bool) {
         if !self.has_failed() {
             *self.failure.borrow_mut() = Some(cause.to_string());

@@ -21,14 +21,14 @@ pub const ERRNO_DAMAGED: i32 = -117;
 
 pub struct LogSuperblock {
     on_disk: JournalSuperblock,
-    /// In log blocks.
+    /// Address of the superblock, in log blocks.
     at: LogBlock,
     has_begun: bool,
-    /// One that was in flight has arrived.
+    /// Notified when a superblock in flight has arrived.
     arrival: Rc<Event>,
 }
 
-/// Another superblock in flight to the disk.
+/// A new version of the superblock, in flight to the disk.
 pub struct SuperblockChange {
     at: LogBlock,
     superblock: Box<JournalSuperblock>,
@@ -41,7 +41,7 @@ impl SuperblockChange {
 }
 
 impl LogSuperblock {
-    /// `block`: the block of the journal that holds it.
+    /// Creates the state of the superblock in `block` of the journal.
     pub fn new(on_disk: JournalSuperblock, block: LogBlock, has_begun: bool) -> LogSuperblock {
         let at = LogBlock(block.get() * on_disk.log_blocks_per_block());
         LogSuperblock { on_disk, at, has_begun, arrival: Rc::default() }
@@ -83,15 +83,16 @@ impl LogSuperblock {
         self.arrival.notify();
     }
 
-    /// That of an empty log, with or without `checksums`, where it does not say so already. All up
-    /// to `last` is home.
+    /// Returns the superblock of an empty log, with or without `checksums`; `None` if it already
+    /// says so. All up to `last` is home.
     pub fn emptied(&self, last: TransactionId, checksums: bool) -> Option<SuperblockImage> {
         let mut superblock = self.on_disk.clone();
         superblock.set_clean(last);
         records::clear(&mut superblock, checksums);
         self.has_begun.then(|| self.image(&superblock))
     }
-    /// With a note of why the journal has failed, so that e2fsck looks closely.
+    /// Returns the superblock with the reason why the journal failed, so that e2fsck checks
+    /// thoroughly.
     pub fn with_failure(&self, is_damaged: bool, checksums: bool) -> SuperblockImage {
         let mut superblock = self.on_disk.clone();
         superblock.errno = match is_damaged && !units::fault!("damage-recorded-as-io") {

@@ -1,4 +1,4 @@
-//! What plans wrote, by kind of block.
+//! Counts of what plans wrote, by kind of block.
 
 use journal::BlockKind;
 use serde::Serialize;
@@ -47,7 +47,7 @@ impl WriteCounts {
     pub(crate) fn flushed(&mut self) {
         self.flushes += 1;
     }
-    /// A single write was made durable in place of a flush.
+    /// Counts a single durable write in place of a flush.
     pub(crate) fn wrote_durably(&mut self) {
         self.durable_writes += 1;
     }

@@ -1,5 +1,5 @@
-//! How long a commit waits for the writers that the last one answered. If they come back soon, they
-//! share it.
+//! Time that a commit waits for the writers that the last one answered. If they come back soon,
+//! they share it.
 //!
 //! Without that wait they fall into two halves that commit in turns: twice the commits, half-filled
 //! blocks, and a writer that comes back just after a commit was issued waits for all of it. A
@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::time::Duration;
 use units::Instant;
 
-/// With at most this many writers about, an answer of the disk is worth staying awake for.
+/// Maximum number of active writers for which it is worthwhile to stay awake for the disk's answer.
 const FEW_WRITERS: usize = 32;
 /// Number of commits over which their usual time is averaged.
 const MEMORY: u32 = 8;
@@ -17,7 +17,7 @@ const MEMORY: u32 = 8;
 /// Time for which a commit is held, from the last answers on.
 #[derive(Clone, Copy, Debug)]
 pub enum HoldTime {
-    /// As long as writers take to come back at once: `once`, and `each` for every one of them.
+    /// Time that writers take to come back at once: `once`, and `each` for every one of them.
     PerWriter { once: Duration, each: Duration },
     /// The `part`th part of what a commit usually takes. Where that is less than `commit_min`,
     /// commits are not held.
@@ -28,7 +28,8 @@ pub enum HoldTime {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hold {
     pub until: Instant,
-    /// So short, and for so few, that staying awake is worth while.
+    /// Whether the wait is short enough, and for few enough writers, that staying awake is
+    /// worthwhile.
     pub few_writers: bool,
 }
 
@@ -37,7 +38,7 @@ pub struct Writers {
     /// Writers that the last commit answered and that are not back yet.
     away: Cell<usize>,
     answered: Cell<Instant>,
-    /// What a commit usually takes.
+    /// Usual duration of a commit.
     usual: Cell<Duration>,
 }
 

@@ -51,7 +51,7 @@ impl Spares {
 /// cache of blocks then takes twice its size. From an allocator whose pages are aligned anyway, a
 /// page is taken as it is.
 pub struct Buffer {
-    /// Never grows or shrinks, which would move it and lose the alignment.
+    /// Storage that never grows or shrinks, which would move it and lose the alignment.
     memory: Vec<u8>,
     start: usize,
     length: usize,

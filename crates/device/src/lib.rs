@@ -19,7 +19,7 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub size: u64,
-    /// Every address and length is a multiple of this.
+    /// Logical sector in bytes: every address and length is a multiple of it.
     pub logical_sector: u32,
     pub discard: bool,
     /// A durable write costs less than a write and a flush (FUA), or its cost is unknown. Without
@@ -32,7 +32,7 @@ pub struct Geometry {
 pub enum Durability {
     /// The disk has the data, perhaps only in its cache.
     Cached,
-    /// This write, and only this one, survives a power cut (FUA, or write and flush).
+    /// Durable: this write, and only this one, survives a power cut (FUA, or write and flush).
     Durable,
 }
 

@@ -18,9 +18,9 @@ pub struct Raid0 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     disk: usize,
-    /// In bytes, on that disk.
+    /// Offset in bytes on that disk.
     at: u64,
-    /// In bytes, within the request.
+    /// Offset in bytes within the request.
     offset: usize,
     length: usize,
 }

@@ -1,4 +1,4 @@
-//! How many synchronous small writes a second the engine carries, and what one costs.
+//! Measures synchronous small writes per second of the engine, and the cost of one.
 //!
 //! `commit_throughput [MODE [WRITERS [SECONDS [PATH]]]]`: each writer appends 128 bytes to its own
 //! block and changes its inode's bytes in a shared table block, then waits for the commit. Without

@@ -1,4 +1,4 @@
-//! How an engine is put together, opened and closed.
+//! Assembly, opening and closing of an engine.
 
 use crate::cache::block_cache::{Cache, Temperature};
 use crate::cache::direct_writes::DirectWrites;
@@ -27,8 +27,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockSize, TransactionId};
 
-/// How long a commit is held for writers about to return: about what they cost the processors. So a
-/// group that comes back at once is not waited for in vain.
+/// Time for which a commit is held for writers about to return: about what they cost the
+/// processors. So a group that comes back at once is not waited for in vain.
 const HOLD: HoldTime =
     HoldTime::PerWriter { once: Duration::from_micros(100), each: Duration::from_micros(5) };
 
@@ -82,7 +82,7 @@ impl Engine {
         Ok(Engine::assemble(parts, Some(log), next))
     }
 
-    /// Memory holds these blocks until they are home: the log holds them in part.
+    /// Restores blocks that the log holds in part: memory holds them until they are home.
     fn restore(&self, blocks: Vec<(TransactionId, ReplayImage)>) {
         let now = self.world.now();
         for (by, image) in blocks {
@@ -245,13 +245,13 @@ impl Engine {
         rested.inspect_err(|error| self.abort(error))
     }
 
-    /// From the next transaction on.
+    /// Sets the commit age, from the next transaction on.
     pub fn set_commit_age(&self, age: Duration) {
         self.commit_age.set(age);
     }
-    /// Between commits: no commit is ordered in a part of it alone. What was written without
-    /// barriers is flushed when they begin to be kept, on each disk, and the tail moves past
-    /// nothing of it before: a sync that finds its transaction committed makes no barrier.
+    /// Sets the barrier kind between commits, so that no commit has it in part. What was written
+    /// without barriers is flushed when they begin to be kept, on each disk, and the tail moves
+    /// past nothing of it before: a sync that finds its transaction committed makes no barrier.
     pub async fn set_barrier(&self, barrier: BarrierKind) -> Result<(), EngineError> {
         let _lock = self.queue.lock().await;
         while self.pipeline.in_flight() > 0 {

@@ -37,7 +37,7 @@ struct State {
     evicted: Cell<u64>,
     evicting: Cell<bool>,
     over: Event,
-    /// Held shared by requests in flight, and exclusively by an eviction.
+    /// Lock held shared by requests in flight, and exclusively by an eviction.
     requests: Rc<RwLock>,
     next_round: Cell<u64>,
     /// The error of an eviction.

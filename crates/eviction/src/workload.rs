@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
-    /// One after the other, as one sequential stream.
+    /// Writes one after the other, as one sequential stream.
     Sequential,
     /// Random addresses in the zone.
     Random,

@@ -3,7 +3,7 @@
 /// bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caller<'a> {
-    /// No user has number 2^32-1: it stands for one that the front end does not know.
+    /// User number; 2^32-1, which no user has, for one that the front end does not know.
     pub uid: u32,
     pub gid: u32,
     /// Permission bits that a new file does not get, unless its directory's default access control

@@ -25,7 +25,7 @@ pub enum Error {
     /// The scattered logs are damaged, or there is no space for them.
     #[error("{0}")]
     Logs(String),
-    /// Another computer or program uses the volume.
+    /// The volume is in use by another computer or program.
     #[error("{0}")]
     InUse(String),
     /// An operation that POSIX or the format forbids.

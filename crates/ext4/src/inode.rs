@@ -13,7 +13,7 @@ pub struct Inode {
     pub number: InodeNumber,
     /// Write: to change the inode, its content or its mapping. Read: to look at them.
     pub lock: Rc<RwLock>,
-    /// Never borrowed across an await.
+    /// Fields of the inode; never borrowed across an await.
     pub fields: RefCell<format::ext4::RawInode>,
     /// The transaction of the latest change of anything that fsync promises. It includes what
     /// fdatasync promises and only a commit makes durable: size and mapping, and data that was

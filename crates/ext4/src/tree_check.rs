@@ -24,9 +24,9 @@ type Waiting = Vec<(InodeNumber, InodeNumber)>;
 
 /// Receives what [`Volume::check_tree`] finds.
 pub trait TreeFindings {
-    /// A contradiction, as a sentence without a full stop.
+    /// Reports a contradiction, as a sentence without a full stop.
     fn problem(&mut self, what: String);
-    /// Called for each inode that a name leads to.
+    /// Reports progress; called for each inode that a name leads to.
     fn progress(&mut self, _inodes: u64) {}
 }
 

@@ -35,7 +35,7 @@ pub const JOURNAL_BLOCKS_MIN: u32 = 256;
 pub const JOURNAL_BLOCKS_MAX: u32 = 1 << 30;
 /// Bound on scattered logs; more than a disk of 16 TiB has in groups of 100 MiB.
 pub const BLOCKS_LOGS_MAX: u32 = 1 << 20;
-/// Most blocks of a disk: home addresses are block numbers.
+/// Maximum number of blocks of a disk: home addresses are block numbers.
 const DISK_BLOCKS_MAX: u64 = 1 << 48;
 
 /// Use of a disk with such a superblock.

@@ -20,7 +20,7 @@ use std::rc::Rc;
 const FILE: u64 = 2;
 const NAME: &[u8] = b"hello";
 pub const TEXT: &[u8] = b"Hello, world!\n";
-/// How long the kernel may cache what it knows, in seconds: nothing changes.
+/// Seconds for which the kernel may cache replies: nothing changes.
 const VALID: u64 = 3600;
 
 struct Hello;

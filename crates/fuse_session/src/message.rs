@@ -10,7 +10,7 @@ use device::Buffer;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-/// From this length, in bytes, copying costs more than it saves memory.
+/// Length in bytes from which copying costs more than the memory it saves.
 const LONG: usize = 256 << 10;
 /// Offset of the data of a WRITE in its message.
 const DATA_AT: usize = size_of::<InHeader>() + size_of::<WriteIn>();

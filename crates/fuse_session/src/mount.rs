@@ -23,15 +23,15 @@ const KERNEL_BLOCK_MAX: u32 = 4096;
 /// Source of a mount, which decides about the kernel's file system type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountKind {
-    /// Over a block device: sync, syncfs and umount reach the daemon, and the kernel holds the
-    /// device exclusively. Only root mounts so. The type is `fuseblk`.
+    /// Mount over a block device: sync, syncfs and umount reach the daemon, and the kernel holds
+    /// the device exclusively. Only root mounts so. The type is `fuseblk`.
     Block {
         /// The block device.
         device: PathBuf,
         /// Bytes of a block, a power of two from 512 on. The kernel gets at most 4096.
         block_size: u32,
     },
-    /// Over anything else. The type is `fuse`.
+    /// Mount over anything else. The type is `fuse`.
     Plain {
         /// The source that mountinfo shows.
         name: String,

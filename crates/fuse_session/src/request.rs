@@ -30,7 +30,7 @@ pub struct Request {
 
 #[derive(Debug)]
 enum Payload {
-    /// After this many bytes of the body.
+    /// Malformed after this many bytes of the body.
     At(usize),
     /// The first bytes of memory of the transport: nothing was copied.
     Lent(Rc<dyn Lent>, usize),

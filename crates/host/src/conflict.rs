@@ -15,7 +15,7 @@ use store::{
     Version,
 };
 
-/// What is set aside of a file.
+/// Content of a file that is set aside.
 pub(crate) struct SetAsideFile<'a> {
     pub file: FileId,
     pub uid: u32,
@@ -25,7 +25,7 @@ pub(crate) struct SetAsideFile<'a> {
     pub log: String,
     /// The last state that was journaled.
     pub last: Version,
-    /// Each no longer than [`store::TRANSFER_BYTES_MAX`].
+    /// Ranges, each no longer than [`store::TRANSFER_BYTES_MAX`].
     pub ranges: Vec<Range<u64>>,
 }
 

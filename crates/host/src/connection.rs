@@ -28,11 +28,11 @@ use store::{FileId, StoreError};
 /// Pause between two attempts to connect.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How long calls of a lost connection may take to return. The host may have ended one that works,
+/// Maximum time for calls of a lost connection to return. The host may have ended one that works,
 /// and a change of names that is given up then is an error to its caller.
 const CALLS_MAX: Duration = Duration::from_secs(30);
 
-/// How long an unmount waits for a recovery in flight.
+/// Time for which an unmount waits for a recovery in flight.
 const RECOVERY_MAX: Duration = Duration::from_secs(240);
 
 /// Keeps an operation counted as in flight until it is dropped.

@@ -17,7 +17,7 @@ use runtime::sync::WriteGuard;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long a question waits for others to join it.
+/// Time for which a question waits for others to join it.
 const WHILE: Duration = Duration::from_secs(1);
 /// Questions sent at once; leaves threads of the store for other requests.
 const QUESTIONS: usize = 16;

@@ -25,7 +25,7 @@ pub(crate) type Work<'a> = Pin<Box<dyn Future<Output = Result<(), ()>> + 'a>>;
 type DirtyFiles = Vec<(Dirty, Rc<File>)>;
 /// Pause between two checks under pressure.
 const PAUSE: Duration = Duration::from_millis(10);
-/// How long a file that another client wants stays closed at the store, if nobody reads it.
+/// Time for which a file that another client wants stays closed at the store, if nobody reads it.
 const CLOSED: Duration = Duration::from_secs(2);
 /// Pause when nothing can be destaged.
 const STUCK: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ fn to_store(files: Vec<(Dirty, Rc<File>)>, count: usize) -> Vec<(Rc<File>, Desta
     files.into_iter().take(count).map(|(_, file)| (file, DestageChoice::ToStore)).collect()
 }
 
-/// How long other files wait for one that is destaged.
+/// Time for which other files wait for one that is destaged.
 pub(crate) const DESTAGE_MAX: Duration = Duration::from_secs(30);
 
 /// Runs all work, at most `limit` pieces at once.
@@ -169,9 +169,9 @@ impl Host {
         }
         is_free
     }
-    /// `is_all`: no other file is dirty. Otherwise attributes go with each file alone: a store that
-    /// sends those of all files sends contents along, whose errors are lost, and a state whose
-    /// write has not ended, which the journal does not have.
+    /// Destages files together; `is_all` if no other file is dirty. Otherwise attributes go with
+    /// each file alone: a store that sends those of all files sends contents along, whose errors
+    /// are lost, and a state whose write has not ended, which the journal does not have.
     async fn destage_together(
         self: &Rc<Self>,
         files: &[Rc<File>],

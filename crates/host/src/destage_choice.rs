@@ -17,19 +17,19 @@ use units::Instant;
 /// Files chosen at least, under pressure, as far as there are as many.
 const RELIEF_FILES_MIN: usize = 64;
 
-/// How a file leaves the log's tail.
+/// Way in which a file leaves the log's tail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DestageChoice {
     ToStore,
     Relogged,
-    /// One that the store refuses: relogged whatever that costs, or left as it is.
+    /// Relogs a file that the store refuses, whatever that costs, or left as it is.
     RefusedRelogged,
 }
 
 /// Facts about the records that the journal has of one dirty file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedFacts {
-    /// When its slot was begun; no record of it lies nearer to the tail.
+    /// Time at which its slot was begun; no record of it lies nearer to the tail.
     pub slot_since: Instant,
     /// Bytes that the store may lack, each counted once, and the overhead of each range.
     pub held_bytes: u64,

@@ -27,12 +27,12 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{OpenFile, OpenMode, Refusal, StoreError, Token};
 
-/// How long the store may take to report its space.
+/// Maximum time for the store to report its space.
 const SPACE_MAX: Duration = Duration::from_secs(10);
-/// How long an unmount waits for the next piece of its work. All that is buffered may be one.
+/// Time for which an unmount waits for the next piece of its work. All that is buffered may be one.
 const UNMOUNT_PIECE_MAX: Duration = Duration::from_secs(120);
-/// How long an unmount waits for the end of the connection, which makes durable what was written
-/// past the journal.
+/// Time for which an unmount waits for the end of the connection, which makes durable what was
+/// written past the journal.
 const DISCONNECT_MAX: Duration = Duration::from_secs(240);
 const EIO: i32 = 5;
 /// Interval at which files that are held again are checked for recalls.

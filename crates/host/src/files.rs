@@ -59,12 +59,12 @@ pub(crate) struct File {
     /// Set when the token is back.
     pub returned: Event,
     pub failure: RefCell<Option<Failure>>,
-    /// After a failure: when the store is asked again, and the pause before.
+    /// Next attempt at the store after a failure, and the pause before it.
     pub retry: Cell<Option<Retry>>,
     /// Whether its token went to another client though the store refuses the file: what was synced
     /// is in the journal alone.
     pub is_given_up: Cell<bool>,
-    /// Since when a task brings it to the store.
+    /// Time since when a task destages it.
     pub destaging: Cell<Option<Instant>>,
     /// Whether that takes too long, and was reported.
     pub is_stuck: Cell<bool>,
@@ -88,7 +88,7 @@ const RETRY_AFTER: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(
 /// The reason why syncs and changes of a file fail.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
-    /// Another client changed it and bytes were set aside; lasts until every descriptor is closed.
+    /// Changed by another client, and bytes were set aside; lasts until every descriptor is closed.
     SetAside(String),
     /// Programs held locks of it when the connection ended; lasts until every descriptor is closed.
     LocksLost,
@@ -113,7 +113,7 @@ pub(crate) struct Dirty {
     pub slot: Slot,
     pub base: Version,
     pub since: Instant,
-    /// When its slot was begun.
+    /// Time at which its slot was begun.
     pub slot_since: Instant,
     /// The latest transaction with records of it.
     pub last: TransactionId,

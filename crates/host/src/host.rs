@@ -24,12 +24,12 @@ use std::rc::Rc;
 use store::{FileAttributes, FileId, Found, OpenFile, OpenMode, Refusal, Store, StoreError, Token};
 use units::TransactionId;
 
-/// When a write is durable.
+/// Point at which a write is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durable {
-    /// Within `journal_flush`.
+    /// Durable within `journal_flush`.
     Soon,
-    /// Before the answer.
+    /// Durable before the reply.
     Now,
 }
 
@@ -52,7 +52,7 @@ impl Position {
     }
 }
 
-/// Called after each recovery that the host started by itself.
+/// Listener called after each recovery that the host started by itself.
 type Listener = Box<dyn Fn(&HostRecoveryReport)>;
 
 /// Reports errors for which no caller waits.
@@ -77,7 +77,7 @@ pub struct Host {
     pub(crate) attributes_asked: SharedLookups<FileId, Result<FileAttributes, StoreError>>,
     pub(crate) names_asked: SharedLookups<(FileId, Vec<u8>), Result<Found, StoreError>>,
     pub(crate) lease: StoreLease,
-    /// Why the connection was lost.
+    /// Reason why the connection was lost.
     pub(crate) lost: RefCell<Option<String>>,
     /// Set when no file may change any more and everything is destaged.
     pub(crate) closing: Cell<bool>,
@@ -91,7 +91,7 @@ pub struct Host {
     /// Operations and tasks in flight on this connection.
     pub(crate) busy: Cell<usize>,
     pub(crate) idle: Event,
-    /// Held while the connection is restored or closed.
+    /// Lock held while the connection is restored or closed.
     pub(crate) restoring: Rc<RwLock>,
     pub(crate) restored: Event,
     /// Outcomes of the files that were recovered since the connection was lost.

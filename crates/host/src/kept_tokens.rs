@@ -10,7 +10,7 @@ use std::time::Duration;
 use store::Token;
 use units::Instant;
 
-/// How long a token stays with a file that nobody uses.
+/// Time for which a token stays with a file that nobody uses.
 const KEPT: Duration = Duration::from_secs(60);
 /// Files that stay open at the store for it.
 const FILES_MAX: usize = 1024;

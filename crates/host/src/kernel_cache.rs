@@ -17,8 +17,8 @@ use crate::removals::Removal;
 use std::time::Duration;
 use store::{FileAttributes, FileId, FileKind, Token};
 
-/// How long the kernel may cache attributes. Always less than a store waits for a recalled token:
-/// Ceph's helper returns one by itself after 100 ms.
+/// Time for which the kernel may cache attributes. Always less than a store waits for a recalled
+/// token: Ceph's helper returns one by itself after 100 ms.
 pub const ATTRIBUTE_TIMEOUT: Duration = Duration::from_millis(50);
 
 impl Host {

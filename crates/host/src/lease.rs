@@ -28,7 +28,7 @@ pub(crate) struct AskedAt {
 
 #[derive(Default)]
 pub(crate) struct StoreLease {
-    /// When the latest answered request was sent.
+    /// Time at which the latest answered request was sent.
     pub proven: Cell<Option<AskedAt>>,
     /// The lease proven when each outstanding recall was read.
     recalls: RefCell<BTreeMap<FileId, Option<AskedAt>>>,

@@ -37,10 +37,10 @@ use units::{BlockRange, HomeBlock, LogBlock, TransactionId};
 /// The superblock is written when the tail can move by this part of the log.
 const TAIL_SHARE: u32 = 8;
 const REVOKE_SHARE: u32 = 16;
-/// How long a commit is held for writers about to return. A disk with an arm writes what follows
-/// its last write one revolution later, whenever within the revolution it was issued, so there a
-/// part of that costs nothing. Commits that take less come from no disk with an arm: the fastest
-/// revolution takes 4 ms.
+/// Time for which a commit is held for writers about to return. A disk with an arm writes what
+/// follows its last write one revolution later, whenever within the revolution it was issued, so
+/// there a part of that costs nothing. Commits that take less come from no disk with an arm: the
+/// fastest revolution takes 4 ms.
 const HOLD: HoldTime = HoldTime::PerCommit { part: 4, commit_min: Duration::from_millis(2) };
 /// Part of the log that one transaction may fill.
 const TRANSACTION_SHARE: u32 = 4;
@@ -52,9 +52,9 @@ pub struct HostLog {
     state: RefCell<State>,
     /// Ends with the task: nothing of this log is written any more.
     task: Rc<Completion>,
-    /// Why no caller gets space any more.
+    /// Reason why no caller gets space any more.
     held_up: RefCell<Option<String>>,
-    /// Why no caller gets space for now: files that the store refuses hold the log.
+    /// Error for which no caller gets space for now: files that the store refuses hold the log.
     refusal: RefCell<Option<StoreError>>,
     /// Set when nothing runs and a caller waits for space: perhaps the tail can move.
     tail_wanted: Cell<bool>,
@@ -70,7 +70,7 @@ struct State {
     superblock: LogSuperblock,
     space: CircularLog,
     records: Rc<dyn Records>,
-    /// Which transactions slots that are not freed need: a slot counts as a block of home, which is
+    /// Transactions that live slots need: a slot counts as a block of home, which is
     /// its record's.
     checkpoint: Checkpoint,
     running: RunningRecords,
@@ -79,7 +79,7 @@ struct State {
     /// Number of such writes: each may add a state to any record.
     reservations: usize,
     next_slot: u32,
-    /// Those that are not freed.
+    /// Slots that are not freed.
     slots: BTreeMap<Slot, LiveSlot>,
 }
 
@@ -91,7 +91,7 @@ struct LiveSlot {
     logged_bytes: u64,
 }
 
-/// What the running transaction logs.
+/// Records of the running transaction.
 #[derive(Default)]
 struct RunningRecords {
     images: BTreeMap<HomeBlock, Buffer>,
@@ -144,7 +144,7 @@ pub struct HostLogUse {
 }
 
 impl State {
-    /// `running`: what the running transaction holds.
+    /// Whether the log has space for `blocks`; `running` is the content of the running transaction.
     fn has_space(&self, blocks: u32, running: &Holdings) -> bool {
         let taken = self.records.log_blocks_bound(running) + self.reserved;
         let capacity = self.space.capacity();
@@ -262,7 +262,7 @@ impl HostLog {
         }
         Ok(false)
     }
-    /// An error if nobody gets space any more.
+    /// Fails if nobody gets space any more.
     fn check_space(&self) -> Result<(), HostError> {
         self.check()?;
         let held_up = self.held_up.borrow();

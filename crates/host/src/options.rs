@@ -1,19 +1,19 @@
 use journal::records::RecordFormat;
 use std::time::Duration;
 
-/// When files are destaged.
+/// Rule by which files are destaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destage {
-    /// After they have been dirty for this long.
+    /// Destaged after they have been dirty for this long.
     After(Duration),
-    /// Only when the journal or memory is short, or another client wants the file.
+    /// Destaged only when the journal or memory is short, or another client wants the file.
     UnderPressure,
 }
 
 #[derive(Clone, Debug)]
 pub struct HostOptions {
     pub records: RecordFormat,
-    /// How long an asynchronous write may wait for the journal.
+    /// Maximum time that an asynchronous write waits for the journal.
     pub journal_flush: Duration,
     pub destage: Destage,
     /// Interval at which files are checked for old ones.
@@ -24,10 +24,11 @@ pub struct HostOptions {
     /// Files that may be dirty: each is open at the store. Above it the oldest are destaged; above
     /// twice as many, closing a file waits for that.
     pub dirty_files_max: usize,
-    /// How long a front end's kernel may cache names and attributes of directories. These have no
-    /// tokens, so others' changes are seen that much later. Zero: not at all.
+    /// Time for which a front end's kernel may cache names and attributes of directories. These
+    /// have no tokens, so others' changes are seen that much later. Zero: not at all.
     pub directories: Duration,
-    /// How long an operation waits for a lost connection to be restored. `None`: it stays lost.
+    /// Time for which an operation waits for a lost connection to be restored. `None`: it stays
+    /// lost.
     pub reconnect: Option<Duration>,
 }
 

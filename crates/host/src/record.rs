@@ -41,7 +41,7 @@ pub struct FileRecord {
     pub file: FileId,
     /// The state that the slot builds on: the store had it, or the slot before leads to it.
     pub base: Version,
-    /// Every state that the store reported in this transaction, oldest first; the last is the one
+    /// States that the store reported in this transaction, oldest first; the last is the one
     /// of the attributes.
     pub states: Vec<Version>,
     /// Whether its last name was removed on this host, or is about to be.

@@ -46,7 +46,7 @@ use store::{
 };
 use units::LogBlock;
 
-/// How long another client may keep a file open. Ceph grants no token during that time.
+/// Time for which another client may keep a file open. Ceph grants no token during that time.
 const PATIENCE: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -206,7 +206,7 @@ struct Recovery<'a> {
     store: &'a dyn Store,
     journal: &'a HostJournal,
     ledger: SharedLedger,
-    /// Every file of the log.
+    /// Files of the log, in order.
     order: Vec<FileId>,
     window: RecoveryWindow,
     /// Conflict files share a directory: one is made at a time.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::{FileId, Store, StoreError};
 
-/// With more directories than this the store is asked to make all removals durable.
+/// Number of directories above which the store is asked to make all removals durable.
 const DIRECTORIES_MAX: usize = 256;
 
 /// A removal, in the order of their answers; 0: before the first.
@@ -21,13 +21,13 @@ pub(crate) struct Removal(u64);
 #[derive(Default)]
 pub(crate) struct Removals {
     last: Cell<Removal>,
-    /// Everything up to this one is durable.
+    /// Last durable removal: everything up to it is durable.
     durable: Cell<Removal>,
     /// The last removal in each directory that may not be durable.
     directories: RefCell<BTreeMap<FileId, Removal>>,
     /// The last removal of which the directory is not kept.
     elsewhere: Cell<Removal>,
-    /// Held during a sync. Those who wait for it mostly find their removal durable afterwards.
+    /// Lock held during a sync. Those who wait for it mostly find their removal durable afterwards.
     syncing: Rc<RwLock>,
 }
 

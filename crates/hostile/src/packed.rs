@@ -27,7 +27,7 @@ impl Choice {
     fn until_damage(self) -> bool {
         self.0 & 4 != 0
     }
-    /// Most units between two transactions.
+    /// Returns the maximum number of units between two transactions.
     fn gap_max(self) -> u32 {
         [0, 1, 3, 40][usize::from(self.0 >> 3 & 3)]
     }

@@ -17,7 +17,7 @@ pub struct Patch<'a> {
     pub bytes: &'a [u8],
 }
 
-/// More patches than this are ignored.
+/// Maximum number of patches; further ones are ignored.
 const PATCHES_MAX: usize = 32;
 
 impl<'a> Input<'a> {

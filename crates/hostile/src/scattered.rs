@@ -174,7 +174,7 @@ fn table(choice: u8, bytes: &[u8]) {
     }
 }
 
-/// Most items of a piece, and bound on the blocks of a snapshot.
+/// Maximum number of items of a piece, and bound on the blocks of a snapshot.
 const PIECE_ITEMS: usize = 40;
 const BLOCKS_MAX: usize = 50;
 

@@ -96,7 +96,8 @@ pub fn run(bytes: &[u8]) {
     visit(home, journal, access, MODES[usize::from(input.choice >> 4) % MODES.len()]);
 }
 
-/// Every other patch hits the journal's device, too: its superblocks, and the blocks behind them.
+/// Damages the journal's device with every other patch: its superblocks, and the blocks behind
+/// them.
 fn damage_journal(journal: &mut Image, input: &Input<'_>, sealed: bool) {
     const BLOCK: u64 = 4096;
     for patch in input.patches().step_by(2) {

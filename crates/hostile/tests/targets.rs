@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// More than any input may make a reader allocate at one time; the images themselves are 16 MiB.
+/// Limit in bytes on what a reader may allocate at one time; the images themselves are 16 MiB.
 const MEMORY_MAX: usize = 300 << 20;
 /// Time limit of one input, on a busy machine, too.
 const PATIENCE: Duration = Duration::from_secs(120);

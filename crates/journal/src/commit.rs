@@ -37,7 +37,7 @@ pub struct CommitPlan {
     pub counts: BTreeMap<BlockKind, u64>,
     /// Bytes of file data that callers wrote, logged or home.
     pub payload: u64,
-    /// What replaying each record needs, sorted by block.
+    /// Requirements for replaying each record, sorted by block.
     pub records: Vec<(HomeBlock, Coverage)>,
     wholes: Wholes,
 }

@@ -4,7 +4,8 @@ use units::BlockRange;
 /// Disjoint byte ranges of one block, sorted; ranges that touch are one.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RangeSet {
-    /// Few in practice: appends extend the last one. Two take no more memory than a `Vec` does.
+    /// Sorted ranges, few in practice: appends extend the last one. Two take no more memory than a
+    /// `Vec` does.
     ranges: SmallVec<[BlockRange; 2]>,
 }
 

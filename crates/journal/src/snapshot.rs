@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
-/// Most blocks of a piece, and the share of the ring that one may take.
+/// Maximum number of blocks of a piece, and the share of the ring that one may take.
 const PIECE_BLOCKS_MAX: u32 = 256;
 const PIECE_PART: u32 = 8;
 

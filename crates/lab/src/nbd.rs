@@ -23,7 +23,7 @@ The drive is full of zeros at first, costs memory only for what is written, and 
 pub struct NbdArguments {
     #[arg(help = models_help("The drive"), long, value_name = "M")]
     model: String,
-    /// Of the drive; less than the model's size
+    /// Size of the drive; less than the model's
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
     /// The drive's write cache

@@ -68,11 +68,11 @@ enum ReproduceCommand {
         #[arg(long)]
         json: bool,
     },
-    /// All chosen numbers varied jointly: every statement at each of 32 points. The same command
+    /// Vary all chosen numbers jointly: every statement at each of 32 points. The same command
     /// goes on with a run that was stopped
     #[command(after_help = HYPERCUBE_EXAMPLES)]
     Hypercube {
-        /// Where the points go, into its directory `joint`; made if missing
+        /// Directory whose `joint` gets the points; made if missing
         #[arg(long, value_name = "DIR", default_value = "figures")]
         out: PathBuf,
         /// Decides where the points lie
@@ -84,7 +84,7 @@ enum ReproduceCommand {
     },
     /// The papers' statements and how each was judged, from figures that are finished
     Report {
-        /// Where the figures are
+        /// Directory of the figures
         #[arg(long, value_name = "DIR", default_value = "figures")]
         out: PathBuf,
         /// Write the tables into the blocks `<!-- report: FIGURE … -->` of this page, and the
@@ -100,14 +100,14 @@ struct RunArguments {
     /// time. FIGURE/ROW prints a row of the tables, too
     #[arg(required = true, value_name = "FIGURE")]
     figures: Vec<String>,
-    /// Where the files go; made if missing
+    /// Directory for the files; made if missing
     #[arg(long, value_name = "DIR", default_value = "figures")]
     out: PathBuf,
     /// Decides everything that chance decides. Figures in which it does are played with several
     /// seeds, this one and the next
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// With how many seeds those are played
+    /// Number of seeds to play them with
     #[arg(long, value_name = "N", default_value_t = ::reproduce::SEEDS, value_parser = clap::value_parser!(u64).range(1..=10))]
     seeds: u64,
     /// Parts of figures played at once; all processors if not given. Changes no number

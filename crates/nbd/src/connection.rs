@@ -48,7 +48,7 @@ impl Socket {
     }
 }
 
-/// Most bytes that a socket holds; the kernel's limits are lower.
+/// Maximum number of bytes that a socket holds; the kernel's limits are lower.
 const SOCKET_BYTES_MAX: u64 = 64 << 20;
 
 impl AsFd for Socket {
@@ -82,9 +82,10 @@ pub struct Connection {
     socket: Socket,
     readable: RefCell<PollStream>,
     writable: RefCell<PollStream>,
-    /// Held for one reply at a time.
+    /// Lock held for one reply at a time.
     replying: Rc<RwLock>,
-    /// It was shut, or a reply was cut: nothing after that makes sense to the client.
+    /// Whether the connection was shut, or a reply was cut: nothing after that makes sense to the
+    /// client.
     broken: Cell<bool>,
     /// Whether the client may send its requests again over another connection, once that is known.
     given_up: Cell<Option<bool>>,

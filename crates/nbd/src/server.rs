@@ -17,7 +17,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Most connections at a time.
+/// Maximum number of connections at a time.
 const CLIENTS_MAX: usize = 64;
 /// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);

@@ -5,7 +5,7 @@ use crate::provenance::{Standing, standing};
 use crate::statement::{Statement, Verdict, find};
 use serde::{Deserialize, Serialize};
 
-/// What was found for a statement. The verdict is not part of it: a report judges by the statements
+/// Finding for a statement. The verdict is not part of it: a report judges by the statements
 /// and the records of parameters that it has.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
@@ -18,8 +18,8 @@ pub struct Claim {
     /// The result of the other choice, where one was made and the other was played, too.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub other_choice: String,
-    /// For `sensitivity`'s rows: the choices with which the statement is judged otherwise, and the
-    /// results. For a figure that plays its own rig's numbers half and double: the results.
+    /// Choices with which the statement is judged otherwise, and the results; for the rows of
+    /// `sensitivity`. For a figure that plays its own rig's numbers half and double: the results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub otherwise: Vec<String>,
 }

@@ -19,7 +19,7 @@ pub struct Context {
     pub quick: bool,
     /// Limit of cells played at once, of all runs together.
     pub jobs: Arc<Jobs>,
-    /// Called with the cells done, and all cells.
+    /// Progress callback, called with the cells done and all cells.
     pub progress: Arc<dyn Fn(usize, usize) + Send + Sync>,
     /// Set from outside (Ctrl-C): no further cell begins.
     pub interrupted: &'static AtomicBool,
@@ -30,14 +30,14 @@ pub struct Context {
     /// A change of the rig from the figure's description, to see what depends on it. Long series
     /// are then cut to their ends.
     pub varied: Option<Varied>,
-    /// Other values of chosen parameters; none in a figure as it is described.
+    /// Overridden values of chosen parameters; none in a figure as it is described.
     pub overrides: Arc<Overrides>,
 }
 
 /// A chosen parameter, and its other value.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Varied {
-    /// No change.
+    /// Nothing is changed.
     Nothing,
     /// A number of the drives' model.
     Drive(ModelChange),

@@ -61,7 +61,7 @@ pub enum Scale {
     Logarithmic,
     /// Bars: x counts these names, from 0.
     Names(Vec<String>),
-    /// For y, over names: small fields of shades side by side instead of lines. A series is called
+    /// Fields of shades for y, side by side over names, instead of lines. A series is called
     /// "FIELD: ROW" and is a row, from the lowest on; x is the column and y the value. In a series
     /// "FIELD: chosen" y is the number that a row is called: these squares are marked.
     Shades {

@@ -27,7 +27,7 @@ pub struct FigureRecord {
     /// Names and checksums of the given block traces.
     #[serde(default)]
     pub block_traces: Vec<String>,
-    /// What played it.
+    /// Identity of the program and models that made the figure.
     pub made_by: Identity,
     #[serde(flatten)]
     pub results: Results,

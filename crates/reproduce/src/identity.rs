@@ -1,4 +1,4 @@
-//! What made a result: the program, the drives' models, the parameters.
+//! Origin of a result: the program, the drives' models, the parameters.
 
 use crate::provenance::{drives_of, parameters_of};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! All chosen numbers varied jointly: every statement at each point of a Latin hypercube.
+//! Joint variation of all chosen numbers: every statement at each point of a Latin hypercube.
 //!
 //! A point is a short run of every figure with statements, with one value of each chosen number.
 //! Figures of Okeanos have their ends alone, as in `sensitivity`; others are quick runs. A point
@@ -31,7 +31,7 @@ pub struct JointRun<'a> {
     /// Seed of the points. Figures are played with the first seed at each of them.
     pub seed: u64,
     pub jobs: Arc<Jobs>,
-    /// Called with the point, its figures that are done, and all figures.
+    /// Progress callback, called with the point, its figures that are done, and all figures.
     pub progress: &'a (dyn Fn(usize, usize, usize) + Sync),
     pub interrupted: &'static AtomicBool,
 }
@@ -84,7 +84,7 @@ pub struct JointResults {
 #[serde(transparent)]
 struct JointRow(String);
 
-/// How often a statement kept its verdict.
+/// Share of points at which a statement kept its verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeptShare {
     /// The verdict as chosen, in the short form.

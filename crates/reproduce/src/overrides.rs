@@ -1,4 +1,4 @@
-//! Other values of chosen parameters, as a figure's stages ask for them.
+//! Overridden values of chosen parameters, as a figure's stages ask for them.
 
 use emulated::{Change, ModelChange};
 use std::collections::{BTreeMap, BTreeSet};

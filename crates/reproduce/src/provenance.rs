@@ -16,7 +16,7 @@ pub struct Parameter {
     pub origin: Origin,
     /// The source, or why it was chosen.
     pub from: String,
-    /// What else was tried, with its result.
+    /// Alternatives that were tried, with their results.
     pub tried: Option<String>,
     /// Figures or rows whose numbers it was derived from.
     #[serde(default)]
@@ -41,10 +41,10 @@ pub struct Range {
     between: Option<(f64, f64)>,
 }
 
-/// How far a number is varied.
+/// Extent to which a number is varied.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Span {
-    /// By factors, evenly in their logarithm.
+    /// Varied by factors, evenly in their logarithm.
     Times(f64, f64),
     /// Evenly over values; times are in seconds, in a drive's model in the key's unit.
     Between(f64, f64),
@@ -140,17 +140,17 @@ pub fn parameters() -> &'static [Parameter] {
 /// Whether a row counts, and as what.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Standing {
-    /// As the paper's.
+    /// Counted as the paper's own.
     Counted,
-    /// One of its parameters came from its own figure.
+    /// Fitted: one of its parameters came from its own figure.
     Fitted(&'static Parameter),
     /// A choice was made after it had failed.
     Chosen(&'static Parameter),
-    /// It is shown alone, for this reason.
+    /// Shown, but not counted, for this reason.
     Shown(&'static str),
     /// Our own question.
     Ours,
-    /// No file of statements has it.
+    /// Listed in no file of statements.
     Unannounced,
 }
 

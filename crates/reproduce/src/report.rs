@@ -23,7 +23,7 @@ pub struct KeptResults {
     pub programs: BTreeMap<String, String>,
     pub commit: String,
     pub figures: BTreeMap<String, KeptFigure>,
-    /// All chosen numbers varied jointly, by the last program that did.
+    /// Results of the last joint variation of all chosen numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joint: Option<JointResults>,
 }
@@ -34,7 +34,7 @@ pub struct KeptFigure {
     pub made_by: Identity,
     pub seed: u64,
     pub seeds: u64,
-    /// Without values: of a program whose results named no statements.
+    /// Claims; without values for a program whose results named no statements.
     pub claims: Vec<Claim>,
 }
 

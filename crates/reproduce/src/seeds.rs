@@ -1,4 +1,4 @@
-//! Several seeds as one result: means and confidence intervals.
+//! Combination of several seeds into one result: means and confidence intervals.
 
 use crate::statement::mean_and_half;
 use crate::{Claim, Results, Scale, Series};

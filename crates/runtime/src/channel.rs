@@ -143,7 +143,7 @@ pub async fn join_window<'a, T, E>(
     failure.map_or(Ok(values), Err)
 }
 
-/// Which of two futures was first.
+/// The first of two futures to complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Either<A, B> {
     Left(A),

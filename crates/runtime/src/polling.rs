@@ -48,7 +48,7 @@ pub(crate) enum Ended {
 /// Event that is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Expected {
-    /// Anything, at any time.
+    /// A request, which may come at any time.
     Request,
     /// An answer that is expected within microseconds.
     Answer,

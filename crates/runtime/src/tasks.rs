@@ -31,10 +31,10 @@ impl Wake for TaskWaker {
 }
 
 struct TaskSlot {
-    /// `None` while the task is being polled, and when the slot is free.
+    /// Future of the task; `None` while it is being polled, and when the slot is free.
     future: Option<LocalFuture<()>>,
     wake: Arc<TaskWaker>,
-    /// `None` while the task is being polled.
+    /// Waker of the task; `None` while it is being polled.
     waker: Option<Waker>,
     name: &'static str,
 }

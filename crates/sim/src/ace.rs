@@ -104,7 +104,7 @@ pub struct Workload {
     pub quiet: usize,
 }
 
-/// All sequences of one operation, or of two.
+/// Sequences of one operation, or of two.
 pub struct Ace {
     operations: Vec<Operation>,
     length: usize,

@@ -7,7 +7,7 @@ use device::Operation;
 use disks::{Image, MemoryDisk};
 use std::ops::Range;
 
-/// Each of the disks, and the ranges that were read of it.
+/// The disks, each with the ranges that were read of it.
 #[derive(Default)]
 pub struct BytesRead(Vec<(Image, Vec<Range<u64>>)>);
 

@@ -59,7 +59,7 @@ pub enum Scripts {
     Given { scripts: Vec<Script>, quiet: usize },
 }
 
-/// How long the engine waits before commits and write-back. Faults of write-back between two
+/// Intervals of the engine before commits and write-back. Faults of write-back between two
 /// commits are never seen where it is rare.
 #[derive(Clone, Copy, Debug)]
 pub struct Intervals {
@@ -73,7 +73,7 @@ impl Intervals {
         let time = Duration::from_micros;
         Intervals { commit: time(commit), writeback: time(writeback), expire: time(expire) }
     }
-    /// All intervals within the milliseconds that a script takes.
+    /// Intervals within the milliseconds that a script takes.
     const EVEN: Intervals = Intervals::of(3000, 2000, 5000);
     /// Write-back all the time, commits only where a writer waits for them.
     const EAGER: Intervals = Intervals::of(20_000, 100, 50);
@@ -81,18 +81,18 @@ impl Intervals {
     const PATCHY: Intervals = Intervals::of(20_000, 300, 900);
     /// Write-back meets blocks of commits that are in flight to home.
     const RESTLESS: Intervals = Intervals::of(20_000, 200, 100);
-    /// Nothing is written back before the log, or memory, is full.
+    /// Intervals so long that nothing is written back before the log, or memory, is full.
     const LAZY: Intervals = Intervals::of(3000, 400_000, 1_000_000);
 }
 
 pub const CACHE_BYTES: u64 = 256 << 20;
 /// Cache bytes, so few that blocks are evicted all the time.
 pub const SMALL_CACHE: u64 = 128 << 10;
-/// As many blocks as the engine must have: no block stays in memory unless it is held.
+/// Cache of as many blocks as the engine must have: no block stays in memory unless it is held.
 pub const LEAST_CACHE: u64 = 0;
 /// Bytes logged between two snapshots of a mapping table, see [`Case::snapshot_after`].
 pub const SNAPSHOT_EACH_RUN: u64 = 1;
-/// More than any script logs: pieces are written by swaps alone.
+/// Snapshot interval in bytes, more than any script logs: pieces are written by swaps alone.
 const SNAPSHOT_OF_SWAPS: u64 = 1 << 40;
 /// Items of a short piece.
 const SHORT_PIECE: usize = 6;

@@ -35,7 +35,7 @@ pub enum State {
     Killed(MemoryDisks),
 }
 
-/// Most subsets that are enumerated; of more, random ones are drawn.
+/// Maximum number of subsets that are enumerated; of more, random ones are drawn.
 const SUBSETS_MAX: u64 = 8;
 
 /// One in this many writes of evictions is a cut: they have little to show.
@@ -48,9 +48,9 @@ const TURNS_A_CUT: u64 = 3;
 
 /// Content of the disks at a cut.
 pub struct CutContent {
-    /// Only what is durable.
+    /// Disks with only what is durable.
     pub durable: Disks,
-    /// All that was written, in flight included.
+    /// Disks with all that was written, in flight included.
     pub written: Disks,
 }
 
@@ -149,7 +149,7 @@ struct Watched {
     at_cuts: Rc<RefCell<Vec<CutContent>>>,
 }
 
-/// From now on takes crash images whenever something starts on either disk, but only at some of the
+/// Takes crash images from now on whenever something starts on either disk, but only at some of the
 /// writes of evictions. Also checks the memory that is held then.
 fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched) {
     let Watched { older_table, journal, only_cut, snapshots, progress, at_cuts } = watched;

@@ -34,7 +34,7 @@ pub struct FaultPlan {
 pub enum FaultKind {
     Once,
     Forever,
-    /// Never completes; nor does any later one.
+    /// The operation never completes, nor does any later one.
     Hang,
 }
 

@@ -17,20 +17,20 @@ pub enum Outcome {
     Short(usize),
 }
 
-/// All states of one writer's directory: `states[k]` after its first `k` actions.
+/// States of one writer's directory: `states[k]` after its first `k` actions.
 pub struct History {
     writer: usize,
     script: Script,
     states: Vec<Tree>,
     outcomes: Vec<Outcome>,
     bounds: WriteBounds,
-    /// For each file, by identity (the step that made it): all values each byte ever had.
+    /// Values that each byte of each file ever had, by the file's identity (the step that made it).
     values: BTreeMap<usize, Vec<ByteSet>>,
-    /// For each state, the bytes of each file that the action before it may have changed.
+    /// Bytes of each file that the action before each state may have changed.
     changed: Vec<Vec<(usize, std::ops::Range<usize>)>>,
-    /// For each state, the objects that the action before it synced.
+    /// Objects that the action before each state synced.
     synced: Vec<Synced>,
-    /// For each state, the zeros that the action after it may leave before it completes.
+    /// Zeros that the action after each state may leave before it completes.
     half_done: Vec<Option<Zeros>>,
 }
 
@@ -85,7 +85,7 @@ pub enum CrashGuarantee {
     Version,
     /// Only bytes that were written to the file, and every synced one (`ordered`, `selective`).
     Data,
-    /// As `Data`, but no commit waits for overwrites in place: a sync promises those of its own
+    /// Like `Data`, but no commit waits for overwrites in place: a sync promises those of its own
     /// file alone.
     Reachable,
     /// Synced bytes; anything in bytes never synced (`writeback`).
@@ -571,7 +571,7 @@ pub struct CrashVerdict {
     pub nearest: String,
     /// A partially applied write that is promised to be whole or not at all.
     pub torn: Option<usize>,
-    /// As [`DirectoryFindings::writes`].
+    /// Writes judged: see [`DirectoryFindings::writes`].
     pub writes: u64,
 }
 impl fmt::Display for CrashVerdict {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Everything that was explored with one state file.
+/// Counts of everything that was explored with one state file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Proof {
@@ -16,7 +16,7 @@ pub struct Proof {
     /// Results by mode and volume.
     pub combinations: BTreeMap<String, CombinationReport>,
     pub small_worlds: BTreeMap<String, SmallReport>,
-    /// What explorers in the tests of other crates played, by suite.
+    /// Counts of what explorers in the tests of other crates played, by suite.
     pub suites: BTreeMap<String, SuiteReport>,
     /// Steps longer than 2 ms, by task.
     pub stalls: BTreeMap<String, Stalls>,

@@ -119,8 +119,8 @@ pub type Script = Vec<ScriptStep>;
 /// Most frequent kind of actions of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
-    /// All kinds of actions. Where there are several writers, at least half of their writes are
-    /// longer than a block.
+    /// Mix of all kinds of actions. Where there are several writers, at least half of their writes
+    /// are longer than a block.
     All,
     /// Small and large writes over the same few blocks, again and again.
     Overwrites,
@@ -481,7 +481,7 @@ mod tests {
         }
     }
 
-    /// Otherwise a seed that once found something would no longer do so.
+    /// A seed that once found something must still do so.
     #[test]
     fn longer_writes_change_nothing_but_their_lengths() {
         let size = ScriptSize { steps: 60, files: 3, mix: Mix::All, extents: true, block: 4096 };

@@ -78,7 +78,7 @@ struct Writer {
 pub struct Writers {
     writers: Vec<Writer>,
     pub progress: Rc<RefCell<Vec<Progress>>>,
-    /// For each writer, the outcomes of its completed actions.
+    /// Outcomes of the completed actions of each writer.
     pub outcomes: Rc<RefCell<Vec<Vec<Outcome>>>>,
 }
 

@@ -23,7 +23,7 @@ use std::rc::Rc;
 use units::{HomeBlock, TransactionId};
 
 const SECTOR: usize = 512;
-/// Only the last few transactions can have lost anything.
+/// Number of last transactions that can have lost anything.
 const LAST: usize = 3;
 
 /// Number of states of the disks whose replay preview is cached: more than one cut leaves.
@@ -234,7 +234,7 @@ mod tests {
     use crate::setup;
     use engine::DataMode;
 
-    /// Otherwise a state of the disks would be taken for another one.
+    /// States of the disks must not be taken for one another.
     #[test]
     fn what_recovery_believes_follows_from_what_it_read() {
         for (name, seed) in [("small-log-1k", 3), ("external-1k", 6), ("scattered-4k", 8)] {

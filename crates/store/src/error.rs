@@ -6,8 +6,8 @@ pub enum StoreError {
     /// The store works and refuses the request.
     #[error("{0}")]
     Refused(Refusal),
-    /// Another client holds what the token excludes, and did not return it: use the file without
-    /// one.
+    /// The token was not granted, because another client holds what it excludes: use the file
+    /// without one.
     #[error("the token is held elsewhere")]
     TokenHeld,
     /// The connection is lost, with its tokens and its buffered writes. Until

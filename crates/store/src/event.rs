@@ -6,32 +6,33 @@ use units::Instant;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity(pub String);
 
-/// What a registered host is doing ([`crate::Store::register_host`]).
+/// Phase of a registered host ([`crate::Store::register_host`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostPhase {
-    /// Its journal may have changes of an earlier life, which are being recovered.
+    /// Recovering: its journal may have changes of an earlier life, which are being recovered.
     Recovering,
-    /// Its journal has changes of files alone that it has the tokens of.
+    /// Running: its journal has changes only of files whose tokens it holds.
     Running,
 }
 
 /// The rights of a client to a file until it is recalled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Token {
-    /// Several clients may cache what they read.
+    /// Shared read: several clients may cache what they read.
     SharedRead,
-    /// Several clients may write and none may cache: each write reaches the servers before it
-    /// returns.
+    /// Shared write: several clients may write and none may cache: each write reaches the servers
+    /// before it returns.
     SharedWrite,
-    /// One client may cache and buffer everything.
+    /// Exclusive: one client may cache and buffer everything.
     ExclusiveWrite,
 }
 
 /// Events that the store reports unasked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StoreEvent {
-    /// Another client wants the file. From now on this client neither writes nor changes attributes
-    /// of it; it makes its changes durable and returns the token before `deadline`, or is fenced.
+    /// Recall: another client wants the file. From now on this client neither writes nor changes
+    /// attributes of it; it makes its changes durable and returns the token before `deadline`, or
+    /// is fenced.
     Recall { file: FileId, token: Token, deadline: Instant },
     /// Tokens are lost and calls fail until [`crate::Store::reconnect`]. `fenced`: a server
     /// reported it; buffered writes are lost or will be refused.

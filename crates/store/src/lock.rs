@@ -31,7 +31,7 @@ pub enum LockMode {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileLock {
     pub owner: LockOwner,
-    /// `None`: the owner releases the range.
+    /// Mode of the lock; `None` if the owner releases the range.
     pub mode: Option<LockMode>,
     /// Bytes, not beyond [`LOCK_END`]; everything for [`LockKind::Whole`].
     pub range: Range<u64>,

@@ -135,8 +135,8 @@ pub trait Store {
     fn path_of(&self, _file: FileId) -> Answer<Option<Vec<u8>>> {
         Box::pin(async { Ok(None) })
     }
-    /// This client no longer refers to the file, by whatever number of lookups: a hint that memory
-    /// may be freed.
+    /// Notes that this client no longer refers to the file, after any number of lookups: a hint
+    /// that memory may be freed.
     fn forget(&self, file: FileId);
     /// Fails if the name exists.
     fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found>;

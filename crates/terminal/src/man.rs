@@ -5,10 +5,10 @@ use crate::text::notes::{self, Note};
 use clap::Command;
 use std::path::{Path, PathBuf};
 
-/// Where the man pages go.
+/// Destination of the man pages.
 #[derive(clap::Args)]
 pub struct ManArguments {
-    /// Where the pages go; made if missing
+    /// Directory for the pages; made if missing
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }

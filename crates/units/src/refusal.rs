@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// Why a file system refuses an operation that it could perform on other arguments. The front end
-/// answers with its error number.
+/// Reason why a file system refuses an operation that it could perform on other arguments. The
+/// front end answers with its error number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     NotFound,
@@ -19,14 +19,14 @@ pub enum Refusal {
     NoAttribute,
     /// An argument is invalid, or beyond a limit of the interface.
     Invalid,
-    /// Only the owner or a privileged caller may do that, or a flag of the file forbids it.
+    /// Reserved for the owner or a privileged caller, or forbidden by a flag of the file.
     NotPermitted,
     /// The permission bits or the access control list forbid it.
     AccessDenied,
     /// The file would be larger than the format can hold.
     FileTooLarge,
     TooManyLinks,
-    /// Both names would have to be on one file system, or in one project.
+    /// Names on different file systems, or in different projects.
     OtherDevice,
     /// The offset is at or behind the end of the file.
     BeyondEnd,
@@ -41,7 +41,7 @@ pub enum Refusal {
 
 use Refusal::*;
 
-/// Each refusal with its Linux error number (x86 and ARM agree on these) and what it says.
+/// Refusals with their Linux error numbers (x86 and ARM agree on these) and what it says.
 const NAMED: [(Refusal, i32, &str); 21] = [
     (NotFound, 2, "no such file"),
     (Stale, 116, "the file is gone, or its number names another"),

@@ -40,7 +40,7 @@ pub struct FileTrace {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TracedOperation {
-    /// Since the start of the trace.
+    /// Time since the start of the trace.
     pub at: Duration,
     /// Relative, without `.` and `..`; the name of a phase.
     pub path: Rc<str>,
@@ -172,7 +172,7 @@ fn range(offset: (usize, &str), size: (usize, &str)) -> Result<(u64, u32), Wrong
     Ok((offset, size as u32))
 }
 
-/// Each different path is kept once.
+/// Interned paths: each different path is kept once.
 #[derive(Default)]
 struct Paths(HashMap<Rc<str>, Rc<str>>);
 

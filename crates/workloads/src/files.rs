@@ -15,7 +15,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use units::Instant;
 
-/// When a write counts as done.
+/// Point at which a write counts as done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncKind {
@@ -78,7 +78,7 @@ pub trait Actor<F: Files>: Send + 'static {
     type Ready: 'static;
     type Output: Send + 'static;
     fn prepare(&self, files: &F) -> impl Future<Output = io::Result<Self::Ready>>;
-    /// `begin` is the same for all.
+    /// Acts until it is done; `begin` is the same for all actors.
     fn act(
         self,
         files: &F,

@@ -57,12 +57,12 @@ pub struct ReplayReport {
     /// Records without.
     pub others: u64,
     pub bytes_written: u64,
-    /// From when the program issued it, or would have had it not waited for an earlier record,
-    /// until it was durable.
+    /// Mean milliseconds from when the program issued it, or would have issued it without waiting
+    /// for an earlier record, until it was durable.
     pub sync_mean_ms: f64,
     pub sync_latency: LatencySummary,
-    /// From the time in the trace until it was durable: grows without bound where the disk is too
-    /// slow for the load.
+    /// Mean milliseconds from the time in the trace until it was durable: grows without bound where
+    /// the disk is too slow for the load.
     pub behind_mean_ms: f64,
     pub behind: LatencySummary,
 }

@@ -35,7 +35,7 @@ pub struct LogTrace {
 /// An append, a sync, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogRecord {
-    /// Since the start of the trace.
+    /// Time since the start of the trace.
     pub at: Duration,
     /// Bytes from the start of the log.
     pub offset: u64,

@@ -33,7 +33,7 @@ pub struct MpiIoOptions {
     pub writes: u64,
     /// Bytes of each.
     pub size: u64,
-    /// `None`: messages take no time.
+    /// Network between the processes; `None` if messages take no time.
     pub network: Option<ServerLink>,
 }
 

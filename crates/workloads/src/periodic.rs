@@ -15,9 +15,9 @@ pub struct PeriodicOptions {
     /// Bytes of one append.
     pub size: usize,
     pub period: Duration,
-    /// No append begins later.
+    /// Time after which no append begins.
     pub time: Duration,
-    /// Most appends of one stream.
+    /// Maximum number of appends of one stream.
     pub count: u64,
     pub sync: SyncKind,
 }
@@ -25,7 +25,7 @@ pub struct PeriodicOptions {
 #[derive(Clone, Debug)]
 pub struct PeriodicReport {
     pub operations: u64,
-    /// From the common beginning until the last append returned.
+    /// Time from the common beginning until the last append returned.
     pub took: Duration,
     pub mean: Duration,
     pub longest: Duration,

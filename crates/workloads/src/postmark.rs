@@ -158,7 +158,7 @@ struct Pool {
 
 impl<F: Files> Actor<F> for PostmarkThread {
     type Ready = Pool;
-    /// With the seconds that the transactions took.
+    /// Work done, with the seconds that the transactions took.
     type Output = io::Result<(PostmarkWork, f64)>;
 
     async fn prepare(&self, files: &F) -> io::Result<Pool> {

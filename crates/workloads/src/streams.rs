@@ -49,7 +49,7 @@ pub struct StreamReport {
     pub operations: u64,
     pub seconds: f64,
     pub operations_per_second: f64,
-    /// From when an append was scheduled (paced) or begun (flat out) until it returned.
+    /// Latency from when an append was scheduled (paced) or begun (flat out) until it returned.
     pub latency: LatencySummary,
     /// The first failure, which ended the run.
     pub failure: Option<String>,

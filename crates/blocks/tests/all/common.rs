@@ -15,12 +15,12 @@ use units::BlockSize;
 
 pub const JOURNAL_UUID: [u8; 16] = [9; 16];
 
-/// How a volume is made.
+/// Parameters of a volume to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Making {
     pub disk_bytes: u64,
     pub block_size: u32,
-    /// Of the journal's device, where it has one.
+    /// Size in bytes of the journal's device; `None` for an internal journal.
     pub journal_disk: Option<u64>,
     pub journal_bytes: u64,
     pub groups: Option<GroupBytes>,
@@ -99,7 +99,7 @@ impl Life {
         (ended, images)
     }
 
-    /// The same where nothing fails and nothing is lost.
+    /// Plays `script` on disks where nothing fails and nothing is lost.
     pub fn play<T: 'static>(&self, script: impl Future<Output = T> + 'static) -> (T, Images) {
         let (ended, images) = self.run(CrashPolicy::KeepAll, script);
         (ended.expect("the power stays on"), images)

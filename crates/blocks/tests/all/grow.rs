@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const BLOCK: usize = 4096;
-/// Not a whole number of reserved areas: the ends of both disks are cut off.
+/// Size of the disk, not a whole number of reserved areas: the ends of both disks are cut off.
 const DISK: u64 = (6 << 20) + 512;
 const MORE: u64 = (2 << 20) + 1536;
 
@@ -66,7 +66,7 @@ fn size_of(images: &Images, making: &Making) -> u64 {
     life.play(async move { open(parts).await.geometry().size }).0
 }
 
-/// What another life finds: the bytes, and the content of the old and the new end.
+/// Returns what the next life finds: the bytes, and the content of the old and the new end.
 fn look(images: &Images, making: &Making, old: u64) -> (u64, u8, Option<u8>) {
     let life = Life::new(1, images);
     let parts = life.parts(&options_of(making), Persistence::WriteBack);
@@ -198,8 +198,8 @@ fn a_volume_that_may_not_change_does_not_grow() {
     });
 }
 
-/// What the failed flush covered may be lost, and no later flush proves anything of it: here of a
-/// block that was written back, whose record in the log the next move of the tail gives up.
+/// Data that the failed flush covered may be lost, and no later flush proves anything of it: here
+/// of a block that was written back, whose record in the log the next move of the tail gives up.
 #[test]
 fn a_failed_flush_of_a_growing_volume_is_remembered() {
     let making = makings()[0];

@@ -13,7 +13,7 @@ use std::time::Duration;
 const BLOCK: usize = 4096;
 const NEVER: Duration = Duration::from_secs(100_000);
 
-/// Nothing is committed or written home unless it is asked for.
+/// Options with which nothing is committed or written home unless requested.
 fn quiet() -> EngineOptions {
     EngineOptions {
         data: DataMode::Wasteless,
@@ -43,7 +43,7 @@ async fn pause(volume: &BlockVolume, milliseconds: u64) {
     world.sleep_until(world.now().plus(Duration::from_millis(milliseconds))).await;
 }
 
-/// What block `number` holds in the next life.
+/// Returns the content of block `number` in the next life.
 fn found(images: &[disks::Image], number: usize) -> Vec<u8> {
     let life = Life::new(1, images);
     let parts = life.parts(&quiet(), Persistence::WriteBack);
@@ -133,7 +133,7 @@ fn a_write_beside_a_discard_of_its_block_leaves_the_log() {
     });
 }
 
-/// What write-back was writing home when the block was discarded.
+/// Covers an image that write-back was writing home when the block was discarded.
 #[test]
 fn no_difference_is_logged_over_what_is_on_its_way_home() {
     let making = Making { journal_disk: Some(6 << 20), ..Making::default() };
@@ -175,7 +175,7 @@ fn no_difference_is_logged_over_what_is_on_its_way_home() {
     assert!(found(&images, 0) == block(1, &[9])[..], "the block is mixed");
 }
 
-/// With many runs uncommitted a discard waits for those that there are, not for those to come. Of
+/// A discard with many uncommitted runs waits for the present ones, not for later ones. Of
 /// the others one comes during the commit, and many come during the next.
 #[test]
 fn a_discard_ends_while_others_discard() {

@@ -9,7 +9,7 @@ pub enum Meaning {
     Usual,
     /// The call names a file by its number: there is none.
     ByNumber,
-    /// Each error is final for the file's buffered writes.
+    /// Final error for the file's buffered writes.
     Durability,
     Token,
     /// The call concerns a program's lock.

@@ -50,7 +50,7 @@ pub struct Link {
     running: Cell<usize>,
     lost: RefCell<Option<Lost>>,
     child: RefCell<Option<Child>>,
-    /// Not called while anything here is borrowed.
+    /// Receives notices; not called while anything here is borrowed.
     notify: Box<dyn Fn(Notice)>,
 }
 

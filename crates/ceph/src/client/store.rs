@@ -22,7 +22,7 @@ use store::{
 
 /// The library gives up on servers that do not answer after half of it.
 const CONNECT: Duration = Duration::from_secs(90);
-/// How long restarted servers wait for a client that had a session (Ceph's default,
+/// Time for which restarted servers wait for a client that had a session (Ceph's default,
 /// `mds_reconnect_timeout`).
 const RECONNECT: Duration = Duration::from_secs(45);
 /// Object size of the default layout, which an administrator may change.
@@ -579,8 +579,8 @@ impl store::Store for CephStore {
 }
 
 impl CephStore {
-    /// `ceph_flock` takes a descriptor of a file that was opened by its path; libcephfs has no call
-    /// for flock(2) of one that was opened by its inode number.
+    /// Whether the file can be locked. `ceph_flock` takes a descriptor of a file that was opened by
+    /// its path; libcephfs has no call for flock(2) of one that was opened by its inode number.
     fn lockable(&self, open: OpenFile, owner: LockOwner) -> Result<FileId, StoreError> {
         match owner.kind {
             LockKind::Bytes => self.0.opened(open, false),

@@ -18,7 +18,7 @@ pub struct Files {
     /// Grants, by the number that identifies their recall.
     pub(super) grants: Mutex<BTreeMap<u64, Arc<File>>>,
     pub(super) last_grant: AtomicU64,
-    /// For directories, those to which names of theirs were moved since their last sync, and the
+    /// Directories to which names of theirs were moved since their last sync, and the
     /// number of the last such rename.
     moved_to: Mutex<BTreeMap<FileId, BTreeMap<FileId, u64>>>,
     renames: AtomicU64,
@@ -29,7 +29,7 @@ pub struct File {
     pub id: FileId,
     pub inode: Arc<Inode>,
     state: Mutex<State>,
-    /// Held by the thread that returns a token.
+    /// Lock held by the thread that returns a token.
     pub(super) returning: Mutex<()>,
 }
 
@@ -44,10 +44,10 @@ pub struct State {
     pub failure: Option<Errno>,
     /// Number of calls of this file that are in the library.
     pub busy: usize,
-    /// How many changes have begun or ended, and how many of those the latest sync had seen.
+    /// Number of changes that have begun or ended, and how many of those the latest sync had seen.
     pub changes: u64,
     pub synced: u64,
-    /// How often the library had dropped content before the first change that is not synced.
+    /// Number of times the library had dropped content before the first change that is not synced.
     pub drops: Option<u64>,
     pub recent_lookups: RecentLookups,
     /// Owners of locks, which belong to the handle.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const KEPT_MAX: Duration = Duration::from_secs(1);
 
 pub struct Gate {
-    /// By the number of the grant: whether the answer may be sent.
+    /// Whether the answer may be sent, by the number of the grant.
     kept: Mutex<BTreeMap<u64, bool>>,
     changed: Condvar,
     post: Arc<Post>,

@@ -13,7 +13,7 @@ pub struct Output(Mutex<Outbound>);
 
 struct Outbound {
     socket: UnixStream,
-    /// In the order in which they were reported.
+    /// Output that is held back, in the order in which it was reported.
     held: Vec<u8>,
 }
 

@@ -59,15 +59,15 @@ pub struct SocketReader {
     post: Arc<Post>,
     server: Server,
     queues: Arc<FileQueues>,
-    /// For calls for which other clients wait.
+    /// Queue of calls for which other clients wait.
     returning: Arc<FileQueues>,
-    /// For the question whether the servers know this client, on which syncs depend: it waits only
-    /// for its own kind.
+    /// Queue for the question whether the servers know this client, on which syncs depend: it waits
+    /// only for its own kind.
     asking: Arc<FileQueues>,
     running: AtomicUsize,
 }
 
-/// Why a thread stopped reading.
+/// Reason why a thread stopped reading.
 enum End {
     Daemon,
     /// Another thread reads on.

@@ -20,7 +20,7 @@ pub enum LibraryNotice {
     Changed(u64),
 }
 
-/// How long a recalled file may have a running call before its token is returned without the
+/// Time for which a recalled file may have a running call before its token is returned without the
 /// daemon.
 const STUCK: Duration = Duration::from_millis(100);
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -30,7 +30,7 @@ pub struct Recalls {
     files: Arc<Files>,
     output: Arc<Output>,
     returning: Arc<FileQueues>,
-    /// With the number of the grant.
+    /// Open recalled files, each with the number of its grant.
     open: Vec<(u64, Arc<File>, Instant)>,
 }
 

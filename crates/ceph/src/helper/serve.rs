@@ -20,7 +20,7 @@ use store::{
 /// Copying more takes longer than waking a thread for it.
 const SHORT_BYTES: usize = 64 << 10;
 
-/// How long the daemon has to journal the reported states of a file whose token is about to be
+/// Time that the daemon has to journal the reported states of a file whose token is about to be
 /// returned.
 const NOTING: Duration = Duration::from_millis(20);
 /// Interval between checks for files that end.
@@ -436,8 +436,8 @@ impl Server {
         file.let_go();
         self.ending.fetch_sub(1, Ordering::SeqCst);
     }
-    /// T4: nothing more is asked of a lost connection, and a process ends more surely than an
-    /// unmount.
+    /// Ends the process (T4): nothing more is asked of a lost connection, and a process ends more
+    /// surely than an unmount.
     fn lost(&self, errno: Errno) -> ! {
         match errno {
             Errno(libc::ESHUTDOWN) => {

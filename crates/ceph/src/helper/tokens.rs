@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use store::{Allocation, Token};
 
-/// How long other clients have to return a token. They return it at once or not at all: a client
+/// Time that other clients have to return a token. They return it at once or not at all: a client
 /// that keeps the file open goes on sharing it.
 const OTHERS: Duration = Duration::from_millis(250);
 const AGAIN: Duration = Duration::from_millis(3);
@@ -108,7 +108,7 @@ impl Files {
         }
         Ok(())
     }
-    /// ENOSPC: the library may have dropped what it had buffered of the file.
+    /// Fails with ENOSPC if the library may have dropped what it had buffered of the file.
     fn check_kept(&self, file: &File) -> Result<(), Errno> {
         let Some(before) = file.state().drops else { return Ok(()) };
         let is_kept = self.drop_detector.look()? == before;

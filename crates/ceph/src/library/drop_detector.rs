@@ -26,7 +26,7 @@ pub struct DropDetector {
 
 #[derive(Default)]
 struct State {
-    /// How often content was dropped.
+    /// Number of times content was dropped.
     drops: u64,
     /// Changes since the byte was written.
     changes: u64,

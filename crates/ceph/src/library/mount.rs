@@ -6,7 +6,7 @@ use super::listener::{LISTENER, Listener, inode_changed};
 use std::ffi::{CStr, CString};
 use std::ptr;
 
-/// How long buffered writes stay with the client, unless they are made durable: thirty days.
+/// Seconds for which buffered writes stay with the client unless made durable: thirty days.
 const HOLD_S: u32 = 30 * 86_400;
 const HOLD_PROMISED_MS: u64 = HOLD_S as u64 * 1000;
 const CONNECT_S: u32 = 30;

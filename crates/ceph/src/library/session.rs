@@ -26,7 +26,7 @@ const NAME: &CStr = c".okeanos-sessions";
 
 pub struct SessionLock {
     file: Handle,
-    /// Its byte, beyond [`store::LOCK_END`], where no program can lock one.
+    /// Offset of the session's byte, beyond [`store::LOCK_END`], where no program can lock one.
     at: u64,
 }
 

@@ -3,7 +3,7 @@
 use super::bytes::{MalformedMessage, Reader, Wire};
 use store::TRANSFER_BYTES_MAX;
 
-/// Most bytes after the length: the longest transfer, and space for what surrounds it.
+/// Maximum number of bytes after the length: the longest transfer, and space for what surrounds it.
 pub const FRAME_BYTES_MAX: usize = TRANSFER_BYTES_MAX + (64 << 10);
 const LENGTH_BYTES: usize = 4;
 

@@ -10,7 +10,7 @@ use store::{
 /// program's file, which an upgrade may have replaced since.
 pub const WIRE_VERSION: u32 = 1;
 
-/// How the helper is to connect: the first request.
+/// The first request: connection parameters of the helper.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hello {
     /// [`WIRE_VERSION`] of the sender. If it is another than the reader's, no other field is read.
@@ -67,7 +67,7 @@ pub struct HelloReply {
     pub root: FileAttributes,
     /// Time between a recall and being cut off.
     pub recall_ms: u64,
-    /// How long the helper holds buffered writes.
+    /// Milliseconds for which the helper holds buffered writes.
     pub hold_ms: u64,
     /// The UUID of the cluster, in halves; zeros if it is unknown.
     pub cluster_high: u64,
@@ -265,7 +265,7 @@ pub enum HelperReply {
     Space {
         space: Space,
     },
-    /// `None`: nothing is locked.
+    /// Reply to a lock query; `None` if nothing is locked.
     Lock {
         mode: Option<LockMode>,
         start: u64,

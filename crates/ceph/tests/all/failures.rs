@@ -86,7 +86,7 @@ fn a_metadata_server_and_an_osd_that_die_and_come_back_lose_nothing_durable() {
 #[test]
 fn requests_are_answered_while_a_write_waits() {
     const PIECE: u64 = 64 << 10;
-    /// More than the library buffers.
+    /// Bytes to write: more than the library buffers.
     const SIZE: u64 = 160 << 20;
     let cluster = Rc::new(Cluster::small());
     let options = cluster.options("here");

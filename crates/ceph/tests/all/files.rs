@@ -227,7 +227,7 @@ fn space_is_reserved_and_holes_are_punched_on_a_cluster() {
     });
 }
 
-/// T11: over the end of a growing file the library returns the last piece as if it were the
+/// The library returns, over the end of a growing file (T11), the last piece as if it were the
 /// beginning.
 #[test]
 fn reads_over_a_growing_end_return_what_is_there() {

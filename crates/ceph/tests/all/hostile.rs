@@ -227,7 +227,7 @@ fn a_helper_of_another_release_says_so_and_reads_no_further_field() {
     assert!(why.contains("another release") && why.contains("mount again"), "{why}");
 }
 
-/// Whatever it waits for: here a monitor that does not answer.
+/// The helper ends whatever it waits for, here a monitor that does not answer.
 #[test]
 fn a_helper_that_is_still_connecting_ends_with_its_daemon() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

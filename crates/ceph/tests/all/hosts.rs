@@ -36,7 +36,7 @@ fn a_host_is_known_to_others_from_its_first_token_to_its_clean_end() {
     });
 }
 
-/// What a recovery of the first owner compares.
+/// Covers the state that a recovery of the first owner compares.
 #[test]
 fn a_sync_after_a_takeover_leaves_a_state_that_the_dead_owner_never_had() {
     let cluster = Cluster::small();

@@ -208,7 +208,7 @@ fn a_client_that_waits_for_a_dead_one_goes_on_when_it_is_fenced() {
 fn a_fenced_client_gets_an_error_and_nothing_of_it_appears() {
     return_of_a_fenced_client(Duration::ZERO);
 }
-/// T7: by then the library has dropped its buffer.
+/// The library has dropped its buffer by then (T7).
 #[test]
 fn a_fenced_client_that_syncs_late_gets_an_error() {
     return_of_a_fenced_client(Duration::from_millis(500));

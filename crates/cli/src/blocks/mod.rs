@@ -149,7 +149,7 @@ enum Via {
 
 #[derive(Args)]
 struct AttachArguments {
-    /// How clients reach it
+    /// Front end by which clients reach it
     #[arg(long, value_enum, default_value_t = Via::Auto)]
     via: Via,
     /// With --via nbd: the Unix socket to listen on

@@ -39,7 +39,7 @@ struct BlocksReport {
     flush_zone_bytes: Option<u64>,
     clean: bool,
     transactions: u64,
-    /// Why the file system above has to be checked; `None`: nothing is recorded.
+    /// Reason why the file system above must be checked; `None` if no error is recorded.
     recorded_error: Option<&'static str>,
 }
 
@@ -86,9 +86,9 @@ impl fmt::Display for Replayed {
     }
 }
 
-/// What to do where something that was acknowledged may be missing, in the imperative.
+/// Remedy where something that was acknowledged may be missing, in the imperative.
 const CHECK: &str = "check the file system above it before it is used";
-/// How a recorded error is cleared.
+/// Steps that clear a recorded error.
 pub(super) const CLEAR: &str = "Attach the volume, check the file system above it, detach the \
      volume, and clear the error: okeanos blocks drain --clear-error.";
 
@@ -184,7 +184,7 @@ pub fn check(source: &Path, log: Option<&Path>) -> Result<Checked, CliError> {
 pub struct Checked {
     pub looked_at: String,
     pub problems: Vec<String>,
-    /// What to do about the problems.
+    /// Remedy for the problems.
     pub remedy: &'static str,
 }
 

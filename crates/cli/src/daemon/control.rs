@@ -65,7 +65,7 @@ pub enum AccessTimes {
     Always,
 }
 
-/// What a host's daemon reports as its mode: it has no `data=`.
+/// Mode that a host's daemon reports: it has no `data=`.
 pub const HOST: &str = "host";
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -194,7 +194,7 @@ impl Place {
         let _ = fs::remove_file(self.0.with_extension(DISK_LINK));
     }
 
-    /// Beside the directory, which a mount covers.
+    /// Path of the link, beside the directory, which a mount covers.
     fn ublk_link(&self) -> PathBuf {
         self.0.with_extension(UBLK_LINK)
     }
@@ -346,7 +346,7 @@ fn connect_beneath(mount: &Mount, path: &Path) -> io::Result<UnixStream> {
 /// A connection to a daemon.
 pub struct Client {
     stream: BufReader<UnixStream>,
-    /// How long one reply may take as a whole; `None`: as long as the daemon needs.
+    /// Maximum time for one reply as a whole; `None` for no limit.
     patience: Option<Duration>,
 }
 

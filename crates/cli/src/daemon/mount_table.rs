@@ -101,7 +101,7 @@ impl Mount {
 pub enum Liveness {
     Answers,
     Dead,
-    /// It has not answered in time.
+    /// No answer in time.
     Silent,
 }
 

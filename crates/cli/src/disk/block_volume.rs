@@ -15,7 +15,7 @@ pub enum VolumeOnDisk {
     None,
     /// UUID of the volume, or of that to which a journal device belongs.
     Found([u8; 16]),
-    /// Only the copy of the superblock is left: this byte holds something else.
+    /// Volume with only the copy of the superblock left: this byte holds something else.
     Overwritten(u64),
 }
 

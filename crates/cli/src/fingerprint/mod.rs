@@ -60,7 +60,7 @@ pub struct FingerprintArguments {
     disk: PathBuf,
 }
 
-/// How a drive is examined, and where the result goes.
+/// Examination of a drive, and destination of its result.
 #[derive(clap::Args)]
 pub struct Examination {
     /// Only answer whether the drive's flush and durable writes cost what its medium costs
@@ -80,7 +80,7 @@ pub struct Examination {
     /// Recommend what evicts on a drive at rest, a second later; what evicts at once is not tried
     #[arg(long)]
     as_paper: bool,
-    /// Where the files go; made if missing
+    /// Directory for the files; made if missing
     #[arg(long, value_name = "DIR", default_value = "fingerprint")]
     out: PathBuf,
     /// Print JSON

@@ -90,7 +90,7 @@ struct HostMountArguments {
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',',
           value_parser = OptionWords(options::words), hide_possible_values = true)]
     options: Vec<String>,
-    /// Where to mount
+    /// Directory to mount on
     directory: PathBuf,
 }
 

@@ -196,7 +196,7 @@ pub fn failed(error: HostError) -> CliError {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum MakeJournal {
     Never,
-    /// Not requested: on a disk that begins with zeros.
+    /// Formatted without a request, on a disk that begins with zeros.
     OnBlankDisk,
     /// `--format`: over unknown content.
     OverUnknown,

@@ -62,7 +62,7 @@ pub struct MountArguments {
     /// An image file or block device; of a remount the directory is enough
     #[arg(value_name = "IMAGE|DEVICE")]
     pub source: PathBuf,
-    /// Where to mount it
+    /// Directory to mount it on
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
 }

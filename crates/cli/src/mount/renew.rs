@@ -36,7 +36,7 @@ pub fn take_dead_host_away(at: &Path, store: &str, journal: &Path) -> Result<(),
     take_own_away(at, journal, |mount| is_journal && mount.source == Path::new(store))
 }
 
-/// `source` is what the mount's daemon has locked.
+/// Takes away an own dead mount; `source` is what its daemon has locked.
 fn take_own_away(
     at: &Path,
     source: &Path,

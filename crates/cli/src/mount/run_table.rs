@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 /// A file that this mount has made: removed when dropped, unless the mount stands.
 pub struct MadeFile {
-    /// Its directory: before it mounts, the daemon leaves the paths of the system behind.
+    /// Directory of the table: before it mounts, the daemon leaves the paths of the system behind.
     directory: File,
     name: OsString,
     inode: u64,

@@ -32,7 +32,7 @@ pub struct UmountArguments {
     /// Take away a mount whose daemon has died, and leave a living one, or none, as it is
     #[arg(long, conflicts_with_all = ["lazy", "force"])]
     pub if_dead: bool,
-    /// Where the volume is mounted, or its image file or device
+    /// Mount point of the volume, or its image file or device
     #[arg(value_name = "DIR|IMAGE|DEVICE")]
     pub directory: PathBuf,
 }

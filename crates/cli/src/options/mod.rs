@@ -16,8 +16,8 @@ use std::fmt;
 pub struct MountOption<S> {
     /// Name in refusals, and in front of `=` where the option takes a value.
     pub name: &'static str,
-    /// What may stand behind `=`, separated by `|`: words for themselves, and kinds in capitals.
-    /// Empty: the option takes no value.
+    /// Values that may stand behind `=`, separated by `|`: words for themselves, and kinds in
+    /// capitals. Empty: the option takes no value.
     pub value: &'static str,
     /// Values with a description each, where the description needs a line of its own.
     pub choices: fn() -> Vec<(&'static str, &'static str)>,
@@ -112,10 +112,10 @@ pub fn row_of<S>(sections: &'static [Section<S>], given: &str) -> Option<&'stati
     rows(sections).find(|row| row.value_of(given).is_some())
 }
 
-/// Why a value is refused.
+/// Reason why a value is refused.
 #[derive(Debug)]
 pub enum Refusal {
-    /// It is none of those that the row lists.
+    /// Not one of the values that the row lists.
     Value,
     Because(String),
 }

@@ -40,13 +40,13 @@ pub fn period(value: &str) -> Result<Duration, Refusal> {
     }
 }
 
-/// When everything that a log holds is written back (`checkpoint=`, `--checkpoint`).
+/// Schedule by which everything that a log holds is written back (`checkpoint=`, `--checkpoint`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckpointWhen {
     Manual,
     Periodic(Duration),
     Idle(Duration),
-    /// From the first hour until the second begins.
+    /// Written back from the first hour until the second begins.
     OffHours(u8, u8),
 }
 

@@ -45,7 +45,7 @@ pub struct PowercutArguments {
 enum PowercutCommand {
     /// On a machine that keeps its power: log what the other reports
     Listen {
-        /// Where to listen; port 0 for any that is free
+        /// Address to listen on; port 0 for any that is free
         #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:5155")]
         address: String,
         /// Reports are appended to this file

@@ -49,9 +49,9 @@ pub struct FileLayout {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     Begins(FileLayout),
-    /// This write is about to start.
+    /// Announces that this write is about to start.
     About(u64),
-    /// This write has been made durable, according to the writer's system.
+    /// Reports that this write is durable, according to the writer's system.
     Acknowledged(u64),
 }
 

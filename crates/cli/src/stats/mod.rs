@@ -60,7 +60,7 @@ pub struct StatsArguments {
     /// With --watch: end after this number of lines
     #[arg(long, value_name = "LINES", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Where the volume is mounted, any place in it, or its image file or device
+    /// Mount point of the volume, any path in it, or its image file or device
     #[arg(value_name = "DIR|IMAGE|DEVICE")]
     pub directory: PathBuf,
 }

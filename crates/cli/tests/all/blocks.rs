@@ -162,7 +162,7 @@ fn a_file_system_made_over_a_volume_stays() {
     ));
 }
 
-/// In the foreground, as a unit of systemd starts it: the device exists when the
+/// Runs in the foreground, as a systemd unit starts it: the device exists when the
 /// manager hears of it.
 #[test]
 fn a_service_attaches_a_device_reports_it_and_ends_cleanly() {
@@ -356,7 +356,7 @@ fn nbd_clients_read_write_and_flush_a_volume() {
     ));
 }
 
-/// What it reads from then on may be hostile.
+/// Requests that it reads from then on may be hostile.
 #[test]
 fn the_daemon_of_an_attached_volume_gives_up_what_it_does_not_need() {
     Rig::new().run(&format!(

@@ -1,4 +1,5 @@
-//! What commands refuse, so that nothing that somebody needs is overwritten or taken for another.
+//! Commands refuse their work where necessary, so that nothing that somebody needs is overwritten
+//! or taken for another.
 
 use crate::rig::Rig;
 

@@ -132,7 +132,7 @@ fn what_is_no_volume_is_named_with_its_command() {
     );
 }
 
-/// As docs/CEPH.md describes it, on a store that is a directory.
+/// Follows docs/CEPH.md, on a store that is a directory.
 #[test]
 fn a_journal_whose_store_is_gone_is_given_up_by_hand_alone() {
     Rig::new().run(

@@ -128,7 +128,7 @@ fn a_device_has_the_limits_of_its_volume_and_commands_find_it() {
         mount -o ro $L here; umount here; detach"#);
 }
 
-/// Also where the driver is there.
+/// Holds also where the driver is present.
 #[test]
 fn what_is_refused_is_named_and_a_loop_device_takes_its_place() {
     Rig::new().run(&format!(

@@ -24,8 +24,8 @@ use std::path::Path;
 /// Deepest stack of loop devices on loop devices.
 const LOOPS_MAX: u32 = 8;
 
-/// Held for another program that opens the disk itself (mke2fs): no Okeanos command uses the disk
-/// in that time.
+/// A claim held for another program that opens the disk itself (mke2fs): no Okeanos command uses
+/// the disk in that time.
 pub struct Claim {
     /// Open files hold locks.
     _held: Vec<File>,

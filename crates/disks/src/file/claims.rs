@@ -1,5 +1,5 @@
-//! Other users of a disk, for refusals that name them. All of it is advice: the claim itself is
-//! O_EXCL or a lock.
+//! Names of other users of a disk, for refusals that name them. All of it is advice: the claim
+//! itself is O_EXCL or a lock.
 
 use std::ffi::OsString;
 use std::fs::{Metadata, metadata, read_dir, read_to_string};

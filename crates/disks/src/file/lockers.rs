@@ -12,9 +12,9 @@ const LISTED_MAX: usize = 5;
 /// The two kinds of locks, which do not see each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockKind {
-    /// By flock(2).
+    /// Locked by flock(2).
     Node,
-    /// By fcntl(2).
+    /// Locked by fcntl(2).
     Bytes,
 }
 

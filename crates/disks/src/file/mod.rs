@@ -39,9 +39,9 @@ const UNTIL_LET_GO: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskAccess {
-    /// Other processes cannot write.
+    /// Read-only; other processes cannot write.
     ReadOnly,
-    /// As `ReadOnly` until [`FileDisk::begin_writing`], but opened for writing.
+    /// Behaves as `ReadOnly` until [`FileDisk::begin_writing`], but opened for writing.
     ReadFirst,
     ReadWrite,
     /// Reads without any claim, also what is mounted: the bytes may change at any time.

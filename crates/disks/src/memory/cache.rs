@@ -262,8 +262,8 @@ impl Cache {
         image
     }
 
-    /// Every volatile write: completed ones in order, then those in flight in the order of their
-    /// start.
+    /// Returns every volatile write: completed ones in order, then those in flight in the order of
+    /// their start.
     fn writes(&self) -> Vec<Vec<Piece<'_>>> {
         let mut completed: BTreeMap<Order, Vec<Piece<'_>>> = BTreeMap::new();
         for (sector, contents) in &self.volatile {

@@ -6,7 +6,7 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub operation: Operation,
-    /// In bytes; operations that touch the range are affected. A flush touches all.
+    /// Range in bytes; operations that touch it are affected. A flush touches all.
     pub range: Range<u64>,
     /// Number of matching operations that are spared first.
     pub after: u64,
@@ -25,7 +25,7 @@ pub enum Effect {
     /// Fails with this errno after the usual time. Each sector of a write has reached the cache or
     /// not; each sector that a flush covers is lost or still volatile.
     Fail(i32),
-    /// Never completes.
+    /// The operation never completes.
     Hang,
 }
 

@@ -161,7 +161,7 @@ impl MemoryDisk {
         self.0.cache.borrow_mut().lie(lying);
     }
 
-    /// All bytes as a read would return them now: volatile writes included, those in flight
+    /// Returns all bytes as a read would return them now: volatile writes included, those in flight
     /// excluded.
     pub fn image(&self) -> Image {
         let mut image = self.0.cache.borrow().clone();

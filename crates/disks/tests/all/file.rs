@@ -29,8 +29,8 @@ fn open(world: &RealWorld, path: &Path, access: DiskAccess) -> Result<FileDisk, 
 fn open_again(world: &RealWorld, path: &Path, access: DiskAccess) -> FileDisk {
     once_free(world, || open(world, path, access))
 }
-/// Another test's program has copies of these files from its fork to its exec, and a loop device
-/// goes with the last of them.
+/// Retries `take`: another test's program has copies of these files from its fork to its exec, and
+/// a loop device goes with the last of them.
 fn once_free<T>(world: &RealWorld, take: impl Fn() -> Result<T, DiskOpenError>) -> T {
     for _ in 0..500 {
         match take() {

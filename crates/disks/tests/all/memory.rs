@@ -37,7 +37,7 @@ fn after<F: Future<Output = ()> + 'static>(
     world.run(script(disk.clone()));
     disk
 }
-/// All images that some choices lead to.
+/// Returns all images that some choices lead to.
 fn all_images(disk: &MemoryDisk, atomicity: Atomicity) -> Vec<Image> {
     let mut images = Vec::new();
     let mut choices: Vec<(usize, usize)> = Vec::new();

@@ -25,9 +25,9 @@ pub(super) struct Dirty {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     Now,
-    /// Not yet: as much waits for the medium as may.
+    /// Admitted later: as much waits for the medium as may.
     Later,
-    /// In the space of a dirty segment, when that is on the medium.
+    /// Admitted in the space of a dirty segment, once that is on the medium.
     AfterDestage,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Cache {
     by_age: BTreeSet<(Order, u64)>,
     /// Segments taken for destaging and not yet on the medium.
     destaging: Vec<Dirty>,
-    /// In the buffer for streams: number of segments, and of their sectors.
+    /// Number of segments in the stream buffer, and of their sectors.
     streaming: (usize, u64),
     /// Sectors that the other dirty segments take beyond their own.
     unused: u64,
@@ -73,7 +73,7 @@ impl Cache {
     pub fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
     }
-    /// From the oldest on.
+    /// Returns dirty segments from the oldest on.
     pub fn dirty_by_age(&self) -> impl Iterator<Item = &Dirty> {
         self.by_age.iter().map(|(_, start)| &self.dirty[start])
     }
@@ -266,7 +266,7 @@ impl Cache {
     pub fn settle(&mut self, piece: &Piece) {
         self.contents.remove(&piece.sectors, piece.order);
     }
-    /// After [`Cache::settle`] by a write around the cache: segments without content are dropped.
+    /// Drops segments without content, after [`Cache::settle`] by a write around the cache.
     pub fn drop_settled(&mut self, sectors: Range<u64>) {
         for old in self.touching(&sectors) {
             self.remove(old.sectors.start);

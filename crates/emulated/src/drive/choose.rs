@@ -14,9 +14,9 @@ const NEAREST: usize = 32;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Candidate {
-    /// By index in the queue.
+    /// A request, by its index in the queue.
     Request(usize),
-    /// By first sector.
+    /// A destage, by its first sector.
     Destage(u64),
 }
 
@@ -181,6 +181,6 @@ impl Choice {
 enum Segments {
     /// The oldest only.
     Oldest,
-    /// Those near the head, and the oldest.
+    /// Destages near the head, and the oldest one.
     Nearest,
 }

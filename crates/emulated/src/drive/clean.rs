@@ -23,7 +23,7 @@ struct Segment {
 #[derive(Default)]
 pub(super) struct Clean {
     by_start: BTreeMap<u64, Segment>,
-    /// For each origin: time of the last use, and start.
+    /// Time of the last use and start of each segment, by origin.
     recent: [BTreeSet<(u64, u64)>; 2],
     sectors: [u64; 2],
     /// Sectors of which a segment takes whole multiples.

@@ -23,7 +23,7 @@ impl CrashImage {
 }
 
 impl EmulatedDisk {
-    /// All bytes as reads would return them now.
+    /// Returns all bytes as reads would return them now.
     pub fn image(&self) -> Image {
         let mut image = self.0.image.borrow().clone();
         self.0.cache.borrow().contents(0..u64::MAX).for_each(|piece| piece.write_to(&mut image));

@@ -14,7 +14,7 @@ use units::Instant;
 pub(super) struct ReadAhead {
     /// First sector.
     from: u64,
-    /// From the first sector that is not known to be read up to its planned end.
+    /// Sectors from the first that is not known to be read up to the planned end.
     sectors: Range<u64>,
     /// Runs that have not ended.
     runs: VecDeque<Run>,

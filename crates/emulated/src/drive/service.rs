@@ -25,8 +25,9 @@ impl EmulatedDisk {
     pub(super) fn pump(&self) {
         self.pump_at(self.now());
     }
-    /// `now` is when the medium became free. A world of real time wakes this task later, but the
-    /// drive keeps rotating. Had it waited, the next sectors of its track would have passed by.
+    /// Serves the queue; `now` is when the medium became free. A world of real time wakes this task
+    /// later, but the drive keeps rotating. Had it waited, the next sectors of its track would have
+    /// passed by.
     fn pump_at(&self, now: u64) {
         if self.is_off() {
             return;

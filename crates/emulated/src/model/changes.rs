@@ -16,9 +16,9 @@ pub struct ModelChange {
 /// Change of a number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Change {
-    /// It is multiplied by this factor.
+    /// Multiplies the number by this factor.
     Times(f64),
-    /// It becomes this number.
+    /// Replaces the number by this one.
     Value(f64),
 }
 

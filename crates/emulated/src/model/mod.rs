@@ -192,7 +192,7 @@ pub struct CacheModel {
     /// waits for them; otherwise they go before it.
     #[serde(default)]
     pub read_ahead_first: bool,
-    /// Which reads the drive reads ahead of.
+    /// Reads that the drive reads ahead of.
     #[serde(default)]
     pub read_ahead_after: ReadAheadAfter,
     /// Whether reading ahead ends with the track, unless the read continues the one before.

@@ -16,14 +16,14 @@ pub struct Overheads {
     pub read_without_seek_ms: Option<NotNegative>,
     /// A read that the cache answers; default: `hit_ms`.
     pub read_hit_ms: Option<NotNegative>,
-    /// The same right after a write; default: `read_hit_ms`.
+    /// Milliseconds of a read hit right after a write; default: `read_hit_ms`.
     pub read_hit_after_write_ms: Option<NotNegative>,
     /// A read that the cache answers, that continues the read before, and behind which the drive
     /// is reading ahead; default: `read_hit_ms`.
     pub streamed_hit_ms: Option<NotNegative>,
     /// A write that the cache takes; default: `hit_ms`.
     pub write_hit_ms: Option<NotNegative>,
-    /// The same right after a read; default: `write_hit_ms`.
+    /// Milliseconds of a write hit right after a read; default: `write_hit_ms`.
     pub write_hit_after_read_ms: Option<NotNegative>,
     /// A write that the cache takes and that continues the write before; default: `write_hit_ms`.
     pub appended_write_ms: Option<NotNegative>,

@@ -1,4 +1,5 @@
-//! What a drive keeps of reads and writes, how far it reads, and what a read costs on its bus.
+//! Content that a drive keeps of reads and writes, extent of its read-ahead, and cost of a read on
+//! its bus.
 
 use crate::common::{filled, timed};
 use device::{Disk, Durability, World};

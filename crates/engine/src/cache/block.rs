@@ -26,12 +26,12 @@ impl Block {
     pub fn number(&self) -> HomeBlock {
         self.0.number
     }
-    /// The content now. A later [`crate::Handle::change`] does not alter what was returned; drop it
-    /// before changing the block, or the change has to copy the block first.
+    /// Returns the current content. A later [`crate::Handle::change`] does not alter what was
+    /// returned; drop it before changing the block, or the change has to copy the block first.
     pub fn bytes(&self) -> Rc<Buffer> {
         self.0.bytes()
     }
-    /// Whether the floor above has checked this content (checksum, magic, bounds) since it was
+    /// Whether the layer above has checked this content (checksum, magic, bounds) since it was
     /// read.
     pub fn is_verified(&self) -> bool {
         self.0.verified.get()
@@ -47,11 +47,11 @@ pub(crate) enum ClockState {
     /// Asked for since the hand of the clock passed.
     Used,
     Unused,
-    /// No longer in the cache, though someone may hold it.
+    /// Evicted: no longer in the cache, though someone may hold it.
     Out,
 }
 
-/// Which image is written home.
+/// Image that is written home.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AsOf {
     Committed(TransactionId),
@@ -70,14 +70,14 @@ pub(crate) struct CachedBlock {
     /// Durability is enough for it: it is written home only if there is no other way.
     stays: Cell<bool>,
     clock: Cell<ClockState>,
-    /// When it became newer than home: its entry in the queue of dirty blocks.
+    /// Time at which it became newer than home: its entry in the queue of dirty blocks.
     dirty_since: Cell<Option<Instant>>,
     /// A read of the base is in flight; readers that need it wait here.
     reading: RefCell<Option<Rc<Event>>>,
 }
 
 impl CachedBlock {
-    /// `nothing`: a buffer for blocks of which nothing is known.
+    /// Creates a block of which nothing is known; `nothing` is the buffer that such blocks share.
     pub fn new(number: HomeBlock, nothing: Rc<Buffer>, usage: Rc<Usage>) -> CachedBlock {
         CachedBlock {
             number,
@@ -105,7 +105,7 @@ impl CachedBlock {
     pub fn is_cached(&self) -> bool {
         self.clock.get() != ClockState::Out
     }
-    /// For the cache, whose clock this is.
+    /// Returns the block's state in the cache's clock.
     pub fn clock(&self) -> ClockState {
         self.clock.get()
     }
@@ -115,18 +115,18 @@ impl CachedBlock {
     pub fn is_dirty(&self) -> bool {
         self.dirty_since().is_some()
     }
-    /// For the queue of dirty blocks: when it became newer than home.
+    /// Returns the time at which the block became newer than home, for the queue of dirty blocks.
     pub fn dirty_since(&self) -> Option<Instant> {
         self.dirty_since.get()
     }
     pub fn mark_dirty(&self, since: Instant) {
         self.dirty_since.set(Some(since));
     }
-    /// Home has it as it is. Whether it was dirty.
+    /// Notes that home has the current content. Whether it was dirty.
     pub fn mark_clean(&self) -> bool {
         self.dirty_since.take().is_some()
     }
-    /// A read of its base begins; `over` rings when that is over.
+    /// Notes that a read of its base begins; `over` is notified when it ends.
     pub fn begin_reading(&self, over: &Rc<Event>) {
         *self.reading.borrow_mut() = Some(over.clone());
     }
@@ -148,7 +148,7 @@ impl CachedBlock {
     pub fn is_running(&self) -> bool {
         self.state.get().is_running()
     }
-    /// Home has the current image: nothing of the block waits to go there.
+    /// Whether home has the current image: nothing of the block waits to go there.
     pub fn is_home(&self) -> bool {
         self.state.get() == BlockState::Settled && !self.images.has_older()
     }
@@ -166,7 +166,7 @@ impl CachedBlock {
     pub fn write(&self, range: BlockRange, bytes: &[u8], size: BlockSize) {
         self.images.write(range, bytes, size);
     }
-    /// The whole content, known from now on.
+    /// Sets the whole content, known from now on.
     pub fn replace(&self, bytes: Buffer) {
         self.images.replace(bytes);
     }
@@ -181,12 +181,12 @@ impl CachedBlock {
         self.images.note_release();
     }
 
-    /// The running transaction logs it.
+    /// Adds it to the running transaction, which logs it.
     pub fn join(&self, contents: Contents) {
         self.contents.set(contents);
         self.state.set(self.state.get().joined());
     }
-    /// The running transaction sends this data home before it commits.
+    /// Orders this data: the running transaction writes it home before it commits.
     pub fn order(&self, owner: Owner) {
         self.contents.set(Contents::Data);
         self.set_released(self.state.get().ordered_for(owner));
@@ -195,7 +195,7 @@ impl CachedBlock {
     pub fn is_ordered(&self) -> bool {
         self.state.get().ordered().is_some()
     }
-    /// Data that no commit waits for.
+    /// Marks data that no commit waits for.
     pub fn mark_unordered(&self, owner: Owner) {
         self.contents.set(Contents::Data);
         self.set_released(self.state.get().unordered_for(owner));
@@ -218,14 +218,14 @@ impl CachedBlock {
     pub fn set_stays(&self, stays: bool) {
         self.stays.set(stays);
     }
-    /// The running transaction frees it: its current content is worthless. Images of committed
-    /// transactions stay: until this one commits, the block is not free. Says to whom it was
-    /// unordered.
+    /// Notes that the running transaction frees it: its current content is worthless. Images of
+    /// committed transactions stay: until this one commits, the block is not free. Says to whom it
+    /// was unordered.
     pub fn free(&self) -> Option<Owner> {
         self.state.replace(BlockState::Settled).unordered()
     }
 
-    /// The running transaction, `by`, is locked: its image is the current one.
+    /// Freezes the image of `by`, the transaction being locked: it is the current one.
     pub fn freeze(&self, by: TransactionId) {
         self.state.set(self.state.get().outside());
         self.images.freeze(by);
@@ -234,13 +234,13 @@ impl CachedBlock {
     pub fn frozen(&self, by: TransactionId) -> Option<Rc<Buffer>> {
         self.images.frozen(by)
     }
-    /// `by` is committed in the log: its image may be written home, in place of any older one.
-    /// `place`: where the log holds it whole.
+    /// Notes that `by` is committed in the log: its image may be written home, in place of any
+    /// older one. `place`: where the log holds it whole.
     pub fn commit(&self, by: TransactionId, place: Option<WholePlace>) {
         self.images.commit(by, place);
         self.images.note_release();
     }
-    /// Nothing is known of the block but that the log holds this of it, in part, as of `by`.
+    /// Restores a block of which only this part is known, which the log holds as of `by`.
     pub fn restore(&self, by: TransactionId, image: ReplayImage, size: BlockSize) {
         let mut known = RangeSet::of(size.whole());
         image.missing.iter().for_each(|range| known.remove(*range));
@@ -253,7 +253,8 @@ impl CachedBlock {
         self.freeze(by);
         self.commit(by, None);
     }
-    /// The log has moved `run`, which may hold the image of the latest committed transaction.
+    /// Notes that the log has moved `run`, which may hold the image of the latest committed
+    /// transaction.
     pub fn moved(&self, run: &SwappedRun) {
         self.images.moved(run);
     }
@@ -270,12 +271,12 @@ impl CachedBlock {
     pub fn is_whole_in_log(&self) -> bool {
         self.images.is_whole_in_log()
     }
-    /// Nothing in memory waits to be written home as of the latest committed transaction any more,
-    /// because the log holds that image whole. This says whose it is, where it lies, and its bytes.
+    /// Evicts the image of the latest committed transaction, which the log holds whole and memory
+    /// need not write home. This says whose it is, where it lies, and its bytes.
     pub fn evict(&self) -> Option<(TransactionId, WholePlace, Rc<Buffer>)> {
         self.images.evict()
     }
-    /// `by` is committed and took its image home. False if the block has a newer one.
+    /// Notes that `by` is committed and wrote its image home. False if the block has a newer one.
     pub fn commit_home(&self, by: TransactionId) -> bool {
         self.images.note_release();
         self.images.commit_home(by)
@@ -338,12 +339,12 @@ impl CachedBlock {
     pub fn ordered_arrived(&self, sent: &Rc<Buffer>) -> Option<Owner> {
         self.images.is_current(sent).then(|| self.state.get().ordered()).flatten()
     }
-    /// The running transaction no longer waits for it to be written home. `logs`: it logs the block
-    /// all the same.
+    /// Ends the order: the running transaction no longer waits for it to be written home. `logs`:
+    /// it logs the block all the same.
     pub fn leave_order(&self, logs: bool) {
         self.state.set(self.state.get().without_order(logs));
     }
-    /// Whose unordered data it holds.
+    /// Returns the owner of the unordered data that it holds.
     pub fn unordered_owner(&self) -> Option<Owner> {
         self.state.get().unordered()
     }

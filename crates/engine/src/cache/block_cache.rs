@@ -32,7 +32,7 @@ pub(crate) struct Cache {
     /// Next to be looked at first. Entries of blocks that were removed hold no content; they go
     /// when met, or when they are the most.
     clock: VecDeque<Weak<CachedBlock>>,
-    /// Most images to keep, as far as blocks can be evicted.
+    /// Maximum number of images to keep, as far as blocks can be evicted.
     limit: usize,
     nothing: Rc<Buffer>,
     usage: Rc<Usage>,
@@ -59,7 +59,7 @@ const STALE_LOOKS: usize = 4;
 const LEAST_IMAGES: usize = 16;
 
 impl Cache {
-    /// `bytes` of memory, all that goes with a block included.
+    /// Creates a cache of `bytes` of memory, including the overhead of each block.
     pub fn new(bytes: u64, size: BlockSize) -> Cache {
         let image_bytes = size.bytes() + IMAGE_OVERHEAD;
         Cache {
@@ -103,7 +103,7 @@ impl Cache {
             + self.passed
             + self.tables.iter().map(|bytes| bytes.get().div_ceil(self.image_bytes)).sum::<usize>()
     }
-    /// A commit has made `blocks` for the log besides the images that it writes there.
+    /// Notes that a commit has made `blocks` for the log besides the images that it writes there.
     pub fn note_made(&mut self, blocks: usize) {
         self.made += blocks;
         self.shrink();
@@ -124,8 +124,8 @@ impl Cache {
         (blocks.start.get()..blocks.end.get())
             .all(|at| self.blocks.get(&HomeBlock(at)).is_none_or(is_free))
     }
-    /// `blocks`, without which it can do, get other content, which does not enter it. Reads of them
-    /// that are in flight past the cache are notified.
+    /// Notes that `blocks`, which are clean or absent, get new content that bypasses the cache.
+    /// Reads of them that are in flight past the cache are notified.
     pub fn pass(&mut self, blocks: &Range<HomeBlock>) {
         (blocks.start.get()..blocks.end.get()).for_each(|at| drop(self.remove(HomeBlock(at))));
         let overlaps =
@@ -146,14 +146,14 @@ impl Cache {
         images as u64 * self.image_bytes as u64
     }
 
-    /// The block, and marks it as in use.
+    /// Returns the block and marks it as used.
     pub fn get(&self, at: HomeBlock) -> Option<&Rc<CachedBlock>> {
         let block = self.blocks.get(&at)?;
         block.set_clock(ClockState::Used);
         Some(block)
     }
 
-    /// The block, without saying that anyone uses it.
+    /// Returns the block without marking it as used.
     pub fn peek(&self, at: HomeBlock) -> Option<&Rc<CachedBlock>> {
         self.blocks.get(&at)
     }
@@ -164,12 +164,12 @@ impl Cache {
         let numbers = parts.flat_map(|(at, count)| (0..count).map(move |index| at.plus(index)));
         numbers.filter_map(|number| self.blocks.get(&number))
     }
-    /// How many look-ups [`Cache::within`] makes for the range.
+    /// Returns the number of look-ups that [`Cache::within`] makes for the range.
     pub fn visits_within(&self, at: HomeBlock, count: u64) -> u64 {
         self.areas.visits(at, count)
     }
 
-    /// The block; if missing, one of which nothing is known.
+    /// Returns the block, or inserts one of which nothing is known.
     pub fn get_or_insert(&mut self, at: HomeBlock, temperature: Temperature) -> Rc<CachedBlock> {
         if let Some(block) = self.get(at) {
             return block.clone();
@@ -220,8 +220,8 @@ impl Cache {
         Some(block)
     }
 
-    /// More than half of the clock's entries are of blocks that were removed. Looks at a few, so
-    /// that removing thousands has no step that looks at all.
+    /// Drops entries of removed blocks once they are more than half of the clock's entries. Looks
+    /// at a few, so that removing thousands has no step that looks at all.
     fn drop_stale_entries(&mut self) {
         for _ in 0..STALE_LOOKS {
             let Some(entry) = self.clock.pop_front() else { return };

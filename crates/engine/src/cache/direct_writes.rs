@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use units::{HomeBlock, Owner, TransactionId};
 
-/// Most requests in flight at once: a disk is kept busy, and a commit waits for no more than
-/// these.
+/// Maximum number of requests in flight at once: a disk is kept busy, and a commit waits for no
+/// more than these.
 const IN_FLIGHT_MAX: usize = 8;
 /// Bytes of an owner that the cache takes when the disk is behind.
 const CACHED_WHEN_AHEAD: u64 = 32 << 20;
-/// Most owners for whom that is kept.
+/// Maximum number of owners for whom that is kept.
 const AHEAD_OWNERS_MAX: usize = 1024;
 
 #[derive(Default)]

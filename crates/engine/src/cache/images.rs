@@ -49,7 +49,7 @@ struct Kept {
     current: Image,
     /// Images of transactions in flight, as of their lock, the latest first.
     frozen: [Option<(TransactionId, Image)>; IN_FLIGHT_MAX],
-    /// Not yet home.
+    /// Latest committed image that is not yet home.
     committed: Option<Committed>,
 }
 
@@ -76,7 +76,8 @@ impl Drop for Images {
 }
 
 impl Images {
-    /// `nothing`: a buffer for a block of which nothing is known.
+    /// Creates the images of a block of which nothing is known; `nothing` is the buffer that such
+    /// blocks share.
     pub fn unknown(nothing: Rc<Buffer>, usage: Rc<Usage>) -> Images {
         usage.blocks.set(usage.blocks.get() + 1);
         let current = Image::unknown(nothing);
@@ -115,7 +116,7 @@ impl Images {
     pub fn is_committed(&self) -> bool {
         self.kept.borrow().committed.is_some()
     }
-    /// Whose the latest committed image is, if home does not have it.
+    /// Returns the latest committed image and its transaction, if home does not have it.
     pub fn committed(&self) -> Option<(TransactionId, Image)> {
         self.kept
             .borrow()
@@ -131,7 +132,7 @@ impl Images {
         let committed = kept.committed.as_ref().filter(|committed| committed.by == by)?;
         Some((committed.place(), committed.image.bytes().clone()))
     }
-    /// By which transaction the latest committed image is, if it is not home.
+    /// Returns the transaction of the latest committed image, if it is not home.
     pub fn latest_by(&self) -> Option<TransactionId> {
         self.kept.borrow().committed.as_ref().map(|committed| committed.by)
     }
@@ -147,7 +148,7 @@ impl Images {
     pub fn write(&self, range: BlockRange, bytes: &[u8], size: BlockSize) {
         self.alter(|kept| kept.current.write(range, bytes, size))
     }
-    /// The whole content, known from now on.
+    /// Sets the whole content, known from now on.
     pub fn replace(&self, bytes: Buffer) {
         self.alter(|kept| kept.current = Image::whole(Rc::new(bytes)))
     }
@@ -167,18 +168,18 @@ impl Images {
         })
     }
 
-    /// The block may be written home now, if nothing else is in its way.
+    /// Notes that the block may be written home now, if nothing else is in its way.
     pub fn note_release(&self) {
         let Usage { released, .. } = &*self.usage;
         released.set(released.get() + 1);
     }
 
-    /// The running transaction, `by`, is locked: its image is the current one.
+    /// Freezes the image of `by`, the transaction being locked: it is the current one.
     pub fn freeze(&self, by: TransactionId) {
         self.alter(|kept| kept.freeze(by))
     }
-    /// `by` is committed in the log: its image may be written home, in place of any older one.
-    /// `in_log`: where the log holds it whole.
+    /// Notes that `by` is committed in the log: its image may be written home, in place of any
+    /// older one. `in_log`: where the log holds it whole.
     pub fn commit(&self, by: TransactionId, in_log: Option<WholePlace>) {
         self.alter(|kept| {
             let mut image = kept.thaw(by).expect("one image of each, since the lock");
@@ -188,7 +189,7 @@ impl Images {
             kept.committed = Some(Committed { by, image, in_log });
         })
     }
-    /// `by` is committed and took its image home. False if there is a newer one.
+    /// Notes that `by` is committed and wrote its image home. False if there is a newer one.
     pub fn commit_home(&self, by: TransactionId) -> bool {
         self.alter(|kept| {
             let written = kept.thaw(by);
@@ -200,11 +201,11 @@ impl Images {
         let all = units::fault!("newer-image-dropped");
         self.alter(|kept| kept.committed.take_if(|committed| all || committed.image.is(sent)));
     }
-    /// The latest committed image is written home no more.
+    /// Drops the latest committed image, which is no longer written home.
     pub fn drop_committed(&self) {
         self.alter(|kept| kept.committed = None)
     }
-    /// The log has moved `run`, which may hold the latest committed image.
+    /// Notes that the log has moved `run`, which may hold the latest committed image.
     pub fn moved(&self, run: &SwappedRun) {
         let mut kept = self.kept.borrow_mut();
         let held = kept.committed.as_mut().filter(|committed| committed.by == run.transaction);
@@ -242,7 +243,7 @@ impl Kept {
         let frozen = self.frozen.iter_mut().flatten().map(|(_, image)| image);
         frozen.chain(self.committed.iter_mut().map(|committed| &mut committed.image))
     }
-    /// `by` is locked: its image is the current one.
+    /// Freezes the image of `by`, which is locked: it is the current one.
     fn freeze(&mut self, by: TransactionId) {
         let image = self.current.clone();
         let is_for =

@@ -15,7 +15,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A metadata block if it needs no read.
+    /// Returns a metadata block if it needs no read.
     pub fn metadata_in_memory(&self, at: HomeBlock) -> Option<Block> {
         let block = self.cache.borrow().peek(at)?.clone();
         block.is_whole().then_some(Block(block))

@@ -34,7 +34,7 @@ struct LogRead {
     copies: Vec<usize>,
 }
 
-/// Most bytes of the mapping table.
+/// Returns the maximum number of bytes of the mapping table.
 pub(crate) fn table_max(cache: &Cache) -> usize {
     (cache.bytes_of(cache.limit()) / TABLE_PART) as usize
 }

@@ -18,10 +18,10 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{CompactMap, HomeBlock, Instant, LogBlock, TransactionId, is_within};
 
-/// Most bytes of memory for a block.
+/// Maximum memory in bytes for a block.
 pub(crate) const COPY_BYTES: usize = 32;
 
-/// By which what is read is known again.
+/// Returns the checksum by which a later read is verified.
 pub(crate) fn sum(bytes: &[u8]) -> u32 {
     Seed(!0).with(bytes).0
 }
@@ -51,8 +51,8 @@ impl LogCopy {
     pub fn place(&self) -> WholePlace {
         WholePlace { at: self.at, offset: self.offset }
     }
-    /// The block, whose log blocks begin `log`; `None` where they are not, or no longer, what was
-    /// logged.
+    /// Reads the block, whose log blocks begin with `log`; returns `None` where they are not, or no
+    /// longer, what was logged.
     pub fn read_from(
         &self,
         records: &dyn Records,
@@ -68,7 +68,7 @@ impl LogCopy {
 #[derive(Default)]
 pub(crate) struct Mapping {
     copies: CompactMap<LogCopy>,
-    /// When the last one was entered.
+    /// Time of the last insertion.
     newest: Instant,
     memory: Rc<Cell<usize>>,
 }
@@ -142,7 +142,7 @@ impl Mapping {
 mod tests {
     use super::*;
 
-    /// With which [`CompactMap`] range_checks 32 bytes for an entry.
+    /// [`CompactMap`] promises at most 32 bytes for an entry of this size.
     #[test]
     fn an_entry_has_24_bytes() {
         assert_eq!(size_of::<(HomeBlock, LogCopy)>(), 24);

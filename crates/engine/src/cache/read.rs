@@ -20,7 +20,7 @@ const STREAM_BYTES: usize = 64 << 10;
 type Known = fn(&CachedBlock) -> bool;
 
 impl Reader<'_> {
-    /// A metadata block, from the cache or the home disk.
+    /// Reads a metadata block, from the cache or the home disk.
     pub async fn metadata(&self, at: HomeBlock) -> Result<Block, EngineError> {
         self.check_range(at, 1)?;
         let block = self.look_up(at, Temperature::Warm);
@@ -28,13 +28,13 @@ impl Reader<'_> {
         Ok(Block(block))
     }
 
-    /// `count` metadata blocks from `at` on. Those that are not cached are read together.
+    /// Reads `count` metadata blocks from `at` on. Those that are not cached are read together.
     pub async fn metadata_run(&self, at: HomeBlock, count: u32) -> Result<Vec<Block>, EngineError> {
         let blocks = self.whole_blocks(at, count, Temperature::Warm).await?;
         Ok(blocks.into_iter().map(Block).collect())
     }
 
-    /// `count` file-data blocks from `at` on, one buffer a block, as last written by anyone
+    /// Reads `count` file-data blocks from `at` on, one buffer a block, as last written by anyone
     /// (committed or not).
     pub async fn read_data(
         &self,
@@ -47,8 +47,8 @@ impl Reader<'_> {
         Ok(blocks.iter().map(|block| block.bytes()).collect())
     }
 
-    /// `count` blocks from `at` on, from the cache or home; those that are missing side by side
-    /// come with one read.
+    /// Reads `count` blocks from `at` on, from the cache or home; those that are missing side by
+    /// side come with one read.
     async fn whole_blocks(
         &self,
         at: HomeBlock,

@@ -4,8 +4,8 @@ use units::Owner;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BlockState {
-    /// Nothing: home has it, or an older image is what is written home, or the running transaction
-    /// freed it.
+    /// No image to write home: home has it, or an older image is what is written home, or the
+    /// running transaction freed it.
     Settled,
     /// Data that no commit waits for: newer than home, in no transaction.
     Unordered(Owner),
@@ -32,15 +32,15 @@ impl BlockState {
         }
     }
 
-    /// The running transaction has it.
+    /// Returns the state with the block in the running transaction.
     pub fn joined(self) -> BlockState {
         BlockState::Running { ordered: self.ordered(), unordered: self.unordered() }
     }
-    /// The running transaction sends it home before it commits.
+    /// Returns the state in which the running transaction writes it home before it commits.
     pub fn ordered_for(self, owner: Owner) -> BlockState {
         BlockState::Running { ordered: Some(owner), unordered: self.unordered() }
     }
-    /// Changed for no transaction.
+    /// Returns the state after a change for no transaction.
     pub fn unordered_for(self, owner: Owner) -> BlockState {
         match self {
             BlockState::Settled | BlockState::Unordered(_) => BlockState::Unordered(owner),
@@ -49,21 +49,22 @@ impl BlockState {
             }
         }
     }
-    /// Home has what was changed for no transaction, or a transaction takes it.
+    /// Returns the state after home, or a transaction, has taken what was changed for none.
     pub fn without_unordered(self) -> BlockState {
         match self {
             BlockState::Settled | BlockState::Unordered(_) => BlockState::Settled,
             BlockState::Running { ordered, .. } => BlockState::Running { ordered, unordered: None },
         }
     }
-    /// The running transaction needs no more of it at home. `logs`: but in the log.
+    /// Returns the state in which the running transaction no longer orders it. `logs`: but in the
+    /// log.
     pub fn without_order(self, logs: bool) -> BlockState {
         match logs {
             true => BlockState::Running { ordered: None, unordered: self.unordered() },
             false => self.outside(),
         }
     }
-    /// In no transaction that runs: it was locked.
+    /// Returns the state after the running transaction was locked.
     pub fn outside(self) -> BlockState {
         self.unordered().map_or(BlockState::Settled, BlockState::Unordered)
     }

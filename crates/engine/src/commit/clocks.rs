@@ -1,4 +1,4 @@
-//! How long writes take, for those who learn from it: the policy and the log.
+//! Write durations, from which the policy and the log learn.
 
 use crate::interface::update::Contents;
 use device::World;
@@ -14,7 +14,8 @@ pub(crate) struct CommitClock {
 }
 
 impl CommitClock {
-    /// `home`: the writes, and bytes, of the plan up to its last barrier but one.
+    /// Starts the clock; the pair is the writes and bytes of the plan up to its last barrier but
+    /// one.
     pub fn begin(now: Instant, (writes, bytes): (u64, u64)) -> CommitClock {
         CommitClock { since: now, home: TimedWrites { writes, bytes, nanoseconds: 0 } }
     }
@@ -22,8 +23,9 @@ impl CommitClock {
         self.home.nanoseconds = now.since(self.since).as_nanos() as u64;
         self.since = now;
     }
-    /// `before`: when the commit ahead of it was done. What passes until then is that one's: two
-    /// were in flight, and each counts for the time in which it was the oldest.
+    /// Returns the times of a commit whose log is done; `before` is when the commit ahead of it was
+    /// done. What passes until then is that one's: two were in flight, and each counts for the time
+    /// in which it was the oldest.
     pub fn log_is_done(self, now: Instant, before: Instant) -> CommitTimes {
         let idle = self.since.since(before.min(self.since));
         CommitTimes { home: self.home, idle, log: now.since(self.since.max(before)) }
@@ -32,7 +34,7 @@ impl CommitClock {
 
 pub(crate) struct CommitTimes {
     pub home: TimedWrites,
-    /// From the commit ahead of it to the first write of its log.
+    /// Time from the commit ahead of it to the first write of its log.
     pub idle: Duration,
     pub log: Duration,
 }
@@ -67,7 +69,7 @@ impl HomeClock<'_> {
             });
         }
     }
-    /// Each write took an equal part of the time.
+    /// Ends the measurement, and gives each write an equal part of the time.
     pub fn end(self) {
         let (data, all) = (self.data.get(), self.world.now().since(self.since).as_nanos() as u64);
         if data.writes > 0 {

@@ -54,9 +54,9 @@ pub(crate) struct Commit {
     /// Places at which the log will hold blocks whole, sorted.
     places: Vec<(HomeBlock, WholePlace)>,
     handles: u64,
-    /// Few enough wait for it to make staying awake for the disk worth while.
+    /// Whether few enough writers wait for it that staying awake for the disk is worthwhile.
     few_wait: bool,
-    /// How many had asked for it when it was locked.
+    /// Number of callers that had asked for it when it was locked.
     waiters: usize,
 }
 
@@ -130,7 +130,8 @@ impl Committer<'_> {
         }
     }
 
-    /// From lock to answer, or to the moment from which the next may overlap. No handle is open.
+    /// Carries the running transaction from its lock to the reply, or until the next may overlap.
+    /// No handle is open.
     async fn commit_running(&self, beside: &dyn Fn(Commit)) -> Result<(), EngineError> {
         let commit = self.lock()?;
         let few = commit.few_wait;
@@ -257,7 +258,8 @@ impl Committer<'_> {
         Ok((planned, locked.start_commit()))
     }
 
-    /// The last moment before the plan is carried out: its log blocks get their addresses.
+    /// Issues the plan: its log blocks get their addresses at the last moment before it is carried
+    /// out.
     fn issue(&self, commit: &mut Commit) {
         if let Some(log) = self.admission.log {
             commit.places = log.borrow_mut().issue(&mut commit.plan, self.block_size.bytes());
@@ -311,8 +313,8 @@ impl Committer<'_> {
         }
     }
 
-    /// The commit block is durable: what was logged may be written home, what was freed may be used
-    /// again. Waits only where it freed much.
+    /// Finishes the commit, whose commit block is durable: what was logged may be written home,
+    /// what was freed may be used again. Waits only where it freed much.
     async fn finish(&self, mut commit: Commit) -> Result<(), EngineError> {
         let committed = commit.plan.carried_out(commit.transaction);
         let place = |at: HomeBlock| {

@@ -7,7 +7,7 @@ use crate::writeback::home_writer::HomeWriter;
 use journal::Policy;
 use units::{HomeBlock, Owner};
 
-/// With more blocks than this in flight to home with the running transaction, a commit takes an
+/// Number of blocks in flight to home with the running transaction above which a commit takes an
 /// owner's along.
 const LOOKED_THROUGH_MAX: usize = 4096;
 
@@ -20,8 +20,8 @@ pub(crate) struct InPlaceSync<'a> {
 }
 
 impl InPlaceSync<'_> {
-    /// A sync comes for data of which [`crate::Engine::sync_in_place`] could be asked, were none of
-    /// it logged.
+    /// Notes that a sync comes for data of which [`crate::Engine::sync_in_place`] could be asked,
+    /// were none of it logged.
     pub fn note_sync_of_data(&self) {
         if let Some(auto) = self.policy.learns() {
             auto.data_sync_requested(self.syncs.admission.world.now());

@@ -30,17 +30,17 @@ impl Engine {
         Handle::start(self.clone(), credits, blocks).await
     }
 
-    /// A metadata block, from the cache or the home disk.
+    /// Reads a metadata block, from the cache or the home disk.
     pub async fn metadata(&self, at: HomeBlock) -> Result<Block, EngineError> {
         self.reader().metadata(at).await
     }
 
-    /// `count` metadata blocks from `at` on. Those that are not cached are read together.
+    /// Reads `count` metadata blocks from `at` on. Those that are not cached are read together.
     pub async fn metadata_run(&self, at: HomeBlock, count: u32) -> Result<Vec<Block>, EngineError> {
         self.reader().metadata_run(at, count).await
     }
 
-    /// `count` file-data blocks from `at` on, one buffer a block, as last written by anyone
+    /// Reads `count` file-data blocks from `at` on, one buffer a block, as last written by anyone
     /// (committed or not).
     pub async fn read_data(
         &self,
@@ -72,17 +72,18 @@ impl Engine {
         self.reader().first_in_memory(at, count)
     }
 
-    /// A metadata block if it needs no read.
+    /// Returns a metadata block if it needs no read.
     pub fn metadata_in_memory(&self, at: HomeBlock) -> Option<Block> {
         self.reader().metadata_in_memory(at)
     }
 
-    /// For the revokes of a run that is freed as [`Engine::freed_at_once`] says.
+    /// Returns the credits for the revokes of a run that is freed as [`Engine::freed_at_once`]
+    /// says.
     pub fn credits_revokes(&self) -> Credits {
         self.freeing().credits_revokes()
     }
 
-    /// How many of the `count` blocks from `start` on may be freed with
+    /// Returns how many of the `count` blocks from `start` on may be freed with
     /// [`Engine::credits_revokes`], and without a step that lasts: as many from either end.
     pub fn freed_at_once(&self, start: HomeBlock, count: u64) -> u64 {
         self.freeing().freed_at_once(start, count)
@@ -93,9 +94,10 @@ impl Engine {
         self.admission().fits_handle(credits, blocks)
     }
 
-    /// A write or flush failed: what is durable is unknown, so nothing is written any more, and
-    /// every present and later waiter gets this error. Also for a caller that has changed blocks
-    /// and cannot finish its change: nothing of the running transaction will ever be committed.
+    /// Aborts after a failed write or flush: what is durable is unknown, so nothing is written any
+    /// more, and every present and later waiter gets this error. Also for a caller that has changed
+    /// blocks and cannot finish its change: nothing of the running transaction will ever be
+    /// committed.
     pub fn abort(&self, cause: &EngineError) {
         self.aborter().abort(cause)
     }
@@ -144,8 +146,8 @@ impl Engine {
         self.syncer().sync().await
     }
 
-    /// A sync comes for data of which [`Engine::sync_in_place`] could be asked, were none of it
-    /// logged.
+    /// Notes that a sync comes for data of which [`Engine::sync_in_place`] could be asked, were
+    /// none of it logged.
     pub fn note_sync_of_data(&self) {
         self.in_place_sync().note_sync_of_data()
     }
@@ -169,22 +171,22 @@ impl Engine {
         self.data_updates().prepare_data(home, range, request).await
     }
 
-    /// When it returns, home durably holds what these blocks held at the call, or newer. No replay
-    /// writes to them what the log holds of them. `runs`: first block and count, in order and
-    /// apart; no caller may change them before this returns.
+    /// Writes the runs back. On return home durably holds what these blocks held at the call, or
+    /// newer. No replay writes to them what the log holds of them. `runs`: first block and count,
+    /// in order and apart; no caller may change them before this returns.
     pub async fn write_back_range(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
         self.ended_by(self.writeback().write_back_range(runs).await)
     }
 
-    /// When it returns, all that was changed before the call is home, and the log needs nothing of
-    /// it any more. Files of which durability is enough are excepted.
+    /// Checkpoints everything: on return all that was changed before the call is home, and the log
+    /// no longer needs it. Files of which durability is enough are excepted.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, EngineError> {
         self.ended_by(self.writeback().checkpoint().await)
     }
 
-    /// When it returns, home has all that was committed at the call, if not durably, and the log
-    /// keeps it, too. So a checkpoint begins, and so Linux's sync(2) ends: it writes what its
-    /// journal has committed.
+    /// Writes home all that was committed at the call, not necessarily durably; the log keeps it,
+    /// too. So a checkpoint begins, and so Linux's sync(2) ends: it writes what its journal has
+    /// committed.
     pub async fn write_committed_home(&self) -> Result<(), EngineError> {
         self.ended_by(self.writeback().write_committed_home().await)
     }

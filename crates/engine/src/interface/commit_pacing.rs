@@ -5,13 +5,13 @@ use units::{Instant, Owner};
 /// Observes syncs and handles, and decides how long a requested commit waits. The default methods
 /// are the pacing of a mount.
 pub trait CommitPacing {
-    /// A sync of this owner's data has been asked for.
+    /// Notes that a sync of this owner's data was requested.
     fn synced(&self, _owner: Owner, _now: Instant) {}
-    /// A handle has joined the running transaction.
+    /// Notes that a handle has joined the running transaction.
     fn joined(&self, _now: Instant) {}
-    /// The running transaction has been locked: another one runs.
+    /// Notes that the running transaction was locked, and another one runs.
     fn locked(&self) {}
-    /// When to ask again; `None`: the transaction may be committed.
+    /// Returns when to ask again; `None` if the transaction may be committed.
     fn wait_until(&self, _now: Instant) -> Option<Instant> {
         None
     }

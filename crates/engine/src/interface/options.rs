@@ -19,12 +19,12 @@ use units::{BlockSize, HomeBlock};
 /// Items of a piece of a snapshot: a few hundred kilobytes of memory.
 const SNAPSHOT_ITEMS: usize = 8192;
 
-/// How a barrier is kept.
+/// Way in which a barrier is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BarrierKind {
-    /// Not at all: for disks whose cache survives a power cut.
+    /// No flush: for disks whose cache survives a power cut.
     None,
-    /// By flushing the disk, or by a write that is durable by itself.
+    /// A flush of the disk, or a write that is durable by itself.
     Flush,
 }
 
@@ -56,16 +56,16 @@ pub struct EngineOptions {
     pub logged_write_size: u64,
     /// [`Variations::ordered_overwrites`].
     pub order_overwrites: bool,
-    /// After this many bytes of sequential requests, the next ones bypass the cache. Requests
+    /// Bytes of a sequential stream after which its requests bypass the cache. Requests
     /// shorter than a sixteenth of it do not. `None`: none goes past it.
     pub past_cache_from: Option<u64>,
     pub barrier: BarrierKind,
     /// Age at which a transaction is committed although nobody asked.
     pub commit: Duration,
-    /// How often write-back looks for old dirty blocks, and the age that makes them due.
+    /// Interval at which write-back looks for old dirty blocks, and the age at which they expire.
     pub writeback: Duration,
     pub expire: Duration,
-    /// When what the log holds is written home, if not by that age.
+    /// Schedule by which what the log holds is written home, if not by that age.
     pub checkpoint: CheckpointTimes,
     /// Percentage above which the fill of a scattered log has it swapped in idle time; `None`:
     /// never.
@@ -76,9 +76,9 @@ pub struct EngineOptions {
     /// more than this many bytes of them besides. A seek counts as what could be read in its time.
     /// `None`: never.
     pub snapshot_after: Option<u64>,
-    /// Most items of a piece of that, unless one transaction has more.
+    /// Maximum number of items in a piece of the snapshot, unless one transaction has more.
     pub snapshot_items: usize,
-    /// Most bytes of memory for blocks: the current image, those of transactions in flight, and
+    /// Maximum memory in bytes for blocks: the current image, those of transactions in flight, and
     /// what goes with them.
     pub cache_bytes: u64,
     pub journal_checksum: bool,
@@ -87,10 +87,10 @@ pub struct EngineOptions {
     pub transaction_checksum: bool,
     /// [`Variations::durable_only`]: [`crate::FileUpdate::durable_only`] says which.
     pub durable_only: bool,
-    /// `None`: as [`EngineOptions::record_format`] says.
+    /// Record format; `None` for the one of [`EngineOptions::record_format`].
     pub records: Option<RecordFormat>,
     pub log: LogKind,
-    /// Most transactions in flight to the log at once: 1 or 2. Two only where
+    /// Maximum number of transactions in flight to the log at once: 1 or 2. Two only where
     /// [`EngineOptions::overlaps`] says so.
     pub commits_in_flight: usize,
     /// The bytes of a log block, of a format that has short ones; `None`: what the log's disk
@@ -154,8 +154,8 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// `holds_records`: the log is not empty. What an earlier mount logged in its mode must not be
-    /// bypassed in this one.
+    /// Returns the policy of these options; `holds_records` if the log is not empty. What an
+    /// earlier mount logged in its mode must not be bypassed in this one.
     pub(crate) fn policy(&self, holds_records: bool) -> Box<dyn Policy> {
         let mut policy = self.data.policy(self.threshold);
         policy.set_logged_write_size(self.logged_write_size);
@@ -168,13 +168,14 @@ impl EngineOptions {
         varied(policy, variations)
     }
 
-    /// How transactions are written.
+    /// Returns the format in which transactions are written.
     pub fn record_format(&self) -> RecordFormat {
         let logs_bytes = || self.data.policy(self.threshold).logs_bytes();
         self.records.unwrap_or_else(|| RecordFormat::by_default(logs_bytes()))
     }
 
-    /// Most bytes that may lie free between two transactions: only where recovery can detect them.
+    /// Returns the maximum number of bytes that may lie free between two transactions: only where
+    /// recovery can detect them.
     pub(crate) fn gap_max(&self) -> u32 {
         let has_gaps = self.record_format().may_have_gaps() && self.log == LogKind::Circular;
         if has_gaps { self.log_gap.most() } else { 0 }
@@ -194,7 +195,7 @@ pub struct EngineParts {
     pub world: Rc<dyn World>,
     pub home: Rc<dyn Home>,
     pub block_size: BlockSize,
-    /// `None`: a volume without a journal; each commit then writes everything home.
+    /// Log area; `None` for a volume without a journal: each commit then writes everything home.
     pub log: Option<LogArea>,
     pub options: EngineOptions,
     /// [`crate::NoPacing`], but for experiments.
@@ -276,7 +277,7 @@ impl EngineParts {
         self.read_log(area, at, 1).await
     }
 
-    /// `count` blocks from the block `at` of the log's disk on: see [`LogArea::locate`].
+    /// Reads `count` blocks from the block `at` of the log's disk on: see [`LogArea::locate`].
     pub(crate) async fn read_log(
         &self,
         area: &LogArea,

@@ -21,7 +21,7 @@ const REQUEST_CLASSES: usize = 33;
 /// Updates of file data by write requests of one size: what a threshold would have sorted.
 #[derive(Clone, Copy, Default, Debug, Serialize, PartialEq, Eq)]
 pub struct RequestClass {
-    /// Most bytes of a request in this class; the smallest is longer than half of it.
+    /// Maximum length in bytes of a request in this class; the minimum is just above half of it.
     pub request_bytes_max: u64,
     /// Updates, each within one block.
     pub updates: u64,
@@ -187,7 +187,7 @@ fn classes_of(latencies: &Histogram<u64>) -> Vec<LatencyClass> {
 /// Statistics of the engine, as `okeanos stats` prints them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Statistics {
-    /// By kind of block.
+    /// Log writes by kind of block.
     pub log_written: BTreeMap<&'static str, WrittenCount>,
     pub home_written: BTreeMap<&'static str, WrittenCount>,
     /// Flush commands, and single writes made durable in their place.
@@ -208,7 +208,7 @@ pub struct Statistics {
     pub handles_per_commit: f64,
     pub handles_per_commit_max: u64,
     pub sync: SyncLatency,
-    /// By size of the write request; sizes that never came are left out.
+    /// Requests by size of the write; sizes that never came are left out.
     pub requests: Vec<RequestClass>,
     /// Rounds in which blocks were written home to free log space.
     pub checkpoints: u64,
@@ -263,7 +263,7 @@ pub struct LogUse {
     pub mapped_blocks: u64,
     /// Gap that a commit leaves behind the one before it, if it follows at once.
     pub gap_bytes: u64,
-    /// How transactions are written; empty without a log.
+    /// Record format of the transactions; empty without a log.
     pub records: &'static str,
     /// Selective mode: requests of fewer bytes are small now.
     pub threshold_bytes: Option<u64>,

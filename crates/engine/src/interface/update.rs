@@ -52,7 +52,7 @@ impl Contents {
 /// A write of file data within one block.
 #[derive(Clone, Copy, Debug)]
 pub struct FileUpdate<'a> {
-    /// Whose block it is: [`crate::Engine::sync_owner`] syncs those of one.
+    /// Owner of the block: [`crate::Engine::sync_owner`] syncs those of one.
     pub owner: Owner,
     pub home: HomeBlock,
     pub range: BlockRange,
@@ -77,7 +77,7 @@ pub struct FileUpdate<'a> {
 pub struct FileRun<'a> {
     pub owner: Owner,
     pub home: HomeBlock,
-    /// Some whole blocks.
+    /// Content of one or more whole blocks.
     pub bytes: &'a [u8],
     /// Memory of just these bytes that may be kept until they are on the disk. Without it they are
     /// copied.

@@ -1,4 +1,4 @@
-//! Which home blocks have records in the log on disk that a replay would carry out.
+//! Home blocks with records in the log on disk that a replay would carry out.
 //!
 //! Invariants
 //! 1. Of a block the newest transaction that has a record counts, until the tail has passed it or a
@@ -41,12 +41,12 @@ impl LiveRecords {
         let blocks = parts.flat_map(|(at, count)| (0..count).map(move |index| at.plus(index)));
         blocks.filter(|block| self.contains(*block))
     }
-    /// How many look-ups [`LiveRecords::in_run`] makes for the range.
+    /// Returns the number of look-ups that [`LiveRecords::in_run`] makes for the range.
     pub fn visits(&self, at: HomeBlock, count: u64) -> u64 {
         self.areas.visits(at, count)
     }
-    /// `by` is committed, and revokes these: no replay carries out what older transactions hold of
-    /// them.
+    /// Notes that `by` is committed and revokes these blocks: no replay carries out what older
+    /// transactions hold of them.
     pub fn revoked(&mut self, by: TransactionId, blocks: &[HomeBlock]) {
         for block in blocks {
             if self.latest.get(block).is_some_and(|transaction| by.is_after(*transaction)) {
@@ -55,7 +55,7 @@ impl LiveRecords {
             }
         }
     }
-    /// `transaction` is about to be written to the log.
+    /// Adds the records of `transaction`, which is about to be written to the log.
     pub fn add(&mut self, transaction: TransactionId, blocks: Vec<HomeBlock>) {
         for block in &blocks {
             if self.latest.insert(*block, transaction).is_none() {

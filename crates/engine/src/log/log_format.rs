@@ -1,4 +1,4 @@
-//! In which format a mount writes its log.
+//! Choice of the format in which a mount writes its log.
 
 use crate::interface::options::EngineParts;
 use commit::LogArea;

@@ -48,7 +48,7 @@ impl TailMover<'_> {
         Ok(())
     }
 
-    /// A commit begins, which will flush: what is home now is durable afterwards.
+    /// Notes that a commit begins, which will flush: what is home now is durable afterwards.
     pub(crate) fn note_tail(&self) {
         if let Some(log) = self.log.filter(|_| self.commits_cover_home()) {
             log.borrow_mut().commit_begins(self.durability);
@@ -68,9 +68,9 @@ impl TailMover<'_> {
         Some(moved)
     }
 
-    /// The log chooses where a transaction will lie. Recovery learns of that place if it would not
-    /// look there, and of a transaction that is longer than those before. The superblock must not
-    /// be in flight already: whichever of two came last would be believed.
+    /// Chooses where in the log a transaction will lie. Recovery learns of that place if it would
+    /// not look there, and of a transaction that is longer than those before. The superblock must
+    /// not be in flight already: whichever of two came last would be believed.
     pub(crate) async fn choose_place(&self, planned: &CommitPlan) -> Result<(), EngineError> {
         if planned.log_blocks == 0 {
             return Ok(());
@@ -78,7 +78,7 @@ impl TailMover<'_> {
         self.announce_places(Some(planned.transaction)).await
     }
 
-    /// Recovery learns of all places that the log has chosen, that of `coming` too.
+    /// Announces to recovery all places that the log has chosen, that of `coming` too.
     pub(crate) async fn announce_places(
         &self,
         coming: Option<TransactionId>,

@@ -19,14 +19,14 @@ use crate::writeback::sequences::Sequences;
 use std::cell::RefCell;
 use units::HomeBlock;
 
-/// Most blocks that a handle frees beside a run.
+/// Maximum number of blocks that a handle frees beside a run.
 pub(crate) const FREED_BESIDE_RUN_MAX: u64 = 8;
 /// Blocks of home that revokes of one run may take of the log.
 const CREDITS: u32 = 2;
-/// Most blocks of a run that are revoked at once, however long log blocks are.
+/// Maximum number of blocks of a run that are revoked at once, however long log blocks are.
 const AT_ONCE_MAX: u64 = 1024;
-/// Most look-ups that freeing a run at once may take in each table: a fraction of a millisecond.
-/// What memory has nothing of is freed without one.
+/// Maximum number of look-ups that freeing a run at once may take in each table: a fraction of a
+/// millisecond. What memory has nothing of is freed without one.
 const VISITS_MAX: u64 = 4096;
 /// Open handles of which none need wait until another stops. Each may free [`FREED_BESIDE_RUN_MAX`]
 /// blocks.
@@ -41,17 +41,19 @@ pub(crate) struct Freeing<'a> {
 }
 
 impl Freeing<'_> {
-    /// For the revokes of a run that is freed as [`crate::Engine::freed_at_once`] says.
+    /// Returns the credits for the revokes of a run that is freed as
+    /// [`crate::Engine::freed_at_once`] says.
     pub fn credits_revokes(&self) -> Credits {
         if self.log.is_some() { Credits(CREDITS) } else { Credits(0) }
     }
 
-    /// Most blocks that a handle may revoke before it asks for more room.
+    /// Returns the maximum number of blocks that a handle may revoke before it reserves more log
+    /// space.
     pub(crate) fn revokes_of_handle(&self) -> u64 {
         self.log.map_or(0, |log| log.borrow().revokes_at_once() + FREED_BESIDE_RUN_MAX)
     }
 
-    /// How many of the `count` blocks from `start` on may be freed with
+    /// Returns how many of the `count` blocks from `start` on may be freed with
     /// [`crate::Engine::credits_revokes`], and without a step that lasts: as many from either end.
     pub fn freed_at_once(&self, start: HomeBlock, count: u64) -> u64 {
         if units::fault!("freed-in-one-step") {
@@ -89,7 +91,7 @@ impl LogState {
     pub fn usual_revoke_reserve(&self) -> u32 {
         self.revoke_reserve(HANDLES_USUAL)
     }
-    /// Most revokes that fit into [`CREDITS`].
+    /// Returns the maximum number of revokes that fit into [`CREDITS`].
     pub fn revokes_at_once(&self) -> u64 {
         let fits =
             |count: &u64| self.home_blocks(self.records().revoke_blocks_bound(*count)) <= CREDITS;

@@ -57,7 +57,7 @@ impl Snapshot {
     pub fn ring_mut(&mut self) -> &mut SnapshotRing {
         &mut self.ring
     }
-    /// `transaction` is committed, and lies in `run`.
+    /// Notes that `transaction` is committed and lies in `run`.
     pub fn committed(&mut self, transaction: &CommittedTransaction, run: LogRun) {
         self.add_run(run);
         let may_be_recorded = self.most.is_some()
@@ -100,7 +100,7 @@ impl Snapshot {
         (self.uncovered, self.last_end) = (0, LogBlock(0));
         left.for_each(|run| self.add_run(run));
     }
-    /// The log is empty: nothing is to be covered.
+    /// Notes that the log is empty, so that nothing is to be covered.
     pub fn emptied(&mut self) {
         self.ring.forget();
         self.revoked.clear();

@@ -33,7 +33,7 @@ const LOOKED_AT_MAX: usize = 1024;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Counts,
-    /// There is no room for it, or nothing to record.
+    /// Nothing was written: no space for it, or nothing to record.
     NoRoom,
 }
 
@@ -130,8 +130,9 @@ impl SnapshotWriter<'_> {
         Ok(Outcome::Counts)
     }
 
-    /// `read_from`: from which transaction on a restart reads the log; `None`: no snapshot is to
-    /// count any more. `ends_swap`: the same write makes the copies of a swap count.
+    /// Writes the superblock that names the snapshot. `read_from` is the transaction from which a
+    /// restart reads the log; `None` invalidates the snapshot. `ends_swap`: the same write makes
+    /// the copies of a swap count.
     async fn name_snapshot(
         &self,
         piece: Option<NewPiece>,

@@ -28,14 +28,14 @@ use std::rc::Rc;
 use units::BlockSize;
 use units::HomeBlock;
 
-/// Most bytes that are copied together.
+/// Maximum number of bytes that are copied together.
 const MOVED_AT_ONCE: usize = 1 << 20;
 /// The part of the cache that they may take.
 const CACHE_PART: usize = 16;
 /// The piece that begins with a run's header is copied to leave that out.
 const BUFFERS: usize = 2;
 
-/// How the copies came out.
+/// Outcome of the copies.
 enum Copies {
     Written,
     /// Somebody asked for something.
@@ -60,7 +60,7 @@ impl LogSwapper<'_> {
     pub(crate) fn activity(&self) -> u64 {
         self.counters.borrow().activity()
     }
-    /// Nothing runs, and nothing was done since there was so much of it.
+    /// Whether nothing runs, and `activity` has not grown since.
     fn is_idle_since(&self, activity: u64) -> bool {
         let is_quiet =
             self.tail.pipeline.is_unused() && self.tail.pipeline.last_in_flight().is_none();

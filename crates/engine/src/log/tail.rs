@@ -1,5 +1,5 @@
-//! When the log's tail moves past transactions that replay needs no longer: yes/no facts ->
-//! decision, in one table.
+//! Decision when the log's tail moves past transactions that replay no longer needs: yes/no facts
+//! -> decision, in one table.
 //!
 //! Two barriers are needed. Blocks that were written home must be durable before the journal
 //! superblock says so, and that must be durable before their log blocks are written again. Or none:
@@ -26,7 +26,7 @@ struct Facts {
     by_commit: bool,
     /// The log is short, or a round of write-back is over, since the tail moved.
     wished: bool,
-    /// Someone waits for log space.
+    /// Whether a handle waits for log space.
     waited_for: bool,
     /// A commit's flush makes home durable, too.
     covered: bool,
@@ -45,9 +45,9 @@ pub(crate) enum TailDecision {
     Stay,
     /// The next commit is to take it along.
     LeaveToCommit,
-    /// With a plan of its own.
+    /// Moves with a plan of its own.
     Move,
-    /// With the commit that asks.
+    /// Moves along with the commit that asks.
     Along,
 }
 
@@ -64,7 +64,7 @@ fn decide(facts: Facts) -> TailDecision {
     }
 }
 
-/// Why write-back asks.
+/// Reason for write-back's request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TailRequest {
     /// Blocks have been written back for want of log space.
@@ -73,13 +73,13 @@ pub(crate) enum TailRequest {
     Round,
 }
 
-/// How soon the tail is to move.
+/// Urgency of moving the tail.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Wish {
     #[default]
     None,
     Soon,
-    /// Someone waits for log space.
+    /// Now: a handle waits for log space.
     Now,
 }
 
@@ -116,7 +116,7 @@ impl Tail {
     pub fn on_disk(&self) -> TransactionId {
         self.on_disk
     }
-    /// Someone waits for log space.
+    /// Notes that a handle waits for log space.
     pub fn is_waited_for(&mut self) {
         self.wish = Wish::Now;
     }
@@ -133,8 +133,8 @@ impl Tail {
         }
     }
 
-    /// Write-back asks. `tail`: where it could be; `None` if the superblock says nothing of a
-    /// beginning yet.
+    /// Decides a request of write-back. `tail`: where it could be; `None` if the superblock says
+    /// nothing of a beginning yet.
     pub fn ask(
         &mut self,
         occasion: TailRequest,
@@ -157,14 +157,14 @@ impl Tail {
     pub fn commit_begins(&mut self, tail: TransactionId, needs: HomeWrites) {
         self.noted.get_or_insert(Noted { tail, needs });
     }
-    /// A flush may have made durable what the last commit noted.
+    /// Promotes what the last commit noted, which a flush may have made durable.
     pub fn promote(&mut self, is_durable: impl Fn(HomeWrites) -> bool) {
         let early = units::fault!("tail-along-too-early");
         if let Some(noted) = self.noted.take_if(|noted| early || is_durable(noted.needs)) {
             self.durable = Some(noted);
         }
     }
-    /// A commit asks, before its last phase: the tail that may go along.
+    /// Returns the tail that a commit may take along, asked before its last phase.
     pub fn ask_by_commit(&mut self) -> Option<TransactionId> {
         let tail = self.durable?.tail;
         let ahead = tail.is_after(self.on_disk);
@@ -184,7 +184,7 @@ impl Tail {
     pub fn move_begins(&mut self) {
         self.moving = true;
     }
-    /// The superblock has arrived, and its tail is as it was.
+    /// Notes that the superblock has arrived and its tail is as it was.
     pub fn move_ends(&mut self) {
         self.moving = false;
     }

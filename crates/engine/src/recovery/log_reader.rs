@@ -21,7 +21,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use units::LogBlock;
 
-/// Most bytes of one request.
+/// Maximum number of bytes of one request.
 pub const READ_BYTES: usize = 1 << 20;
 /// Bytes that nobody wants are read up to this length rather than skipped: an arm takes longer for
 /// that. All together are no more than the wanted bytes.
@@ -37,7 +37,7 @@ pub(crate) struct LogReader<'a> {
     unit: usize,
     /// Blocks that are read alone, after a read ahead that failed.
     alone: u32,
-    /// This block cannot be read whole.
+    /// The block that cannot be read whole.
     in_parts: Option<u32>,
     /// Blocks that were read last, by the first log block.
     pieces: BTreeMap<LogBlock, Buffer>,

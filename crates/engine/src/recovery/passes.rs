@@ -28,7 +28,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use units::{HomeBlock, Instant, LogBlock, TransactionId};
 
-/// While run headers are looked for, which may be far apart.
+/// Bytes of one read while searching run headers, which may be far apart.
 const FIND_BYTES: usize = 64 << 10;
 /// Blocks held in memory before they are written home.
 pub(crate) const IMAGES_MAX: usize = 8192;
@@ -84,7 +84,7 @@ fn runner_over_found(parts: &EngineParts) -> Runner {
 }
 
 pub(crate) enum RecoveryStart<'a> {
-    /// There is nothing to do.
+    /// The log is clean: nothing to do.
     Clean(Box<RecoveryReport>),
     Live(Box<Recovery<'a>>),
 }
@@ -162,7 +162,7 @@ impl<'a> Recovery<'a> {
         RecoveryReport { nanoseconds, ..self.report }
     }
 
-    /// The first two passes.
+    /// Runs the first two passes.
     pub async fn read_log(&mut self) -> Result<ReadLog, EngineError> {
         if self.superblock.scattered.is_none() {
             return self.read_runs(None).await;
@@ -231,7 +231,7 @@ impl<'a> Recovery<'a> {
         self.search(find, logs, bytes).await
     }
 
-    /// `found`: in scattered logs.
+    /// Reads the runs; `found` in scattered logs.
     pub async fn read_runs(&mut self, found: Option<FoundRuns>) -> Result<ReadLog, EngineError> {
         let scan = match &found {
             Some(found) => {
@@ -268,7 +268,7 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    /// The third pass. Writes home what `take` leaves of the records.
+    /// Runs the third pass. Writes home what `take` leaves of the records.
     pub async fn replay(
         &mut self,
         read: &ReadLog,
@@ -473,10 +473,10 @@ impl<'a> Recovery<'a> {
         Ok(bases)
     }
 
-    /// Everything is home, but for what was left out. The write that empties the log records that,
-    /// since afterwards nothing else would: the volume is marked later, and the power may fail
-    /// before. Nor can it be marked earlier: the log may hold parts of its superblock, which the
-    /// next recovery would merge with the mark.
+    /// Empties the log: everything is home, except what was left out. The write that empties the
+    /// log records that, since afterwards nothing else would: the volume is marked later, and the
+    /// power may fail before. Nor can it be marked earlier: the log may hold parts of its
+    /// superblock, which the next recovery would merge with the mark.
     async fn empty_log(&self, next: TransactionId) -> Result<(), EngineError> {
         let mut superblock = self.superblock.clone();
         superblock.set_clean(next.previous());

@@ -18,7 +18,7 @@ pub struct RecoveryReport {
     /// A negative errno if the journal was aborted when it was last used, or an earlier recovery
     /// left something out: the file system wants a check.
     pub recorded_error: i32,
-    /// Nothing was written.
+    /// Whether this was a dry run, which writes nothing.
     pub dry_run: bool,
     pub transactions: u64,
     pub first_transaction: u32,
@@ -60,7 +60,7 @@ pub struct RecoveryReport {
     /// Home blocks that were left as they are, because what the log holds of them is a part, and
     /// the rest cannot be read at home (`skip_unreadable`). Sorted.
     pub skipped_blocks: Vec<u64>,
-    /// In a dry run, of scattered logs: what a restart would read, which goes on with them.
+    /// Forecast of what a restart with scattered logs would read; only in a dry run.
     pub restart: Option<RestartForecast>,
 }
 
@@ -74,7 +74,7 @@ impl RecoveryReport {
 /// Blocks that a restart would read of scattered logs by the snapshot of the mapping table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RestartForecast {
-    /// Why no snapshot is believed: then a restart would read all of the log.
+    /// Reason why no snapshot is used: then a restart would read all of the log.
     pub refused: Option<String>,
     /// Pieces of the snapshot, and log blocks of them.
     pub pieces: u64,
@@ -85,7 +85,8 @@ pub struct RestartForecast {
     /// Logs that are looked into for later runs, and the log blocks of them that are read.
     pub logs: u32,
     pub run_headers: u64,
-    /// From which transaction on runs are read all the same, how many, and their log blocks.
+    /// First transaction whose runs are read in spite of the snapshot, their number, and their log
+    /// blocks.
     pub read_from: u32,
     pub transactions: u64,
     pub run_blocks: u64,

@@ -85,12 +85,13 @@ pub async fn forecast_restart(parts: &EngineParts) -> Result<Option<RestartForec
     }))
 }
 
-/// Most blocks that the mapping table has room for.
+/// Returns the maximum number of blocks in the mapping table.
 fn blocks_max(parts: &EngineParts) -> usize {
     table_max(&Cache::new(parts.options.cache_bytes, parts.block_size)) / COPY_BYTES
 }
 
-/// Most blocks in part that memory holds: as many as may wait there to be written home.
+/// Returns the maximum number of partial blocks that memory holds: as many as may wait there to be
+/// written home.
 fn parts_max(parts: &EngineParts) -> usize {
     Cache::new(parts.options.cache_bytes, parts.block_size).limit() / 2
 }
@@ -223,7 +224,7 @@ impl Recovery<'_> {
         }
     }
 
-    /// Why it cannot be kept so, else. `None`: there is nothing to keep.
+    /// Otherwise returns the reason why it cannot be retained. `None`: there is nothing to keep.
     async fn retain_covered(
         &mut self,
         read_early: &[HomeBlock],

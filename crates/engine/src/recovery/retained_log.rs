@@ -52,7 +52,7 @@ pub(crate) struct ReplayRecords {
     at_home: BTreeSet<HomeBlock>,
     /// Places at which the log holds whole the blocks that later parts are put over.
     bases: BTreeMap<HomeBlock, LogCopy>,
-    /// How much is known already, and the most that may be.
+    /// Number of known copies, and its maximum.
     copies: usize,
     recorded: usize,
     most: usize,
@@ -183,8 +183,8 @@ impl ReplayRecords {
         self.bases.iter().map(|(home, copy)| (*home, *copy))
     }
 
-    /// `parts`: blocks, sorted, that the log holds in part and that are not home. `revokes`:
-    /// of what was read from the log. `pieces`: those of the snapshot.
+    /// Keeps what the log holds; `parts` are the blocks, sorted, that it holds in part and that are
+    /// not home. `revokes`: of what was read from the log. `pieces`: those of the snapshot.
     pub fn keep(
         self,
         superblock: JournalSuperblock,

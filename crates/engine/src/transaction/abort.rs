@@ -23,9 +23,10 @@ pub(crate) struct Aborter<'a> {
 }
 
 impl Aborter<'_> {
-    /// A write or flush failed: what is durable is unknown, so nothing is written any more, and
-    /// every present and later waiter gets this error. Also for a caller that has changed blocks
-    /// and cannot finish its change: nothing of the running transaction will ever be committed.
+    /// Aborts after a failed write or flush: what is durable is unknown, so nothing is written any
+    /// more, and every present and later waiter gets this error. Also for a caller that has changed
+    /// blocks and cannot finish its change: nothing of the running transaction will ever be
+    /// committed.
     pub fn abort(&self, cause: &EngineError) {
         if !self.pipeline.has_failed() {
             self.stop_writing(cause);

@@ -41,7 +41,8 @@ impl Admission<'_> {
         self.log.is_some() && self.policy.logs_data()
     }
 
-    /// Three quarters of a transaction: the rest is for descriptors, revokes and the commit block.
+    /// Returns three quarters of a transaction: the rest is for descriptors, revokes and the commit
+    /// block.
     pub(crate) fn handle_limit(&self) -> Option<u32> {
         let log = self.log?.borrow();
         Some(log.home_blocks(log.transaction_limit()) / 4 * 3)
@@ -80,7 +81,8 @@ impl Admission<'_> {
         Ok(Some(()))
     }
 
-    /// `bound`: most log blocks of the running transaction, with the handle that is to join.
+    /// Whether the log has space; `bound` is the maximum of the running transaction's log blocks
+    /// with the joining handle.
     fn has_log_space(&self, log: &RefCell<LogState>, bound: u32) -> bool {
         let mut log = log.borrow_mut();
         // A commit of nothing would be skipped and wake this caller, who would ask for it again.
@@ -138,10 +140,10 @@ impl Admission<'_> {
         self.has_memory(credits.0, made)
     }
 
-    /// Beyond half of the cache pinned images are written home early. Beyond three quarters nobody
-    /// may make more of them, where `needed` credits and those of the open handles count as one
-    /// image each. A handle that is alone may, whatever it needs. `made_at_most`: blocks made for
-    /// the log, with what the handle will add.
+    /// Whether memory suffices: beyond half of the cache, pinned images are written home early.
+    /// Beyond three quarters nobody may make more of them, where `needed` credits and those of the
+    /// open handles count as one image each. A handle that is alone may, whatever it needs.
+    /// `made_at_most`: blocks made for the log, with what the handle will add.
     fn has_memory(&self, needed: u32, made_at_most: usize) -> bool {
         let limit = self.cache.borrow().limit();
         let coming = self.pipeline.images_to_come().map_or(0, |open| open + needed as usize);

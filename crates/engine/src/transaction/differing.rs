@@ -1,4 +1,4 @@
-//! Which bytes of a block have changed.
+//! Bytes of a block that have changed.
 
 use smallvec::SmallVec;
 use units::{BlockRange, arrays};

@@ -88,8 +88,8 @@ impl Handle {
             self.engine.pipeline.use_home_credits(count);
         }
     }
-    /// How many changes it has made so far: a caller that fails before the first leaves nothing
-    /// behind.
+    /// Returns the number of changes made so far: a caller that fails before the first leaves
+    /// nothing behind.
     pub fn changes(&self) -> u32 {
         self.changes
     }
@@ -156,7 +156,7 @@ impl Handle {
         result
     }
 
-    /// The running transaction has these ranges of `block`.
+    /// Adds these ranges of `block` to the running transaction.
     fn begin_change(&mut self, block: &Block, ranges: &[BlockRange]) {
         self.changes += 1;
         let engine = &self.engine;
@@ -183,7 +183,8 @@ impl Handle {
         block.join(Contents::Metadata);
     }
 
-    /// A newly allocated metadata block: zeros, whatever the disk holds. Counts as verified.
+    /// Creates a newly allocated metadata block: zeros, whatever the disk holds. Counts as
+    /// verified.
     pub fn create(&mut self, at: HomeBlock) -> Block {
         let block = Block(self.engine.cache.borrow_mut().get_or_insert(at, Temperature::Warm));
         block.0.replace(Buffer::zeroed(self.engine.block_size.bytes()));
@@ -283,7 +284,7 @@ impl Handle {
         }
     }
 
-    /// Every logged update takes at most one log block, so each costs one credit.
+    /// Uses one credit: every logged update takes at most one log block.
     fn use_data_credit(&mut self) -> Result<(), EngineError> {
         let mut transaction = self.engine.pipeline.transaction();
         if self.data_credits > 0 {
@@ -301,9 +302,9 @@ impl Handle {
         Ok(())
     }
 
-    /// The blocks `at .. at + count` are free from this transaction on. Their content is worthless
-    /// and must not be written home any more, and old log records of them must not be replayed
-    /// (`revokes`). Visits what memory has of the range, and not each of its blocks.
+    /// Forgets the blocks `at .. at + count` are free from this transaction on. Their content is
+    /// worthless and must not be written home any more, and old log records of them must not be
+    /// replayed (`revokes`). Visits what memory has of the range, and not each of its blocks.
     pub fn forget(&mut self, at: HomeBlock, count: u64, _contents: Contents) {
         self.changes += 1;
         let engine = &self.engine;

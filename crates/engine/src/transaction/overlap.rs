@@ -1,5 +1,5 @@
-//! Two commits in flight at once (`commits_in_flight=2`): which may be, and which waits for
-//! which.
+//! Rules for two commits in flight at once (`commits_in_flight=2`): which may overlap, and which
+//! waits.
 //!
 //! | the transaction that is to be issued | while another is in flight |
 //! |---|---|
@@ -49,7 +49,7 @@ impl Overlap<'_> {
         self.pipeline.until(|| self.may_overlap(is_fit())).await;
     }
 
-    /// `fit`: so is the transaction that is to be issued.
+    /// Whether the commit may overlap; `fit` if the transaction to be issued may.
     fn may_overlap(&self, fit: bool) -> bool {
         let in_flight = self.pipeline.in_flight();
         in_flight == 0 || fit && in_flight < self.in_flight_max() && !self.tail.tail_goes_along()

@@ -92,7 +92,7 @@ fn may_log_difference(
         && (!is_past_log || units::fault!("difference-over-volatile-home"))
 }
 
-/// `None`: there are too many.
+/// Returns the parts that differ; `None` if there are too many.
 fn parts_that_differ(update: &FileUpdate<'_>, old: &[u8]) -> Option<Parts> {
     let mut parts = Parts::new();
     let range = update.range;

@@ -38,7 +38,7 @@ pub(crate) struct RangeChecks {
 }
 
 impl RangeChecks {
-    /// By caller.
+    /// Returns the declared changes by caller.
     pub fn declared(&self) -> BTreeMap<&'static Location<'static>, Declared> {
         self.of_callers.borrow().clone()
     }
@@ -46,7 +46,7 @@ impl RangeChecks {
     pub fn before(&self, bytes: &[u8]) -> Before {
         Before(if cfg!(debug_assertions) { bytes.to_vec() } else { Vec::new() })
     }
-    /// `caller` has changed a block as it declared.
+    /// Checks that `caller` has changed a block as it declared.
     pub fn check(
         &self,
         caller: &'static Location<'static>,

@@ -7,7 +7,7 @@
 use runtime::sync::Event;
 use std::cell::Cell;
 
-/// Most bytes in flight, unless a single request is larger.
+/// Maximum number of bytes in flight, unless a single request is larger.
 const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Default)]

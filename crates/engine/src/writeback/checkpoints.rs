@@ -1,4 +1,4 @@
-//! When all that is committed is written home although neither the log nor memory is short
+//! Schedules on which all that is committed is written home though neither log nor memory is short
 //! (`checkpoint=`). Also what was saved by waiting: neighbours that were written home together, and
 //! versions of blocks that never did.
 //!
@@ -15,20 +15,20 @@ use units::{HomeBlock, Instant};
 /// The `checkpoint=` option of a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CheckpointTimes {
-    /// Each block by itself, when it is old enough (`writeback=`, `expire=`).
+    /// Writes each block back by itself, when it is old enough (`writeback=`, `expire=`).
     #[default]
     ByAge,
-    /// Everything is written back this long after the first change or the last checkpoint.
+    /// Writes everything back this long after the first change or the last checkpoint.
     Periodic(Duration),
-    /// Everything is written back when nothing was committed or read from home for this long.
+    /// Writes everything back when nothing was committed or read from home for this long.
     Idle(Duration),
-    /// Everything is written back within these hours.
+    /// Writes everything back within these hours.
     OffHours(OffHours),
-    /// When someone asks for it.
+    /// Writes back on request only.
     Manual,
 }
 
-/// From the hour `from` until the hour `to` begins, perhaps over midnight.
+/// Hours of the day from `from` until `to` begins, perhaps over midnight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OffHours {
     from: i64,
@@ -62,7 +62,8 @@ impl OffHours {
 }
 
 impl CheckpointTimes {
-    /// How often to look whether it is time. `writeback`: how often write-back looks.
+    /// Returns the interval at which to check the schedule. `writeback`: how often write-back
+    /// looks.
     pub(crate) fn pause(self, writeback: Duration) -> Duration {
         match self {
             CheckpointTimes::Periodic(time) | CheckpointTimes::Idle(time) => time.min(writeback),
@@ -88,7 +89,7 @@ pub struct CheckpointReport {
     pub nanoseconds: u64,
 }
 
-/// How far a checkpoint is.
+/// Progress of a checkpoint.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct CheckpointProgress {
     pub is_under_way: bool,
@@ -109,15 +110,15 @@ struct Counted {
 #[derive(Default)]
 pub(crate) struct Checkpoints {
     counted: Cell<Counted>,
-    /// At the end of the last one.
+    /// Counts at the end of the last checkpoint.
     before: Cell<Counted>,
     last: Cell<CheckpointReport>,
     progress: Cell<CheckpointProgress>,
-    /// Since when there has been anything to do that the last one did not do.
+    /// Time since when there is work that the last checkpoint did not do.
     waits_since: Cell<Option<Instant>>,
-    /// How much of everything else had been done, and since when that has not grown.
+    /// Amount of other activity, and the time since when it has not grown.
     activity: Cell<Option<(u64, Instant)>>,
-    /// How much of it had been done by the last round of write-back.
+    /// Amount of activity at the last round of write-back.
     last_round: Cell<Option<u64>>,
 }
 
@@ -144,12 +145,13 @@ impl Checkpoints {
         self.progress.set(progress);
     }
 
-    /// There was nothing to do before.
+    /// Notes that there is work to do, where there was none before.
     pub fn begins_to_wait(&self, now: Instant) {
         self.waits_since.set(Some(now));
         self.activity.set(None);
     }
-    /// `activity`: counts whatever keeps the disk from being idle.
+    /// Whether a checkpoint is scheduled for now; `activity` counts whatever keeps the disk from
+    /// being idle.
     pub fn is_due(
         &self,
         times: CheckpointTimes,

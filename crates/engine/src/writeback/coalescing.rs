@@ -1,5 +1,5 @@
-//! Which blocks are written home with one request: neighbours, and dirty ones beside them that are
-//! not due.
+//! Choice of the blocks written home with one request: neighbours, and dirty ones beside them that
+//! have not expired.
 
 use crate::cache::block::CachedBlock;
 use crate::cache::block_cache::Cache;
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use units::HomeBlock;
 
-/// Most blocks of one home write.
+/// Maximum number of blocks of one home write.
 pub(crate) const RUN_BLOCKS_MAX: usize = 256;
 
 /// Whether dirty neighbours that are not due go along.
@@ -15,7 +15,7 @@ pub(crate) const RUN_BLOCKS_MAX: usize = 256;
 pub(crate) enum Neighbours {
     /// Room is needed: a disk spends far less on them now than on coming back.
     GoAlong,
-    /// There is time, and they may grow or change again before it is theirs.
+    /// Neighbours stay: there is time, and they may grow or change again before it is theirs.
     Stay,
 }
 

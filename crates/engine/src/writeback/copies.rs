@@ -20,7 +20,7 @@ use units::HomeBlock;
 
 /// The part of the cache that blocks read together in flight to home may take.
 const BATCH_PART: usize = 16;
-/// Most blocks that memory evicts before other tasks run: a millisecond or so.
+/// Maximum number of blocks that memory evicts before other tasks run: a millisecond or so.
 const EVICTED_MAX: usize = 1024;
 
 /// Evicts and writes back blocks that the log holds whole.
@@ -41,7 +41,7 @@ impl CopyWriter<'_> {
         self.queue.dirty() + mapped
     }
 
-    /// Memory evicts some blocks that the log holds whole, those first that have not been home for
+    /// Evicts some blocks that the log holds whole, those first that have not been home for
     /// longest, until `is_enough`. Whether there may be more.
     pub(crate) fn evict(&self, is_enough: impl Fn() -> bool) -> bool {
         let Some(log) = self.reader.log.filter(|log| log.borrow().redirects()) else {

@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{HomeBlock, Instant, is_within};
 
-/// How long after a failure the log's oldest blocks are read again.
+/// Delay after a failure before the log's oldest blocks are read again.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Entries of the queue whose block is clean, beyond those of dirty ones.
 const STALE_MAX: usize = 4096;
@@ -47,15 +47,15 @@ struct Stuck {
 }
 
 impl DirtyQueue {
-    /// How many blocks are newer than home.
+    /// Returns the number of blocks newer than home.
     pub fn dirty(&self) -> usize {
         self.dirty.get()
     }
-    /// How often [`DirtyQueue::request`] was called.
+    /// Returns the number of calls of [`DirtyQueue::request`].
     pub fn requests(&self) -> u64 {
         self.requests.get()
     }
-    /// Someone waits for blocks to be written home, or there are dirty blocks now.
+    /// Requests a round of write-back: a handle waits for it, or there are dirty blocks now.
     pub fn request(&self) {
         self.requests.set(self.requests.get() + 1);
         self.work.notify();
@@ -73,7 +73,7 @@ impl DirtyQueue {
         self.lock.write().await
     }
 
-    /// What the log's oldest transaction needs could not be read `now`.
+    /// Notes that what the log's oldest transaction needs could not be read `now`.
     pub fn could_not_read(&self, now: Instant) {
         self.unreadable_at.set(Some(now));
     }
@@ -83,7 +83,7 @@ impl DirtyQueue {
         self.unreadable_at.get().is_some_and(|at| now.since(at) < READ_AGAIN_AFTER)
     }
 
-    /// `block` is about to become newer than home.
+    /// Marks `block`, which is about to become newer than home.
     pub fn mark_dirty(
         &self,
         block: &CachedBlock,
@@ -116,7 +116,7 @@ impl DirtyQueue {
             self.drop_block(block);
         }
     }
-    /// Nothing of `block` is to be written home.
+    /// Drops `block`: nothing of it is to be written home.
     pub fn drop_block(&self, block: &CachedBlock) {
         if block.mark_clean() {
             self.dirty.set(self.dirty.get() - 1);
@@ -199,7 +199,7 @@ impl DirtyQueue {
         is_due(newest) && !entries.range(stuck.entries..).any(may_be_written_home)
     }
 
-    /// Since when those that were stuck are dirty.
+    /// Enters the blocks that were stuck, by the time since when they are dirty.
     fn write_down(&self, entries: &mut VecDeque<(Instant, HomeBlock)>, cache: &Cache) {
         let Some(Stuck { entries: count, since, .. }) = self.stuck.take() else { return };
         for entry in entries.range_mut(..count) {

@@ -6,8 +6,8 @@ use crate::writeback::checkpoints::{CheckpointProgress, CheckpointReport};
 use crate::writeback::writeback_task::Writeback;
 
 impl Writeback<'_> {
-    /// When it returns, all that was changed before the call is home, and the log needs nothing of
-    /// it any more. Files of which durability is enough are excepted.
+    /// Checkpoints everything: on return all that was changed before the call is home, and the log
+    /// no longer needs it. Files of which durability is enough are excepted.
     pub async fn checkpoint(&self) -> Result<CheckpointReport, EngineError> {
         if self.admission.pipeline.is_quiesced() {
             return Ok(CheckpointReport::default());
@@ -22,9 +22,9 @@ impl Writeback<'_> {
         Ok(self.swaps.checkpoints.last())
     }
 
-    /// When it returns, home has all that was committed at the call, if not durably, and the log
-    /// keeps it, too. So a checkpoint begins, and so Linux's sync(2) ends: it writes what its
-    /// journal has committed.
+    /// Writes home all that was committed at the call, not necessarily durably; the log keeps it,
+    /// too. So a checkpoint begins, and so Linux's sync(2) ends: it writes what its journal has
+    /// committed.
     pub async fn write_committed_home(&self) -> Result<(), EngineError> {
         let _lock = self.admission.queue.lock().await;
         self.admission.pipeline.check()?;

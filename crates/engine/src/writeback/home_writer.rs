@@ -177,8 +177,8 @@ impl HomeWriter<'_> {
         Ok(WritebackOutcome { written, unreadable })
     }
 
-    /// Data of `owner` that no commit waits for is home, though perhaps in the disk's cache only.
-    /// Whether it is the first there that is to be flushed.
+    /// Notes that data of `owner` that no commit waits for is home, though perhaps in the disk's
+    /// cache only. Whether it is the first there that is to be flushed.
     pub(crate) fn note_unordered_at_home(&self, owner: Owner, writes: HomeWrites) -> bool {
         self.durability.note_unordered(owner, writes, self.copies.world.now())
     }

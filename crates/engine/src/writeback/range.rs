@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use units::{HomeBlock, TransactionId};
 
 impl Writeback<'_> {
-    /// When it returns, home durably holds what these blocks held at the call, or newer. No replay
-    /// writes to them what the log holds of them. `runs`: first block and count, in order and
-    /// apart; no caller may change them before this returns.
+    /// Writes the runs back. On return home durably holds what these blocks held at the call, or
+    /// newer. No replay writes to them what the log holds of them. `runs`: first block and count,
+    /// in order and apart; no caller may change them before this returns.
     pub async fn write_back_range(&self, runs: &[(HomeBlock, u64)]) -> Result<(), EngineError> {
         self.make_home_durable(runs).await?;
         match self.revoke_records(runs).await? {

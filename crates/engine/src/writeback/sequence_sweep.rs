@@ -14,7 +14,7 @@ use std::cell::RefCell;
 /// less than the quarter down to which write-back relieves memory.
 const TABLE_PART: u64 = 16;
 
-/// Most bytes of the table.
+/// Returns the maximum number of bytes of the table.
 pub(crate) fn table_max(cache: &Cache) -> usize {
     (cache.bytes_of(cache.limit()) / TABLE_PART) as usize
 }

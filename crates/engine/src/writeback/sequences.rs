@@ -22,9 +22,9 @@ const GROWTH_MIN: usize = 4096;
 pub(crate) struct Sequences {
     states: RefCell<CompactMap<UpdateSequence>>,
     memory: Rc<Cell<usize>>,
-    /// Most bytes of memory that it may take.
+    /// Maximum memory of the table, in bytes.
     memory_max: usize,
-    /// Since the last sweep began.
+    /// Whether the tail has moved since the last sweep began.
     tail_moved: Cell<bool>,
     /// Entries that the last sweep left.
     left: Cell<usize>,
@@ -40,8 +40,8 @@ impl Sequences {
         self.memory.clone()
     }
 
-    /// `clean`: home has the block's latest version. `tail`: the first transaction of the log on
-    /// disk.
+    /// Returns the update sequence of a block; `clean` if home has its latest version. `tail`: the
+    /// first transaction of the log on disk.
     pub fn of(&self, at: HomeBlock, clean: bool, tail: TransactionId) -> UpdateSequence {
         self.states.borrow().get(at.get()).unwrap_or_default().current(clean, tail)
     }
@@ -54,7 +54,7 @@ impl Sequences {
         let before = self.memory.replace(states.memory());
         self.memory.get() > before
     }
-    /// The blocks are free.
+    /// Forgets the blocks, which are free.
     pub fn forget(&self, at: HomeBlock, count: u64) {
         let mut states = self.states.borrow_mut();
         if states.is_empty() {
@@ -67,7 +67,7 @@ impl Sequences {
         }
         self.memory.set(states.memory());
     }
-    /// How many blocks of the range it knows.
+    /// Returns the number of blocks of the range that it knows.
     pub fn count_within(&self, at: HomeBlock, count: u64) -> u64 {
         self.states.borrow().range(at.get(), at.plus(count).get()).count() as u64
     }
@@ -85,7 +85,7 @@ impl Sequences {
     pub fn tail_moved(&self) {
         self.tail_moved.set(true);
     }
-    /// A sweep may find something, and is worth while.
+    /// Notes that a sweep may find something and is worthwhile.
     pub fn want_sweep(&self) -> bool {
         let length = self.states.borrow().len();
         self.tail_moved.get() && length > 2 * self.left.get() + GROWTH_MIN

@@ -11,7 +11,7 @@ use units::{HomeBlock, Owner, TransactionId};
 #[derive(Default)]
 pub(crate) struct UnorderedData {
     blocks: RefCell<BTreeSet<(Owner, HomeBlock)>>,
-    /// Only of owners whose transaction may not be committed yet.
+    /// Transactions with which owners' data is ordered, as long as they may be uncommitted.
     ordered_with: RefCell<BTreeMap<Owner, TransactionId>>,
 }
 
@@ -19,7 +19,7 @@ impl UnorderedData {
     pub fn insert(&self, owner: Owner, at: HomeBlock) {
         self.blocks.borrow_mut().insert((owner, at));
     }
-    /// True if it was there.
+    /// Removes the block. Returns whether it was there.
     pub fn remove(&self, owner: Owner, at: HomeBlock) -> bool {
         self.blocks.borrow_mut().remove(&(owner, at))
     }
@@ -31,7 +31,7 @@ impl UnorderedData {
         self.blocks.borrow().iter().copied().collect()
     }
 
-    /// A sync has had unordered data of `owner` written home with `transaction`.
+    /// Notes that a sync has had unordered data of `owner` written home with `transaction`.
     pub fn note_ordered(&self, owner: Owner, transaction: TransactionId) {
         self.ordered_with.borrow_mut().insert(owner, transaction);
     }

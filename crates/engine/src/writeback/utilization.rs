@@ -8,11 +8,11 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{HomeBlock, Instant};
 
-/// How long at least one request was in flight.
+/// Time for which at least one request was in flight.
 pub(crate) struct Utilization {
     world: Rc<dyn World>,
     requests: Cell<u32>,
-    /// When the first of those in flight was issued.
+    /// Time at which the first request in flight was issued.
     since: Cell<Instant>,
     before: Cell<Duration>,
 }
@@ -26,7 +26,7 @@ impl Utilization {
             before: Cell::default(),
         }
     }
-    /// Until now.
+    /// Returns the time until now.
     pub fn total(&self) -> Duration {
         let now = if self.requests.get() > 0 {
             self.world.now().since(self.since.get())

@@ -6,7 +6,8 @@ use crate::interface::error::EngineError;
 #[derive(Default)]
 pub(crate) struct WritebackOutcome {
     pub written: usize,
-    /// Why a block could not be written home whose base, or whose copy in the log, cannot be read.
+    /// Error for which a block was not written home: its base, or its copy in the log, cannot be
+    /// read.
     pub unreadable: Option<EngineError>,
 }
 
@@ -18,7 +19,7 @@ impl WritebackOutcome {
             unreadable: self.unreadable.or(other.unreadable),
         }
     }
-    /// An error if any block could not be written home.
+    /// Fails if any block could not be written home.
     pub fn whole(self) -> Result<(), EngineError> {
         self.unreadable.map_or(Ok(()), Err)
     }

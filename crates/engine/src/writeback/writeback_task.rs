@@ -171,9 +171,9 @@ impl Writeback<'_> {
         (!blocks.is_empty()).then_some(blocks)
     }
 
-    /// When images that cannot be evicted fill half of the cache, the oldest are taken. Memory
-    /// evicts those that the log holds whole, and the others are written home, until a quarter is
-    /// left.
+    /// Writes the oldest images home when those that cannot be evicted fill half of the cache.
+    /// Memory evicts those that the log holds whole, and the others are written home, until a
+    /// quarter is left.
     async fn relieve_memory(&self) -> Result<(), EngineError> {
         let limit = self.admission.cache.borrow().limit();
         if self.admission.pinned_images() <= limit / 2 {
@@ -349,7 +349,7 @@ impl Writeback<'_> {
         )
     }
 
-    /// Everything that is committed and not home; no transaction is running.
+    /// Writes home everything that is committed; no transaction is running.
     pub(crate) async fn write_everything_home(&self) -> Result<(), EngineError> {
         let mut pass = Pass::default();
         while self.admission.queue.dirty() > 0 && self.write_oldest_home(&mut pass).await? {}

@@ -1,4 +1,4 @@
-//! What the engine does when, seen from outside: groups, ages, reads, counts.
+//! Behaviour of the engine, seen from outside: groups, ages, reads, counts.
 
 use crate::common::{Layout, Rig, STALE, Setup, recovered};
 use crate::restart::{content, put};
@@ -384,7 +384,7 @@ fn a_threshold_is_held_against_the_request_or_against_each_block_as_asked() {
     }
 }
 
-/// What was committed without barriers is in caches, and the sync behind them finds nothing to
+/// Data committed without barriers is in caches, and the sync behind them finds nothing to
 /// commit.
 #[test]
 fn a_sync_after_barriers_begin_covers_what_came_before() {

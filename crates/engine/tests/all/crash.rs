@@ -28,8 +28,8 @@ fn seeds() -> u64 {
     std::env::var("SEEDS").map_or(1, |seeds| seeds.parse().expect("SEEDS is a number"))
 }
 
-/// With and without checksums, with a cache that holds everything and one that holds next to
-/// nothing.
+/// Plays modes with and without checksums, with a cache that holds everything and one that holds
+/// next to nothing.
 #[test]
 fn acknowledged_changes_survive_every_cut_in_every_mode() {
     for seed in 1..=2 * seeds() {

@@ -121,7 +121,7 @@ fn durable_only_files_are_written_back_early_only_for_want_of_log() {
     }
 }
 
-/// What stays in the log gives a checkpoint nothing to do.
+/// Data that stays in the log gives a checkpoint nothing to do.
 #[test]
 fn durable_only_files_begin_no_checkpoint() {
     let five = Duration::from_secs(5);
@@ -165,7 +165,7 @@ fn what_is_deleted_before_the_end_is_never_written_home() {
     }
 }
 
-/// Otherwise replay would put the older content over what bypassed.
+/// An update that bypassed would be overwritten by replay of the older record.
 #[test]
 fn while_the_log_holds_a_block_no_update_of_it_bypasses() {
     for mode in DataMode::ALL {

@@ -12,7 +12,7 @@ use runtime::Either;
 use std::time::Duration;
 use units::{BlockRange, HomeBlock};
 
-/// Every write, or every flush, from some change on fails; the disk itself lives on.
+/// Makes every write, or every flush, fail from some change on; the disk itself lives on.
 fn fail_from(setup: &Setup, disk: usize, operation: Operation, change: u64) -> bool {
     let script = Script { writers: 3, handles: 20, sync_one_in: 2, seed: 3 };
     let rig = Rig::new(setup, 3, setup.images());

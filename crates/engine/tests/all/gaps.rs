@@ -131,8 +131,7 @@ fn all_that_was_synced_is_found_behind_gaps() {
     }
 }
 
-/// Not only those that are there when the log is begun: a mount may have other gaps than the one
-/// before it.
+/// A mount may have other gaps than the one before it, and other than those at the log's beginning.
 #[test]
 fn the_next_mount_leaves_the_gaps_of_its_own_options() {
     let (first, then) = (with_gaps(Layout::Separate), setup(Layout::Separate, LogGap::Off));

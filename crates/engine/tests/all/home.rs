@@ -12,7 +12,7 @@ use journal::DataMode;
 use std::rc::Rc;
 use units::Owner;
 
-/// Its blocks lie in five files.
+/// Script whose blocks lie in five files.
 const SCRIPT: Script = Script { writers: 8, handles: 10, sync_one_in: 3, seed: 1 };
 
 fn setup(mode: DataMode, records: RecordFormat) -> Setup {

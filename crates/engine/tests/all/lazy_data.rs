@@ -97,10 +97,10 @@ fn syncing_data_while_the_log_is_full_waits_for_room() {
     }
 }
 
-/// Where overwrites in place bypass the log.
+/// Modes in which overwrites in place bypass the log.
 const BYPASSING: [DataMode; 3] = [DataMode::Ordered, DataMode::Selective, DataMode::Adaptive];
 
-/// Nothing is written back or committed by age.
+/// Returns a rig in which nothing is written back or committed by age.
 fn still(mode: DataMode) -> Rig {
     let mut setup = Setup::new(mode, Layout::Separate, 4096);
     setup.options.commit = Duration::from_secs(3600);
@@ -213,7 +213,8 @@ fn an_ordered_change_takes_the_overwrite_below_it_along() {
     assert_eq!(durable(&rig, [50]), [2]);
 }
 
-/// It is in flight to home as its file goes, and the next owner's data comes behind it.
+/// The overwrite is in flight to home as its file is deleted, and the next owner's data comes
+/// behind it.
 #[test]
 fn an_overwrite_of_a_freed_block_never_lands_on_its_next_owner() {
     for mode in BYPASSING {

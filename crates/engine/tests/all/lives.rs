@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock};
 
-/// Before the first swap, all is as in other tests.
+/// Change of the first cut: before the first swap all is as in other tests.
 const FIRST_CUT: u64 = 15;
 /// Blocks that the second life logs again, in one transaction.
 const AGAIN: u64 = 9;
@@ -129,7 +129,7 @@ fn a_freed_block_stays_freed_behind_a_swap_without_snapshots() {
 const LOGS: u64 = 80;
 const LOG_BLOCKS: u64 = 64;
 const BLOCKS: u64 = 4096;
-/// Where the arm is_stable between swaps.
+/// Log over which the arm stays between swaps.
 const LAST: u64 = LOGS - 1;
 
 fn log_home(log: u64) -> HomeBlock {
@@ -143,7 +143,7 @@ fn many_logs(setup: &crate::common::Setup, images: Vec<disks::Image>) -> Rig {
     rig
 }
 
-/// Another block of the log each time: what is cached moves no arm.
+/// Reads another block of the log each time, because a cached one moves no arm.
 async fn go_to(engine: &Engine, log: u64, time: u64) {
     engine.read_data(log_home(log).plus(time % 3), 1).await.unwrap();
 }
@@ -276,7 +276,7 @@ fn a_run_without_its_header_does_not_come_back_under_a_new_one() {
     }
 }
 
-/// In the second life a table of runs records the same place. The cut comes before what the place
+/// A table of runs records the same place in the second life. The cut comes before what the place
 /// begins with is wiped, or behind that.
 #[test]
 fn a_run_without_its_header_does_not_come_back_by_the_table_of_runs() {

@@ -1,4 +1,4 @@
-//! All tests of `engine` that use it from outside: one program, because linking each costs more
+//! Tests of `engine` from outside, as one program, because linking each costs more
 //! than running it.
 
 mod behaviour;

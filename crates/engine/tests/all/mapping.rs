@@ -16,7 +16,7 @@ const LOG_BLOCKS: u32 = 512;
 const BLOCKS: u64 = 1024;
 /// Blocks of a transaction.
 const TOGETHER: u64 = 8;
-/// More than memory holds, less than the logs do.
+/// Number of blocks logged: more than memory holds, less than the logs do.
 const LOGGED: u64 = 700;
 
 fn setup(mode: DataMode, records: RecordFormat) -> Setup {
@@ -49,7 +49,7 @@ fn rig_with(setup: &Setup, home_blocks: u64, logs: u64, blocks: u32) -> Rig {
     rig
 }
 
-/// What `block` holds in `version`: no zeros, so that packed records log it whole.
+/// Returns the content of `block` in `version`: no zeros, so that packed records log it whole.
 fn content(block: u64, version: u8) -> Vec<u8> {
     (0..4096u64)
         .map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16))
@@ -125,7 +125,7 @@ fn evicted_blocks_are_read_and_written_back_from_the_log() {
     }
 }
 
-/// Otherwise logs of a large volume would never fill: one log has no room for a revoke of whatever
+/// Logs of a large volume could otherwise never fill: one log has no space for a revoke of whatever
 /// all of them hold.
 #[test]
 fn how_many_records_the_logs_hold_sends_nothing_home() {
@@ -231,8 +231,8 @@ fn parts_of_a_block_not_in_memory_are_merged_with_what_the_log_holds() {
     }
 }
 
-/// Whatever empties the mapping table: here the blocks are written back from memory, into which
-/// they were read again.
+/// The table frees its memory whatever empties it; here the blocks are written back from memory,
+/// into which they were read again.
 #[test]
 fn a_mapping_table_that_became_empty_takes_no_memory() {
     let rig = rig(&setup(DataMode::Wasteless, RecordFormat::Packed));
@@ -350,8 +350,7 @@ fn with_a_circular_log_nothing_is_redirected() {
     });
 }
 
-/// While nothing is in the mapping table, reads ask of the disk what they ask over a log with one
-/// place.
+/// Reads with an empty mapping table issue the same disk reads as over a circular log.
 #[test]
 fn with_an_empty_mapping_table_reads_ask_the_disk_for_no_more() {
     let asked = |log: LogKind, was_filled: bool| {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
-/// All of a fresh block.
+/// Returns an update of a whole fresh block.
 fn whole(home: u64, bytes: &[u8]) -> FileUpdate<'_> {
     FileUpdate {
         owner: Owner(1),
@@ -31,7 +31,7 @@ async fn write(engine: &Rc<Engine>, home: u64, byte: u8) -> TransactionId {
     handle.stop()
 }
 
-/// On disks that take their time.
+/// Returns a rig on slow disks.
 fn slow_rig(setup: &Setup) -> Rig {
     let rig = Rig::new(setup, 1, setup.images());
     let slow = Latency { least: Duration::from_millis(2), spread: Duration::from_millis(5) };

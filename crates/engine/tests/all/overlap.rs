@@ -35,7 +35,7 @@ struct Bench {
     engine: Rc<Engine>,
     home: MemoryDisk,
     log: MemoryDisk,
-    /// In the order in which they came.
+    /// Answers in the order in which they came.
     answers: Rc<RefCell<Vec<Answer>>>,
 }
 
@@ -63,8 +63,8 @@ impl Bench {
             self.pause(50).await;
         }
     }
-    /// Two commits, of which the later is quick; both are in flight, and the later has arrived if
-    /// it may be issued.
+    /// Issues two commits, of which the later is quick; both are in flight, and the later has
+    /// arrived if it may be issued.
     async fn two(&self) -> [TransactionId; 2] {
         let earlier = write_byte(&self.engine, 1, EARLIER, 5).await;
         self.commit(earlier);

@@ -121,7 +121,7 @@ fn methods_elsewhere(sources: &BTreeMap<String, String>) -> BTreeMap<&str, &str>
     methods
 }
 
-/// Which files each file knows.
+/// Returns the files that each file names.
 fn edges(sources: &BTreeMap<String, String>) -> BTreeMap<&str, BTreeSet<&str>> {
     let methods = methods_elsewhere(sources);
     for (method, file) in
@@ -198,7 +198,7 @@ fn owners_know_no_engine_and_few_of_each_other() {
     }
 }
 
-/// Those of ARCHITECTURE's table that are no part of another.
+/// Owners of ARCHITECTURE's table that are no part of another.
 const OWNERS: [&str; 14] = [
     "pipeline",
     "block",

@@ -57,7 +57,7 @@ async fn read(engine: &Rc<Engine>) -> Vec<u8> {
     buffers.iter().flat_map(|buffer| buffer.to_vec()).collect()
 }
 
-/// What of the run is left if the power fails now: nothing that was not durable.
+/// Returns what is left of the run if the power fails now, and only durable data survives.
 fn left(rig: &Rig) -> Vec<u8> {
     let mut bytes = vec![0; (BLOCKS as usize) << 12];
     rig.crash(0)[0].read(FIRST << 12, &mut bytes);
@@ -105,7 +105,7 @@ fn a_reader_of_blocks_in_flight_gets_what_was_written() {
     }
 }
 
-/// No commit waits for the long write, and this one takes the newer block along.
+/// No commit waits for the large write, and this one takes the newer block along.
 #[test]
 fn what_is_written_to_a_block_on_its_way_comes_after_it() {
     for seed in 1..20 {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use units::{BlockRange, HomeBlock, LogBlock, Owner};
 
 pub const LOG_BLOCKS: u32 = 700;
-/// Between two logs.
+/// Number of blocks between two logs.
 const BETWEEN: u64 = 1500;
 pub const LOGS: u64 = 3;
 /// Blocks that are written, all of them before the first log.
@@ -42,7 +42,7 @@ pub fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
     rig
 }
 
-/// What `block` holds in `version`: no zeros, so that packed records log it whole.
+/// Returns the content of `block` in `version`: no zeros, so that packed records log it whole.
 pub fn content(block: u64, version: u8) -> Vec<u8> {
     (0..BYTES)
         .map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16))
@@ -124,7 +124,7 @@ pub fn all() -> impl Iterator<Item = Setup> {
     DataMode::ALL.into_iter().flat_map(each)
 }
 
-/// All blocks, the arm now here and now there.
+/// Writes all blocks, with the arm at alternating places.
 pub async fn put_all(engine: &Rc<Engine>, version: u8) {
     for block in 0..BLOCKS {
         read(engine, log_home(block % LOGS).get() - 1).await;
@@ -138,14 +138,14 @@ pub async fn rest(engine: &Engine) {
     world.sleep_until(world.now().plus(Duration::from_millis(2))).await;
 }
 
-/// The same disk, and memory for a table of the runs.
+/// Returns the disk's images with memory for a table of the runs.
 pub fn with_memory(mut images: Vec<Image>) -> Vec<Image> {
     images.truncate(1);
     images.push(Image::new(TABLE_BYTES));
     images
 }
 
-/// What records the log for a restart, besides the log itself.
+/// Index of the log that a restart may use, besides the log itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Index {
     Nobody,
@@ -232,7 +232,7 @@ async fn put_parts(engine: Rc<Engine>) {
     overwrite(&engine, 2, BlockRange::new(100, 104), b"part", 4).await;
     put(&engine, 2, 2).await;
 }
-/// What [`put_parts`] leaves of them.
+/// Returns what [`put_parts`] leaves of `block`.
 fn content_with_part(block: u64) -> Vec<u8> {
     let (version, is_part) = [(1, true), (2, true), (2, false), (1, false)][block as usize];
     let mut expected = content(block, version);
@@ -319,7 +319,7 @@ fn no_tail_passes_parts_of_blocks_that_a_restart_left_in_memory() {
     }
 }
 
-/// With `cache=` so small that parts would fill half of it.
+/// Uses a `cache=` so small that parts would fill half of it.
 #[test]
 fn parts_of_blocks_beyond_memory_are_written_back_at_a_restart() {
     for (records, index) in [
@@ -393,8 +393,8 @@ fn a_torn_run_is_not_found_in_place_of_a_later_one() {
     }
 }
 
-/// What one mode has logged, another must not write home past the log: the next replay would undo
-/// it.
+/// Blocks that one mode has logged must not be written home past the log by another: the next
+/// replay would undo it.
 #[test]
 fn no_mode_bypasses_what_the_log_of_an_earlier_life_holds() {
     for mode in DataMode::ALL {

@@ -11,7 +11,7 @@ use format::run_table::{TABLE_BYTES, TABLE_PAGE};
 use std::time::Duration;
 use units::HomeBlock;
 
-/// That the next life finds all in `version`, and how.
+/// Checks that the next life finds all in `version`, and by which way.
 fn finds(
     setup: &crate::common::Setup,
     images: &[Image],
@@ -64,7 +64,7 @@ fn a_mount_without_the_table_makes_it_count_for_nothing() {
     finds(&setup, &[without[0].clone(), table], 2, is_searched);
 }
 
-/// Whatever it recorded of them before, they lie elsewhere.
+/// The moved runs lie elsewhere, whatever the table recorded before.
 #[test]
 fn a_table_counts_for_nothing_once_runs_have_moved() {
     let mut setup = setup(DataMode::Journal, RecordFormat::Blocks);
@@ -79,7 +79,7 @@ fn a_table_counts_for_nothing_once_runs_have_moved() {
     finds(&setup, &images, 1, is_searched);
 }
 
-/// What the swap writes there to that end is not durable yet, so a power cut may leave what was
+/// The swap's writes to the table are not durable yet, so a power cut may leave what was
 /// recorded before.
 #[test]
 fn what_is_acknowledged_while_the_table_is_made_to_count_for_nothing_survives() {
@@ -112,7 +112,7 @@ fn what_is_acknowledged_while_the_table_is_made_to_count_for_nothing_survives() 
     });
 }
 
-/// Until it has written anything, the table is still right.
+/// The table is still right until the mount has written anything.
 #[test]
 fn a_mount_that_writes_nothing_leaves_the_table_as_it_is() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);
@@ -144,7 +144,7 @@ fn a_run_that_only_the_table_recorded_is_found_without_it() {
     live(&setup, images[..1].to_vec(), reads(false));
 }
 
-/// Where it lies.
+/// Returns the location of the header of the latest run.
 fn header_of_latest_run(setup: &crate::common::Setup, table: &Image) -> HomeBlock {
     let word = |at: u64| {
         let mut bytes = [0; 4];
@@ -175,7 +175,7 @@ fn a_table_of_another_volume_is_refused() {
     finds(&setup, &[own[0].clone(), garbage], 1, is_searched);
 }
 
-/// Each sector that holds anything, lost or garbage: what it recorded is found all the same.
+/// Loses or garbles each sector that holds anything: what it recorded is found all the same.
 #[test]
 fn no_damage_of_the_table_loses_anything() {
     let setup = setup(DataMode::Journal, RecordFormat::Packed);

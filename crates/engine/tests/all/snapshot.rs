@@ -15,7 +15,7 @@ use units::{BlockRange, BlockSize, HomeBlock, LogBlock, Owner};
 const BYTES: u64 = 4096;
 const FREED: u64 = 7;
 
-/// With a snapshot after each commit.
+/// Returns `setup` with a snapshot after each commit.
 fn often(mut setup: Setup) -> Setup {
     setup.options.snapshot_after = Some(1);
     setup
@@ -45,7 +45,7 @@ fn is_read(report: &RecoveryReport) {
     assert!(report.blocks_kept > 0 && report.logs_read > 0, "{report:?}");
 }
 
-/// What the journal superblock says, which is in the first block of the journal's extent.
+/// Returns the journal superblock, which is in the first block of the journal's extent.
 fn superblock(setup: &Setup, images: &[Image]) -> JournalSuperblock {
     let mut bytes = vec![0; BYTES as usize];
     images[0].read(journal_at(setup) * BYTES, &mut bytes);
@@ -57,7 +57,7 @@ fn journal_at(setup: &Setup) -> u64 {
     rig(setup, setup.images()).parts.log.clone().unwrap().extents[0].disk_block
 }
 
-/// Of the logs that a writer fills without end, and where they and what it writes lie.
+/// Number of logs that a writer fills without end; where they and its blocks lie.
 const RELIEVED_LOGS: u64 = 8;
 const RELIEVED_BLOCKS: u32 = 2048;
 const FAR: u64 = 70_000;
@@ -83,7 +83,7 @@ async fn put_apart(engine: &Rc<Engine>, number: u64) {
     engine.commit(handle.stop()).await.unwrap();
 }
 
-/// As long as logs fill as fast as they are relieved, one relief goes on. What is
+/// One relief lasts as long as logs fill as fast as they are relieved. What is
 /// committed during it is recorded all the same, or a restart would read nearly all that the logs
 /// hold.
 #[test]
@@ -277,7 +277,7 @@ fn a_part_over_one_written_back_is_not_put_over_the_record() {
     }
 }
 
-/// All of a block of a file.
+/// Returns an update of a whole block of a file.
 fn whole(block: u64, bytes: &[u8], durable_only: bool) -> FileUpdate<'_> {
     FileUpdate {
         owner: Owner(1),
@@ -292,7 +292,7 @@ fn whole(block: u64, bytes: &[u8], durable_only: bool) -> FileUpdate<'_> {
     }
 }
 
-/// Each sector of all pieces that count, lost or garbage, and each piece in the place of the next.
+/// Loses or garbles each sector of all valid pieces, and each piece in the place of the next.
 #[test]
 fn no_damage_of_a_snapshot_loses_anything() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
@@ -384,7 +384,7 @@ fn recovery_writes_everything_back_whatever_a_snapshot_records() {
     }
 }
 
-/// Of what is logged a snapshot takes sixteen bytes for a block, and a block for each piece.
+/// A snapshot of what is logged takes sixteen bytes for a block, and a block for each piece.
 #[test]
 fn what_a_snapshot_takes_is_a_small_part_of_what_is_logged() {
     let mut setup = setup(DataMode::Journal, RecordFormat::Blocks);

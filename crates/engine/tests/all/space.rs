@@ -142,7 +142,7 @@ fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
     }
 }
 
-/// All that a request writes, into a new block.
+/// Returns the whole update of a request, into a new block.
 fn four_bytes(home: HomeBlock, bytes: &[u8; 4]) -> FileUpdate<'_> {
     FileUpdate {
         owner: Owner(1),

@@ -20,7 +20,7 @@ const LOG_BLOCKS: u32 = 64;
 const BLOCKS: u64 = 256;
 /// Blocks of a transaction.
 const TOGETHER: u64 = 9;
-/// To more than 80 %.
+/// Transactions that fill a log to more than 80 %.
 const FILLS_A_LOG: u64 = 5 * TOGETHER;
 pub const FILLS_THREE_LOGS: u64 = 3 * FILLS_A_LOG;
 
@@ -41,7 +41,7 @@ pub fn all() -> [Setup; 4] {
     [blocks, packed].concat().try_into().expect("four")
 }
 
-/// Where disks have no FUA, memory has a table of the runs.
+/// Returns the images of `setup`; where disks have no FUA, with memory for a table of the runs.
 pub fn images(setup: &Setup) -> Vec<Image> {
     let table = (!setup.forced_unit_access).then(|| Image::new(TABLE_BYTES));
     setup.images().into_iter().chain(table).collect()
@@ -55,14 +55,14 @@ pub fn rig(setup: &Setup, images: Vec<Image>) -> Rig {
     rig
 }
 
-/// What `block` holds in `version`: no zeros, so that packed records log it whole.
+/// Returns the content of `block` in `version`: no zeros, so that packed records log it whole.
 fn content(block: u64, version: u8) -> Vec<u8> {
     (0..4096u64)
         .map(|at| 1 | (at.wrapping_mul(31) ^ (block * 7)) as u8 ^ version.wrapping_mul(16))
         .collect()
 }
 
-/// Of each block the version that was acknowledged, and the one that was begun last.
+/// Acknowledged version of each block, and the one that was begun last.
 pub type Versions = Rc<RefCell<BTreeMap<u64, (u8, u8)>>>;
 
 pub async fn log_all(
@@ -346,7 +346,7 @@ fn a_swap_behind_older_runs_of_a_cold_log_survives_every_cut() {
     }
 }
 
-/// The same, as a mount reads it.
+/// Checks the versions as a mount reads them.
 pub async fn are_as_acknowledged(
     engine: &Engine,
     seen: &Versions,

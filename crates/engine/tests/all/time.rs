@@ -1,4 +1,4 @@
-//! What time alone does: blocks are written back by age, and transaction numbers begin again at 0.
+//! Effects of time alone: blocks are written back by age, and transaction numbers begin again at 0.
 
 use crate::common;
 
@@ -12,10 +12,10 @@ use units::{BlockRange, HomeBlock, Owner, TransactionId};
 
 /// Looks at home so often.
 const LOOK: Duration = Duration::from_millis(50);
-/// What commits, reads and writes may add.
+/// Time that commits, reads and writes may add.
 const SLACK: Duration = Duration::from_millis(200);
 
-/// With all this logged, home is written by age alone.
+/// Modes that log all of it, so that home is written by age alone.
 const LOGGED: [DataMode; 3] = [DataMode::Journal, DataMode::Wasteless, DataMode::Selective];
 
 fn seconds(count: u64) -> Duration {
@@ -57,7 +57,7 @@ async fn write_metadata(engine: &Rc<Engine>, home: u64, bytes: &[u8]) -> Transac
     handle.stop()
 }
 
-/// When home first held something new in block `home`; watched until `end` after now.
+/// Returns when home first held something new in block `home`, watched until `end` after now.
 fn watch(
     rig: &Rig,
     home: u64,
@@ -145,8 +145,7 @@ fn a_block_written_again_expires_by_its_first_change() {
     }
 }
 
-/// What was committed of it is a few bytes of a block never read; what is in memory, the whole
-/// block anew.
+/// The committed change is a few bytes of a block never read; memory holds the whole new block.
 #[test]
 fn a_block_overwritten_whole_is_written_home_as_committed() {
     let rig = fresh(DataMode::Wasteless, seconds(1), seconds(1));

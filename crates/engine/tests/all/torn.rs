@@ -1,4 +1,4 @@
-//! Transactions of which a power cut left a sector of an earlier turn of the log, where CRC-32C is
+//! Transactions of which a power cut left a sector of an earlier wrap of the log, where CRC-32C is
 //! blind to that. It is for blocks that hold a CRC-32C of their own, as a superblock or a node of
 //! an extent tree does. All versions give it the same.
 
@@ -13,14 +13,14 @@ use units::{BlockRange, HomeBlock};
 
 const BYTES: usize = 4096;
 const SECTOR: usize = 512;
-/// What versions of a block differ in: not in its first sector, where a packed transaction has its
-/// header.
+/// Offset at which versions of a block differ: not in its first sector, where a packed transaction
+/// has its header.
 const CHANGED: usize = 2100;
 /// The second block holds which version was committed.
 const BLIND: HomeBlock = HomeBlock(20);
 const BESIDE: HomeBlock = HomeBlock(21);
 
-/// No zeros, so that packed records log it whole.
+/// Returns content without zeros, so that packed records log it whole.
 fn content(block: HomeBlock, version: u8) -> Vec<u8> {
     let byte = |at: usize| 1 | (at as u8).wrapping_mul(31) ^ block.get() as u8;
     let mut content: Vec<u8> = (0..BYTES).map(byte).collect();
@@ -59,7 +59,7 @@ fn live(setup: &Setup, image: Image, version: u8) -> Image {
     rig.disks[0].crash(CrashPolicy::LoseAll)
 }
 
-/// What recovery makes of the disk, and how many transactions it found.
+/// Recovers the disk; returns its image and the number of transactions found.
 fn recovered(setup: &Setup, image: Image) -> (Image, u64) {
     let rig = rig_of(setup, image);
     let parts = rig.parts.clone();

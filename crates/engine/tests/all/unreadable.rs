@@ -126,7 +126,7 @@ fn a_log_is_used_up_before_an_unreadable_block_stops_it() {
     }
 }
 
-/// They fill more than half of the cache, in which only others can be written back.
+/// Unreadable blocks fill more than half of the cache, in which only others can be written back.
 #[test]
 fn memory_is_shared_with_blocks_that_cannot_be_read() {
     const UNREADABLE: u64 = 600;

@@ -28,7 +28,7 @@ impl Grid {
         }
     }
 
-    /// Every cell, pattern by pattern, from few writes and little data on.
+    /// Returns every cell, pattern by pattern, from few writes and little data on.
     pub fn workloads(&self) -> Vec<EvictionWorkload> {
         let mut workloads = Vec::new();
         for &pattern in &self.patterns {

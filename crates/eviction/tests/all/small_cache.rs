@@ -154,8 +154,8 @@ fn the_next_process_evicts_as_well_as_the_one_that_was_killed() {
     }
 }
 
-/// What of an eviction took space in the cache is unknown then, and the first of a process is
-/// longer than others.
+/// The part of the failed eviction that took space in the cache is unknown, and the first of a
+/// process is longer than others.
 #[test]
 fn no_eviction_succeeds_after_one_that_failed() {
     let world = VirtualWorld::new(1);

@@ -8,7 +8,7 @@ use std::ops::Range;
 const TILE: u64 = 4096 * 8;
 const WORD: u64 = u64::BITS as u64;
 
-/// Only tiles with a block in the set, by their number.
+/// Set of blocks as tiles, by their number; only tiles that have a block.
 #[derive(Default)]
 pub(crate) struct BlockSet {
     tiles: BTreeMap<u64, Tile>,

@@ -49,7 +49,7 @@ pub struct AllocationRequest<'a> {
     pub inode: &'a Inode,
     /// Best place: after the block before `at` in the file. `None`: the allocator chooses.
     pub goal: Option<HomeBlock>,
-    /// At least 1; fewer may be given.
+    /// Number of blocks, at least 1; fewer may be given.
     pub count: u32,
     /// Position in the file (0 for blocks that are not content).
     pub at: FileBlock,

@@ -54,7 +54,7 @@ pub(crate) struct Found {
 
 enum NameHolder {
     Block(Block),
-    /// In the directory's inode.
+    /// Stored in the directory's inode.
     Inline,
 }
 

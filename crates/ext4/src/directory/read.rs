@@ -38,7 +38,7 @@ const STEPS_AT_ONCE: u32 = 256;
 pub(crate) struct Listing {
     /// Chunks read since a name was last added or removed.
     undisturbed: Cell<u32>,
-    /// In an index no name stands before this position.
+    /// Position before which the index has no name.
     empty_before: Cell<u64>,
 }
 

@@ -12,7 +12,7 @@ use units::{FileBlock, TransactionId};
 pub struct FileRange {
     pub mode: RangeMode,
     pub keep_size: bool,
-    /// In bytes, as is the length.
+    /// Offset in bytes, as is the length.
     pub offset: u64,
     pub length: u64,
 }

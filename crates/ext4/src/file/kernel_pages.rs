@@ -40,14 +40,14 @@ pub(crate) const PAGE_MAX: u64 = 64 << 10;
 /// The kernel writes changed pages back after 30 seconds, and looks for them every 5.
 const WRITTEN_BACK_AFTER: Duration = Duration::from_secs(60);
 
-/// How a descriptor reaches the file's content.
+/// Way in which a descriptor reaches the file's content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageAccess {
     /// Past the kernel's cache.
     Direct,
-    /// Through pages that the kernel holds already.
+    /// Access through pages that the kernel holds already.
     Cached,
-    /// Through the cache, which the kernel empties first.
+    /// Access through the cache, which the kernel empties first.
     Emptied,
 }
 

@@ -71,7 +71,7 @@ impl Content {
     }
 }
 
-/// Which set-id bits a change of a file takes away (Linux: `setattr_should_drop_suidgid`).
+/// Set-id bits that a change of a file takes away (Linux: `setattr_should_drop_suidgid`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum KillPrivileges {
     #[default]
@@ -289,7 +289,7 @@ impl Volume {
     }
 }
 
-/// An error unless the inode is a regular file that may be changed. `append`: only added to.
+/// Fails unless the inode is a regular file that may be changed. `append`: only added to.
 fn check_changeable(inode: &Inode, append: bool) -> Result<()> {
     if inode.is_directory() {
         return Err(Refusal::IsDirectory.into());
@@ -307,7 +307,8 @@ fn has_set_id_bits(inode: &Inode) -> bool {
     inode.fields.borrow().mode & (S_ISUID | S_ISGID) != 0
 }
 
-/// Called for every write: the attributes, and whether there are any, are looked at only once.
+/// Whether the inode may have capabilities. Called for every write: the attributes, and whether
+/// there are any, are looked at only once.
 fn may_have_capabilities(inode: &Inode) -> bool {
     if inode.has_no_capabilities.get() {
         return false;

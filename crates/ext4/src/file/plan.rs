@@ -18,7 +18,7 @@ const NODE_ENTRY: u32 = 12;
 
 /// The blocks of a write that one handle takes.
 pub(super) struct WritePlan {
-    /// How the blocks are mapped, in order and without gaps.
+    /// Mapping of the blocks, in order and without gaps.
     pub mappings: SmallVec<[Mapping; 1]>,
     pub touched: Touched,
     pub credits: Credits,
@@ -120,7 +120,7 @@ impl Volume {
         self.credits_inode() + Credits(tree) + Credits(bitmaps + descriptors)
     }
 
-    /// How many blocks of the extent tree change, and how many of these are new.
+    /// Returns the number of blocks of the extent tree that change, and of new ones among them.
     fn extent_blocks(&self, inode: &Inode, touched: &Touched) -> (u32, u32) {
         let depth = crate::mapping::tree_depth(inode);
         // The fewest entries that a node accepts after a split before it is split again.

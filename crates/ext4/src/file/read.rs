@@ -9,7 +9,7 @@ use std::rc::Rc;
 use units::HomeBlock;
 use units::Refusal;
 
-/// Most home reads in flight at once for one request.
+/// Maximum number of home reads in flight at once for one request.
 const READS_AT_ONCE: usize = 8;
 
 /// Cache that keeps the blocks read for the next reader.
@@ -41,7 +41,7 @@ impl ReadRun {
 }
 
 impl Volume {
-    /// Up to `length` bytes from `offset` on. Holes and unwritten blocks read as zeros.
+    /// Reads up to `length` bytes from `offset` on. Holes and unwritten blocks read as zeros.
     pub async fn read(
         self: &Rc<Self>,
         inode: &Rc<Inode>,

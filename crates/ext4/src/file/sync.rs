@@ -8,7 +8,7 @@ use units::TransactionId;
 /// Extent of a file's sync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SyncWhat {
-    /// Everything (`fsync`).
+    /// Syncs data and all metadata (`fsync`).
     All,
     /// The data and the metadata needed to read it (`fdatasync`).
     Data,

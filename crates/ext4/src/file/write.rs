@@ -57,7 +57,7 @@ struct Part {
 
 /// The part of a write that falls into one block.
 struct PartOfBlock<'a> {
-    /// In bytes.
+    /// Length in bytes.
     length: usize,
     /// The change; `None`: nothing.
     update: Option<FileUpdate<'a>>,

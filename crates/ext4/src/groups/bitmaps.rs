@@ -119,7 +119,8 @@ impl Volume {
         take(handle, at, bits)
     }
 
-    /// After a change of a block bitmap: counts, flag and checksum in the descriptor. Credits: 1.
+    /// Updates counts, flag and checksum in the descriptor after a change of a block bitmap.
+    /// Credits: 1.
     pub(crate) fn block_bitmap_changed(
         &self,
         handle: &mut Handle,

@@ -90,7 +90,7 @@ impl Groups {
     }
 }
 
-/// All blocks of the descriptor table, adjacent ones with one request.
+/// Reads all blocks of the descriptor table, adjacent ones with one request.
 async fn read_descriptor_blocks(
     engine: &Engine,
     superblock: &VolumeSuperblock,

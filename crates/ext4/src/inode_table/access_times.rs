@@ -13,9 +13,10 @@ use units::{InodeNumber, Instant};
 /// Longest time that an access time waits for another change to be stored with, as the kernel's
 /// dirty inodes do.
 const AGE_MAX: Duration = Duration::from_secs(30);
-/// When more wait, the oldest are stored at once.
+/// Number of waiting access times above which the oldest are stored at once.
 const WAITING_MAX: usize = 4096;
-/// Beyond this a read leaves the time as it is: readers may be faster than the log.
+/// Number of noted access times above which a read leaves the time as it is: readers may be faster
+/// than the log.
 const NOTED_MAX: usize = 2 * WAITING_MAX;
 
 /// Inodes whose access time in memory is newer, the oldest first. Some may have been stored since.
@@ -46,7 +47,7 @@ impl AccessTimes {
         self.changed.notify();
     }
 
-    /// The oldest, if it has expired at `now`; otherwise when it will.
+    /// Returns the oldest access time if it has expired at `now`, otherwise when it will.
     fn next(&self, now: Instant) -> Next {
         let mut waiting = self.waiting.borrow_mut();
         let Some((since, number)) = waiting.front().copied() else { return Next::Nothing };

@@ -234,10 +234,10 @@ impl Volume {
         fields
     }
 
-    /// All groups, the best first. Files go to their directory's group, else to others spread by
-    /// the parent's number. Directories below the root, or below a directory marked as top, are
-    /// spread over the groups with free space. Others stay near their parent unless its group is
-    /// nearly full (kernel: `ialloc.c`, after Orlov).
+    /// Returns all groups, the best first. Files go to their directory's group, else to others
+    /// spread by the parent's number. Directories below the root, or below a directory marked as
+    /// top, are spread over the groups with free space. Others stay near their parent unless its
+    /// group is nearly full (kernel: `ialloc.c`, after Orlov).
     fn groups_for_inode(
         &self,
         parent: &Inode,

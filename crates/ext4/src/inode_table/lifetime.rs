@@ -10,7 +10,7 @@ use units::{InodeNumber, TransactionId};
 /// Number by which unreferenced inodes may grow after a sweep before the next.
 const SWEEP_STEP: usize = 4096;
 
-/// At most one [`Inode`] per number.
+/// Cache with at most one [`Inode`] per number.
 #[derive(Default)]
 pub(crate) struct InodeCache {
     inodes: BTreeMap<InodeNumber, Rc<Inode>>,
@@ -21,7 +21,7 @@ pub(crate) struct InodeCache {
     limit: usize,
 }
 
-/// What outlives an inode in memory.
+/// State that outlives an inode in memory.
 struct Swept {
     /// References of the kernel.
     lookups: u64,

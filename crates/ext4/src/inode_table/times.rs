@@ -4,11 +4,11 @@ use crate::{Inode, Result, Volume};
 use format::ext4::inode::flags;
 use std::rc::Rc;
 
-/// When a read changes the access time.
+/// Rule by which a read changes the access time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Atime {
     Never,
-    /// If it is not later than the last change, or a day old.
+    /// Changed if it is not later than the last change, or a day old.
     #[default]
     Relative,
     Always,

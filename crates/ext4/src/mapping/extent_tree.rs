@@ -10,7 +10,7 @@ use units::{FileBlock, HomeBlock};
 
 /// One node on the path down.
 pub(super) struct Level {
-    /// `None` for the root, which is in the inode.
+    /// Block of the node; `None` for the root, which is in the inode.
     pub block: Option<Block>,
     /// The entry that leads on, or in a leaf the last that begins at or before the file block
     /// looked for.

@@ -10,18 +10,18 @@ use engine::{Credits, EngineError};
 use format::ext4::superblock::state;
 use units::TransactionId;
 
-/// Where the mark of the damage that was found since the volume was opened stands. The first mark
+/// Place of the mark of damage found since the volume was opened. The first mark
 /// is made durable at once; what is found later only adds to the count, which is written when the
 /// superblock is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum DamageMark {
-    /// None was found.
+    /// No damage was found.
     #[default]
     None,
     InMemory,
-    /// In this transaction, or a later one.
+    /// Logged in this transaction, or a later one.
     Logged(TransactionId),
-    /// At home, written past the log.
+    /// Written home, past the log.
     AtHome,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Protection {
     /// Last time at which the block was known to be ours: before it was read, by either clock. The
     /// second clock runs while the computer sleeps.
     known_at: Cell<(Instant, i64)>,
-    /// Held while the block is read and written.
+    /// Lock held while the block is read and written.
     in_use: Rc<RwLock>,
     /// The engine that a foreign claim stops.
     engine: RefCell<Option<Rc<Engine>>>,

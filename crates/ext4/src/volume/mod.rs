@@ -45,7 +45,7 @@ use units::{BlockSize, GroupNumber, HomeBlock, InodeNumber, Timestamp};
 
 /// An open ext4 volume.
 pub struct Volume {
-    /// For tasks of its own.
+    /// The volume itself, for its own tasks.
     this: Weak<Volume>,
     pub(crate) engine: Rc<Engine>,
     home: Rc<dyn Disk>,
@@ -65,13 +65,13 @@ pub struct Volume {
     pub(crate) orphans: RefCell<Orphans>,
     /// Attributes' values that lost their last reference, to be freed.
     pub(crate) unreferenced: RefCell<Vec<Rc<crate::Inode>>>,
-    /// Held for writing by every rename from one directory to another, before any inode's lock, so
-    /// that the tree of directories is fixed while ancestry is examined.
+    /// Lock held for writing by every rename from one directory to another, before any inode's
+    /// lock, so that the tree of directories is fixed while ancestry is examined.
     pub(crate) renames: Rc<runtime::sync::RwLock>,
     /// End of the hidden journal's last run.
     journal_end: Option<HomeBlock>,
     access: Cell<Access>,
-    /// Held while changes are allowed or forbidden, or the volume is closed.
+    /// Lock held while changes are allowed or forbidden, or the volume is closed.
     access_changes: Rc<runtime::sync::RwLock>,
     /// Changes were allowed before: the orphans are known, and access times are stored.
     was_writable: Cell<bool>,

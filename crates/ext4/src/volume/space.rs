@@ -9,7 +9,8 @@ use units::GroupNumber;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Statfs {
     pub block_size: u32,
-    /// All but those of the file system itself, as ext4 counts (its option bsddf).
+    /// Blocks of the volume except those of the file system itself, as ext4 counts (its option
+    /// bsddf).
     pub blocks: u64,
     pub blocks_free: u64,
     /// Free blocks but those reserved for root.

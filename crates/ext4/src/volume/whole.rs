@@ -19,7 +19,7 @@ pub(crate) struct Before<'a> {
 }
 
 impl Volume {
-    /// The inodes' table blocks stay in memory as long as the result lives: storing one of them
+    /// Holds the inodes' table blocks in memory as long as the result lives: storing one of them
     /// cannot fail. Take it before the handle is started.
     pub(crate) async fn hold(&self, inodes: &[&Inode]) -> Result<SmallVec<[Block; 2]>> {
         if units::fault!("tables-not-held") {

@@ -28,14 +28,14 @@ pub enum Existence {
     New,
     /// XATTR_REPLACE: ENODATA if it is not there.
     Old,
-    /// Both flags, which no attribute can satisfy: EEXIST or ENODATA.
+    /// Both flags set, which no attribute can satisfy: EEXIST or ENODATA.
     NewAndOld,
 }
 
 /// An attribute to be set.
 #[derive(Clone, Copy, Debug)]
 pub struct SetXattr<'a> {
-    /// With its prefix, such as `user.colour`.
+    /// Name with its prefix, such as `user.colour`.
     pub name: &'a [u8],
     pub value: &'a [u8],
     pub existence: Existence,
@@ -66,7 +66,7 @@ impl Volume {
         }
     }
 
-    /// All names, each with a zero byte behind it. Those with the prefix `trusted.` only if
+    /// Lists all names, each with a zero byte behind it. Those with the prefix `trusted.` only if
     /// `sees_trusted`, called where there are any, returns true: the caller needs CAP_SYS_ADMIN.
     pub async fn list_xattrs(
         self: &Rc<Self>,
@@ -176,7 +176,7 @@ impl Volume {
         self.store_xattrs(handle, inode, &before, &after).await
     }
 
-    /// One handle that stores the attributes and, if given, the mode. Tries again after ENOSPC when
+    /// Stores the attributes and, if given, the mode, in one handle. Tries again after ENOSPC when
     /// a commit set blocks free.
     async fn change_xattrs(
         self: &Rc<Self>,

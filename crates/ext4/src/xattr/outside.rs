@@ -102,8 +102,8 @@ impl Volume {
         Ok(change)
     }
 
-    /// One reference more or less to a value: its inode, which may become an orphan or stop being
-    /// one.
+    /// Returns the credits for one reference more or less to a value: its inode, which may become
+    /// an orphan or stop being one.
     pub(super) fn credits_reference(&self) -> Credits {
         self.credits_inode() + self.credits_orphan()
     }

@@ -9,7 +9,7 @@ use format::ext4::xattr::{self, Attribute, Outside, XattrBlock};
 use units::Refusal;
 use units::{FileBlock, HomeBlock};
 
-/// All attributes of an inode, by place.
+/// Attributes of an inode, by place.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stored {
     pub(super) area: Vec<Attribute>,

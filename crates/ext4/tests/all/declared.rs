@@ -18,7 +18,7 @@ const VALUES_OUTSIDE: Kind =
     Kind("with values outside", &["-t", "ext4", "-b", "1024", "-I", "256", "-O", "ea_inode"]);
 const KINDS: [Kind; 6] = [EXT4, EXT4_1K, EXT3_1K, LINEAR, UNCHECKED, VALUES_OUTSIDE];
 
-/// By line of code.
+/// Declared changes by line of code.
 type Lines = BTreeMap<String, Declared>;
 
 async fn attributes(volume: &Rc<Volume>) {

@@ -32,7 +32,7 @@ impl TestImage {
     pub fn empty() -> TestImage {
         TestImage { directory: tempfile::tempdir().unwrap() }
     }
-    /// By mke2fs with these arguments; `size` as it reads it.
+    /// Makes a volume by mke2fs with these arguments; `size` in its syntax.
     pub fn make(arguments: &[&str], size: &str) -> TestImage {
         let image = TestImage::empty();
         image.format(arguments, size);
@@ -59,7 +59,7 @@ impl TestImage {
     pub fn path(&self) -> PathBuf {
         self.path_of("image")
     }
-    /// Another file that lives as long as this volume.
+    /// Returns the path of another file that lives as long as this volume.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

@@ -66,7 +66,7 @@ pub struct RawEntry<'a> {
     /// Offset in the block, bytes.
     pub at: usize,
     pub record_length: usize,
-    /// `None` when it holds no name.
+    /// Inode of the entry; `None` when it holds no name.
     pub inode: Option<InodeNumber>,
     /// See [`entry_type`].
     pub file_type: u8,

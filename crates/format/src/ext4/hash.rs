@@ -54,7 +54,7 @@ impl HashBytes {
 pub struct NameHash {
     /// Key of the index; even, below `END_OF_DIRECTORY`.
     pub major: u32,
-    /// More bits of the same hash, 0 from [`HashVersion::Legacy`].
+    /// Minor hash: further bits of the same hash, 0 from [`HashVersion::Legacy`].
     pub minor: u32,
 }
 

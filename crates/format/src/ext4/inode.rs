@@ -43,7 +43,7 @@ pub struct RawInode {
     /// Number of bytes after the first 128 that hold fields (`i_extra_isize`); 0 in 128-byte
     /// inodes.
     pub extra_size: u16,
-    /// Everything after `128 + extra_size`: in-inode extended attributes. Empty in 128-byte inodes.
+    /// In-inode extended attributes: everything after `128 + extra_size`. Empty in 128-byte inodes.
     pub xattr_area: Vec<u8>,
 }
 

@@ -10,7 +10,7 @@ use units::{HomeBlock, InodeNumber};
 
 /// Magic number at the start of both the area and the block.
 pub const MAGIC: u32 = 0xea02_0000;
-/// Most inodes that may share one block.
+/// Maximum number of inodes that may share one block.
 pub const SHARERS_MAX: u32 = 1024;
 /// The longest name, in bytes, without its prefix.
 pub const NAME_LENGTH_MAX: usize = 255;

@@ -8,7 +8,7 @@ use units::{LogBlock, TransactionId};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DescriptorBlock {
     pub transaction: TransactionId,
-    /// In log order. [`super::Packing`] assigns them their log blocks.
+    /// Tags in log order. [`super::Packing`] assigns them their log blocks.
     pub tags: Vec<BlockTag>,
 }
 

@@ -33,7 +33,7 @@ impl BlockType {
 /// The 12 bytes at the start of every journal block that is not a logged one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockHeader {
-    /// `None`: an unknown type, which ends the log like a missing magic.
+    /// Block type; `None` for an unknown one, which ends the log like a missing magic.
     pub kind: Option<BlockType>,
     pub transaction: TransactionId,
 }

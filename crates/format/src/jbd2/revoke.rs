@@ -15,7 +15,7 @@ pub struct RevokeBlock {
 }
 
 impl RevokeBlock {
-    /// How many block numbers fit.
+    /// Returns the number of block numbers that fit.
     pub fn capacity(layout: &LogLayout) -> usize {
         (layout.end() - START) / layout.revoke_bytes()
     }

@@ -9,11 +9,11 @@ pub(super) mod flag {
     pub const SAME_UUID: u32 = 0x2;
     pub const DELETED: u32 = 0x4;
     pub const LAST: u32 = 0x8;
-    /// Ours: four bytes follow the tag, offset and length of the bytes in their home block.
+    /// Own tag flag: four bytes follow the tag, offset and length of the bytes in their home block.
     pub const MULTIWRITE: u32 = 0x10;
-    /// Ours, with MULTIWRITE: all other bytes of the home block become zero.
+    /// Own tag flag, with MULTIWRITE: all other bytes of the home block become zero.
     pub const BASE_ZERO: u32 = 0x20;
-    /// Ours, in scattered logs, for a whole block: durability is enough for its file.
+    /// Own tag flag for a whole block in scattered logs: durability is enough for its file.
     pub const STAYS: u32 = 0x40;
     pub const OF_JBD2: u32 = ESCAPE | SAME_UUID | DELETED | LAST;
     pub const OF_PARTS: u32 = MULTIWRITE | BASE_ZERO;
@@ -36,7 +36,7 @@ pub struct BlockTag {
     pub checksum: u32,
     /// Durability is enough for the block's file. Set for whole blocks only.
     pub stays: bool,
-    /// `None`: the log block is the whole home block (a regular block).
+    /// Fragment; `None` if the log block is the whole home block (a regular block).
     pub fragment: Option<Fragment>,
 }
 

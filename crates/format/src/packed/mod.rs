@@ -38,7 +38,7 @@ pub struct PackedLog {
     pub unit: u32,
     /// Random number, chosen whenever a log is begun.
     pub nonce: u64,
-    /// Most units between a transaction and the one before it. 0: there are no gaps.
+    /// Maximum number of units between a transaction and the one before it. 0: there are no gaps.
     pub gap_max: u32,
 }
 

@@ -17,8 +17,8 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Most bytes that a record takes beside those of its block: for each part of it, if it has
-    /// any.
+    /// Maximum number of bytes that a record takes beside those of its block: for each part of it,
+    /// if it has any.
     pub const HEAD_MAX: usize = LENGTH_MAX + 3 + 3 + 3;
     pub const REVOKE_MAX: usize = LENGTH_MAX + 1;
     /// Bytes of every piece of a run but the last: a multiple of every unit.

@@ -17,7 +17,8 @@ const SET_GROUP: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o010;
 const BLOCK_BYTES: u32 = 4096;
 
-/// Other clients may change what the page cache would hold. Closes are requests, as they end locks.
+/// Open flags that bypass the page cache, because other clients may change the file. Closes are
+/// requests, as they end locks.
 const OPENED: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
 
 impl HostFrontEnd {

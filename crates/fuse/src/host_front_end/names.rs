@@ -12,7 +12,7 @@ const PERMISSIONS: u32 = 0o7777;
 /// `.` and `..` come first, then the store's cursors.
 const OWN_ENTRIES: u64 = 2;
 
-/// How often a name is made or opened that other clients make and remove.
+/// Attempts to make or open a name that other clients make and remove.
 const CREATE_ATTEMPTS: u32 = 4;
 
 impl HostFrontEnd {

@@ -1,4 +1,4 @@
-//! How long the kernel may cache what a host replies, and where its appends go, over a simulated
+//! Validity of a host's replies in the kernel's cache, and place of its appends, over a simulated
 //! cluster in virtual time.
 
 use super::HostFrontEnd;

@@ -20,7 +20,8 @@ const SETFLAGS_32: u32 = 0x4004_6602;
 /// `FS_IOC_GETVERSION`: the inode's generation.
 const GETVERSION: u32 = 0x8008_7601;
 const GETVERSION_32: u32 = 0x8004_7601;
-/// The same flags as `struct fsxattr`. The kernel also asks for these before it sets flags.
+/// FS_IOC_FSGETXATTR: the same flags as `struct fsxattr`. The kernel also asks for these before it
+/// sets flags.
 const FSGETXATTR: u32 = 0x801c_581f;
 const FSSETXATTR: u32 = 0x401c_5820;
 /// No project has the number -1 (`projid_valid`).

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 /// Length, in bytes, up to which copying is cheaper than passing pieces to the kernel.
 const COPIED_MAX: usize = 16 << 10;
-/// More pieces than one message takes are copied, too.
+/// Maximum number of pieces in one message; further pieces are copied.
 const SLICES_MAX: usize = 512;
 /// Bytes that one copy moves at most: its caller cannot be killed before it is answered.
 const COPY_MAX: u64 = 16 << 20;

@@ -24,7 +24,7 @@ use units::{InodeNumber, TransactionId};
 
 /// Root directory of every ext4 volume.
 const ROOT_INODE: InodeNumber = InodeNumber(2);
-/// How long the kernel may cache a reply, in seconds.
+/// Seconds for which the kernel may cache a reply.
 const VALID_SECONDS: u64 = 3600;
 
 /// Options of the front end.

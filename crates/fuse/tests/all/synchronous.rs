@@ -19,7 +19,7 @@ const SIZE: u64 = 9_000;
 /// A change, as the opcode of its request, its body, and the name for a failure.
 type Change = (u32, Vec<u8>, &'static str);
 
-/// Every request that changes a file and is no write. Those with a handle have this one.
+/// Returns every request that changes a file and is no write. Those with a handle have this one.
 fn changes(handle: u64, current_flags: u32) -> Vec<Change> {
     let valid = |valid: u32| SetattrIn { valid, ..Default::default() };
     let set = |arguments: SetattrIn| arguments.as_bytes().to_vec();
@@ -48,7 +48,7 @@ fn changes(handle: u64, current_flags: u32) -> Vec<Change> {
     ]
 }
 
-/// What a change can change.
+/// State that a change can affect.
 #[derive(Debug, PartialEq)]
 struct Seen {
     attributes: Attributes,

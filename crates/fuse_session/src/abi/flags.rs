@@ -41,7 +41,7 @@ pub mod init {
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     /// SETXATTR has [`crate::abi::SetxattrIn`].
     pub const SETXATTR_EXT: u64 = 1 << 29;
-    /// Without it the kernel does not look at `flags2`.
+    /// Makes the kernel read `flags2`.
     pub const INIT_EXT: u64 = 1 << 30;
     /// Requests that make a file carry the label that a security module gives it (Linux 5.17; as an
     /// extension of the request since 6.3).

@@ -83,7 +83,7 @@ const WANTED: u64 = init::ASYNC_READ
     | init::INIT_EXT
     | init::DIRECT_IO_ALLOW_MMAP;
 
-/// What a file system takes beside that, when offered.
+/// Optional features that a file system takes when offered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes {
     /// Others share the files: locks come as requests.

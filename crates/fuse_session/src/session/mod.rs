@@ -66,7 +66,7 @@ pub struct SessionStatistics {
     pub interrupts: u64,
 }
 
-/// Called for each request.
+/// Trace function, called for each request.
 type Trace = Box<dyn Fn(&str)>;
 
 /// A session: serves one mounted file system.
@@ -85,7 +85,7 @@ pub struct Session<F> {
     stopping: Cell<bool>,
     /// Whether the kernel accepted the ring but did not take an entry.
     ring_refused: Cell<bool>,
-    /// Why the ring is not used although the kernel offered it.
+    /// Reason why the ring is not used although the kernel offered it.
     fallback_reason: RefCell<Option<String>>,
     /// Set when the cells above have changed.
     changed: Event,
@@ -103,7 +103,7 @@ pub struct Session<F> {
 /// Pause before the next read when the kernel had no memory for one.
 const PAUSE_WITHOUT_MEMORY: Duration = Duration::from_millis(20);
 
-/// Why no more requests are taken from the classic channel.
+/// Reason why no more requests are taken from the classic channel.
 enum Drained {
     /// No request waits there.
     Empty,

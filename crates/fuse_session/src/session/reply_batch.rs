@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Requests in flight that make a batch. Fewer are answered by the ring's next submission, which is
 /// needed anyway.
 const BATCH_MIN: u64 = 64;
-/// After this time the second thread has lost its processor: a batch of a thousand is answered in
+/// Time after which the second thread has lost its processor: a batch of a thousand is answered in
 /// less.
 pub(super) const PATIENCE: Duration = Duration::from_millis(5);
 /// Replies that the first thread then sends before it takes new requests.

@@ -23,7 +23,7 @@ const BURST: usize = 16 << 20;
 /// Time after the start of a burst when the heap returns what is free. It does so again after each
 /// such time while the burst lasts, and once no request has come for that time.
 pub(super) const GIVE_BACK_AFTER: Duration = Duration::from_secs(1);
-/// No request costs more than this.
+/// Maximum memory cost of a request, in bytes.
 const LARGEST: usize = MAX_WRITE as usize + 4096 + OVERHEAD;
 
 #[derive(Default)]

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Each read takes another time, so that one is always in flight.
+/// File system of which each read takes another time, so that one is always in flight.
 struct Slow {
     memory: Rc<Memory>,
     world: RealWorld,
@@ -30,7 +30,7 @@ impl FileSystem for Slow {
 
 fn a_session_that_is_stopped_ends_although_requests_keep_coming(transport: Transport) {
     const READERS: u64 = 32;
-    /// One request takes a fortieth of a second.
+    /// Limit of the test, in which one request takes a fortieth of a second.
     const PATIENCE: Duration = Duration::from_secs(30);
     private_mounts();
     let directory = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ fn options() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
 }
 
-/// For each file, the number of acknowledged writes, which is also the byte that was written last.
+/// Number of acknowledged writes of each file, which is also the byte that was written last.
 type Answered = Rc<RefCell<[u8; WRITERS]>>;
 
 /// Runs writers that wait for each write. Returns the journal writes.
@@ -129,7 +129,8 @@ fn a_log_wraps_under_concurrent_writers() {
     }
 }
 
-/// Otherwise they fall into two groups, and each waits for the other's commit besides its own.
+/// Writers could otherwise fall into two groups, each of which waits for the other's commit besides
+/// its own.
 #[test]
 fn writers_that_one_commit_answers_share_the_next_one() {
     const REVOLUTION: Duration = Duration::from_millis(4);

@@ -127,7 +127,7 @@ fn until_used_again(script: impl Fn(&Path) -> bool) {
     }
 }
 
-/// It cannot be opened as a file, and nothing was synced to it.
+/// The link cannot be opened as a file, and nothing was synced to it.
 #[test]
 fn a_link_that_has_the_number_of_a_file_that_is_gone_stops_no_recovery() {
     until_used_again(|root| {
@@ -346,7 +346,7 @@ fn a_file_beyond_the_longest_path_is_recovered() {
     assert_eq!(outcomes(&report), [FileFate::Replayed, FileFate::Replayed], "{report:?}");
 }
 
-/// What cannot be looked at may have the file: it is not gone.
+/// An unreadable directory may have the file, so the file does not count as gone.
 #[test]
 fn a_directory_that_cannot_be_read_keeps_the_journal() {
     if ran_as_owner("a_directory_that_cannot_be_read_keeps_the_journal") {

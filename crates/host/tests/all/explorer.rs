@@ -349,7 +349,7 @@ enum Backend {
     Holding,
     /// A store that the scripts outgrow: it writes back content and sizes by itself.
     Outgrown,
-    /// The same with three data servers with journals on disks: concurrent messages arrive in any
+    /// A store with three data servers with journals on disks: concurrent messages arrive in any
     /// order.
     ThreeServers,
     /// A store that holds everything back, without space for the first file until a recovery has

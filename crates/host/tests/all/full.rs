@@ -61,7 +61,7 @@ fn a_file_that_the_store_refuses_is_reported_tried_again_and_kept() {
     assert_eq!(stage.content(file), b"synced again");
 }
 
-/// Its records would hold the tail of the log.
+/// Records of the refused file would hold the tail of the log.
 #[test]
 fn a_refused_file_does_not_keep_others_from_the_journal() {
     let stage = Rc::new(Stage::new(2));

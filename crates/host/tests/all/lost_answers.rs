@@ -142,7 +142,7 @@ fn a_name_whose_removal_was_not_answered_is_removed_once() {
     });
 }
 
-/// What was not sent was not made.
+/// A change that was not sent was not made.
 #[test]
 fn a_change_that_was_not_sent_is_made_on_the_next_connection() {
     on_stage(|stage, scene| async move {

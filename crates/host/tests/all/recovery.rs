@@ -139,7 +139,7 @@ fn a_killed_hosts_cached_records_are_never_replayed_in_part() {
     }
 }
 
-/// In every third case a peer changes two files before the next recovery.
+/// A peer changes two files before the next recovery in every third case.
 #[test]
 fn a_crash_of_a_recovery_of_many_files_is_harmless_at_every_message() {
     const FILES: usize = 20;
@@ -213,7 +213,7 @@ fn a_peer_gets_a_file_during_its_replay() {
     );
 }
 
-/// In every third case it writes, and nothing overwrites that.
+/// The peer writes in every third case, and nothing overwrites that.
 #[test]
 fn a_crash_after_a_peer_interrupted_a_replay_is_harmless() {
     for after in (0..500).step_by(5) {
@@ -317,7 +317,7 @@ fn a_crash_amid_a_recall_sets_nothing_aside() {
     }
 }
 
-/// Another cluster with the same name, and a file of the same number.
+/// Covers another cluster of the same name, and a file of the same number.
 #[test]
 fn no_journal_is_replayed_to_another_store() {
     let (stage, other) = (Stage::new(1), Stage::new(2));

@@ -15,7 +15,7 @@ const BLOCK: usize = 200_000;
 const BLOCKS: usize = 6;
 /// Half of a journal of 16 MiB, and more.
 const ROUNDS: u8 = 50;
-/// Before this round the journal is not short.
+/// First round in which the journal is short.
 const SHORT_FROM: u8 = 35;
 
 fn options() -> HostOptions {

@@ -239,7 +239,7 @@ fn a_descriptor_of_a_removed_file_writes_to_no_other() {
     });
 }
 
-/// Its last name is gone, but the other host's program still reads it.
+/// The file's last name is removed, but the other host's program still reads it.
 #[test]
 fn a_removed_file_keeps_synced_bytes_for_other_hosts() {
     on_a_directory(|(first, second, _)| async move {

@@ -9,7 +9,7 @@ use store::FileId;
 const JOURNAL_BYTES: u64 = 96 << 20;
 /// Above it a transaction ends, and the record continues in the next one.
 const STATES: usize = STATES_MAX + 72;
-/// Every length within a block, and some across the next boundary.
+/// Number of lengths: every one within a block, and some across the next boundary.
 const LENGTHS: usize = 4096 + 40;
 
 fn options(records: RecordFormat) -> HostOptions {

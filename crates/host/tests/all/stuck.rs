@@ -282,7 +282,7 @@ fn no_connection_is_given_up_whose_calls_return() {
     });
 }
 
-/// Its recovery needs the space, and so does every other file until then.
+/// The recovery needs the space, and so does every other file until then.
 #[test]
 fn a_connection_lost_with_a_refused_file_comes_back_with_space() {
     let (stage, _, file) = on_stage(false, |scene| async move {
@@ -466,7 +466,7 @@ fn a_removal_of_a_refused_file_claims_no_state_of_another() {
     keeps_theirs(&stage, &disk, file);
 }
 
-/// It waits for the file while the store refuses it and another client gets it.
+/// The write waits for the file while the store refuses it and another client gets it.
 #[test]
 fn a_write_that_waited_behind_a_refusal_is_refused() {
     let (stage, disk, file) = on_stage(false, |scene| async move {

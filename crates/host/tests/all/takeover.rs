@@ -17,7 +17,7 @@ use store::{Cut, CutKind, FileId, Identity, LocalStore, Moment, Store};
 const HOSTS: usize = 3;
 const ORDERS: [[usize; HOSTS]; 6] =
     [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
-/// What each host syncs, and overwrites and syncs again.
+/// Bytes that each host syncs, then overwrites and syncs again.
 const SYNCED: [[&[u8]; 2]; HOSTS] =
     [[b"first.", b"first!"], [b"other.", b"other!"], [b"third.", b"third!"]];
 
@@ -28,7 +28,7 @@ fn options() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
 }
 
-/// Each host has the file in turn, and dies.
+/// Gives each host the file in turn, and lets it die.
 async fn die_one_after_the_other(stage: &Stage, disks: &mut [MemoryDisk]) -> FileId {
     let mut made = None;
     for host in 0..HOSTS {

@@ -85,9 +85,9 @@ pub struct CircularLog {
     /// Log blocks of the longest transaction yet, and of one that counts as short.
     longest: u32,
     short: u32,
-    /// Most blocks of a transaction.
+    /// Maximum number of blocks of a transaction.
     transaction_max: u32,
-    /// Most blocks of a gap.
+    /// Maximum number of blocks of a gap.
     gap_max: u32,
     /// Blocks that the next transaction is to leave free before it.
     gap: u32,

@@ -54,8 +54,8 @@ const SLOW: u64 = 80_000_000;
 /// Bytes per second that pass while the program works: rather too many. Surplus bytes cost their
 /// own time, missing ones a revolution.
 const FAST: u64 = 200_000_000;
-/// After a longer idle time the position of the head is lost, since the rate is not known well
-/// enough.
+/// Maximum idle time after which the position of the head is known; later it is lost, since the
+/// rate is not known well enough.
 const AT_ONCE: Duration = Duration::from_millis(1);
 /// Time of writing back a block: a short seek, and half a revolution.
 const GOES_HOME: Duration = Duration::from_millis(6);

@@ -129,8 +129,8 @@ pub trait LogWalk: fmt::Debug {
     fn blocks(&self) -> u32;
 }
 
-/// Most bytes of a transaction, however long the log is: a header counts them in 32 bits, and a
-/// commit holds them in memory.
+/// Maximum number of bytes of a transaction, however long the log is: a header counts them in 32
+/// bits, and a commit holds them in memory.
 const TRANSACTION_BYTES_MAX: u64 = 1 << 30;
 
 /// Returns [`TRANSACTION_BYTES_MAX`] in log blocks of `unit` bytes.
@@ -146,7 +146,7 @@ pub trait LogSpace {
     fn capacity(&self) -> u32;
     /// Returns the blocks that are neither in use nor reserved.
     fn free(&self) -> u32;
-    /// Returns the blocks that one transaction can reserve now.
+    /// Returns the number of blocks that one transaction can reserve now.
     fn room(&self) -> u32 {
         self.free()
     }

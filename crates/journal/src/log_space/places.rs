@@ -8,7 +8,7 @@ use units::{HomeBlock, LogBlock};
 /// that moves on finds the next ones announced.
 const ANNOUNCED_BITS: u32 = 16;
 
-/// Where the logs lie.
+/// Location of the logs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogPlaces {
     /// The first block of the first log; the others follow it in the numbering of log blocks.

@@ -29,7 +29,8 @@ use format::scattered::{ActiveLogs, RunHeader};
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// Most logs that a restart is to look into, if it knows what is in the others: a seek each.
+/// Maximum number of logs that a restart is to look into, if it knows what is in the others: a seek
+/// each.
 const LOOKED_INTO_MAX: usize = 512;
 /// Bytes that recovery looks ahead whatever the superblock says: shorter runs need not be
 /// announced.
@@ -58,8 +59,8 @@ pub struct ScatteredLog {
     left_over: Option<TransactionId>,
 }
 
-/// Most transactions in flight at a power cut, so that a restart finds a later one's run without an
-/// earlier one's.
+/// Maximum number of transactions in flight at a power cut, so that a restart finds a later one's
+/// run without an earlier one's.
 const IN_FLIGHT_MAX: u32 = 2;
 
 /// A log that is being filled with copies of another one's runs.
@@ -189,8 +190,8 @@ impl LogSpace for ScatteredLog {
     fn taken(&self, count: u32) -> u32 {
         count + HEADER
     }
-    /// Space is freed log by log: until one is empty, all transactions that hold it are written
-    /// back.
+    /// Returns the blocks to free. Space is freed log by log: all transactions that hold a log are
+    /// written back until it is empty.
     fn to_free(&self, needed: u32, largest: u32) -> u32 {
         if self.room() < largest { needed } else { needed.saturating_sub(self.capacity() / 2) }
     }

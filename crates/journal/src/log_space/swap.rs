@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Otherwise ten megabytes would be read and written to free a few kilobytes.
+    /// A swap could otherwise read and write ten megabytes to free a few kilobytes.
     #[test]
     fn a_log_that_was_moved_moves_again_only_behind_an_eighth_of_new_runs() {
         let mut log = log_of(4, 64);

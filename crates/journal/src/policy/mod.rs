@@ -82,7 +82,7 @@ impl Update {
     }
 }
 
-/// How an update reaches the disk.
+/// Way in which an update reaches the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// Logs the changed bytes in a multiwrite block.

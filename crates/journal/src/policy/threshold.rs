@@ -42,10 +42,9 @@ const REQUESTS_REMEMBERED: f64 = 1024.0;
 /// The present threshold stays unless another one costs less than this share of its cost.
 const GAIN: f64 = 0.9;
 const TRIAL_SHARE: u32 = 32;
-/// Most requests of a trial.
+/// Maximum number of requests of a trial.
 const TRIAL_REQUESTS: f64 = 8.0;
-/// After a trial that changes nothing the next one waits for four times as many commits, up to this
-/// number.
+/// Maximum number of commits between trials: each that changes nothing quadruples the wait.
 const PATIENCE_MAX: u64 = 64;
 /// A trial that changes the estimated cost of a home write by this share is soon followed by
 /// another.
@@ -67,11 +66,11 @@ struct Class {
 /// Cost that the recent requests of one class would have had, in nanoseconds.
 #[derive(Clone, Copy, Default, Debug)]
 struct ClassCost {
-    /// If logged: their bytes, later write-back, and commits that nothing else needs.
+    /// Cost if logged: their bytes, later write-back, and commits that nothing else needs.
     bytes: f64,
     later: f64,
     commits: f64,
-    /// If they bypass the log.
+    /// Cost if they bypass the log.
     home: f64,
 }
 
@@ -420,8 +419,8 @@ mod tests {
         assert!(disk.auto.is_small(64 << 10, false) && !disk.auto.is_small(64 << 10, true));
     }
 
-    /// Under a constant load at most a tenth is lost against the better of the two, whatever the
-    /// disk.
+    /// The learnt threshold loses at most a tenth to the better of the two under a constant load,
+    /// on any disk.
     #[test]
     fn no_load_loses_a_tenth_against_the_better_fixed_threshold() {
         for (times, byte) in

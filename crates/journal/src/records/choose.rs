@@ -73,7 +73,8 @@ pub struct RecordsWanted {
     pub transaction_checksum: bool,
     /// Home addresses may exceed 32 bits.
     pub wide: bool,
-    /// Most bytes that may lie free between two transactions, if the format allows gaps.
+    /// Maximum number of bytes that may lie free between two transactions, if the format allows
+    /// gaps.
     pub gap_bytes: u32,
 }
 

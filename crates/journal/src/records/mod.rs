@@ -61,14 +61,14 @@ pub struct WholePlace {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommitStamp {
     pub time: Timestamp,
-    /// This transaction and all before it are durable in the log, or home.
+    /// Last transaction that, with all before it, is durable in the log or home.
     pub durable: TransactionId,
 }
 
 /// The log blocks of one transaction.
 #[derive(Debug)]
 pub enum LogContent {
-    /// One write: a torn one commits nothing.
+    /// A single write: if torn, it commits nothing.
     Sealed(LogBlocks),
     /// The body must be durable before `commit` is written.
     InTwo { body: LogBlocks, commit: LogBlocks },

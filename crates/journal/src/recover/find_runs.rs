@@ -53,7 +53,7 @@ pub struct FindRuns {
     moving: Option<LogBlock>,
     /// Runs by distance from the tail.
     found: BTreeMap<u32, FoundRun>,
-    /// All headers, including those of which another copy counts.
+    /// Headers, including those of which another copy counts.
     headers: Vec<(LogBlock, TransactionId)>,
     logs_read: u32,
     blocks_read: u64,

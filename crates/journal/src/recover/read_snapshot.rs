@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{HomeBlock, LogBlock, TransactionId};
 
-/// Why a snapshot is refused.
+/// Reason why a snapshot is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SnapshotRefused {
     #[error("none counts")]
@@ -118,7 +118,7 @@ pub struct ReadSnapshot {
     active: ActiveLogs,
     moving: Option<LogBlock>,
     named: NamedSnapshot,
-    /// Most blocks that are kept.
+    /// Maximum number of blocks that are kept.
     most: usize,
     /// The piece being read: its number, where it begins, and what was read of it.
     number: u32,

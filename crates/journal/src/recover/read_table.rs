@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
-/// Why a table is refused.
+/// Reason why a table is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TableRefused {
     #[error("the last mount had none")]

@@ -23,7 +23,7 @@ impl ReplayAction {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplayedRecord {
     pub by: TransactionId,
-    /// Where a contiguous log holds the block whole, if known.
+    /// Place at which a contiguous log holds the whole block, if known.
     pub place: Option<WholePlace>,
     /// Durability is enough for the block's file.
     pub stays: bool,

@@ -12,7 +12,8 @@ const IDS_SKIPPED: u32 = 16;
 /// Inverse of the reach as a share of the log: no transaction takes more than a quarter of the log,
 /// and a sixteenth for its revokes. Used where the superblock does not record their length.
 const TRANSACTION_SHARE_MAX: u32 = 2;
-/// Most transactions in flight at once: as many may follow one without proving that it was durable.
+/// Maximum number of transactions in flight at once: as many may follow one without proving that it
+/// was durable.
 pub const IN_FLIGHT_MAX: u32 = 4;
 
 /// First pass: finds the last committed transaction.
@@ -30,7 +31,7 @@ pub struct ScanPass {
     /// The latest transaction up to which all were durable once, by the record of later ones.
     proven: Option<TransactionId>,
     at: LogBlock,
-    /// Where the open transaction begins, if it directly follows the one before it.
+    /// Beginning of the open transaction, if it directly follows the one before it.
     expected: LogBlock,
     /// The open transaction was sought behind a gap, and is not there.
     has_no_gap: bool,
@@ -38,21 +39,21 @@ pub struct ScanPass {
     unreadable: Option<LogBlock>,
     /// Blocks of the log not yet read: at most one wrap.
     unread: u32,
-    /// Most blocks between a transaction and the one before it.
+    /// Maximum number of blocks between a transaction and the one before it.
     gap_max: u32,
-    /// How far behind the log's end a transaction may reach that proves that this is no end.
+    /// Distance behind the log's end within which a later transaction proves that this is no end.
     reach: u32,
     /// The transaction whose end has not been found yet, and the latest one of which anything was
     /// found.
     open: TransactionId,
     latest: TransactionId,
-    /// Why the log seemed to end.
+    /// Reason why the log seemed to end.
     fault: Option<RecordFault>,
     scanned: Scanned,
     counts: PassCounts,
 }
 
-/// What the scan found. Bounded by the log.
+/// Result of the scan. Bounded by the log.
 #[derive(Clone, Debug)]
 pub struct Scanned {
     /// The first transaction of the log and the first that is not committed.
@@ -92,7 +93,7 @@ pub(super) struct ScannedTransaction {
     pub records: Vec<LogSpan>,
 }
 
-/// Where a log that is not empty begins.
+/// Beginning of a log that is not empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogStart {
     pub transaction: TransactionId,

@@ -1,13 +1,13 @@
-//! How the log records one block of a transaction.
+//! Record of one block of a transaction in the log.
 
 use crate::ranges::RangeSet;
 
-/// How a block is recorded in the log.
+/// Record of a block in the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
     /// The whole block.
     Whole,
-    /// These bytes. `base_zero`: all others are zeros, whatever home holds.
+    /// Byte ranges of the block. `base_zero`: all others are zeros, whatever home holds.
     Bytes { ranges: RangeSet, base_zero: bool },
 }
 

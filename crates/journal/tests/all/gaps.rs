@@ -244,7 +244,7 @@ fn no_gap_is_left_that_the_superblock_does_not_allow() {
     assert_eq!(circular_log(1000).0.gap_max(), 4095 / 16);
 }
 
-/// Otherwise recovery would not look far enough to prove that a damaged transaction was durable.
+/// Recovery must look far enough to prove that a damaged transaction was durable.
 #[test]
 fn what_is_announced_of_a_transaction_holds_its_gap() {
     let (mut superblock, mut log) = circular_log(200);

@@ -288,7 +288,7 @@ fn what_lies_between_near_writes_of_file_data_stays_as_home_has_it() {
     assert!(home == expected && home[&5][12] != 0, "{:?}", &home[&5][8..26]);
 }
 
-/// On a damaged volume a block may be one owner's metadata and another's data.
+/// A block of a damaged volume may be one owner's metadata and another's data.
 #[test]
 fn a_block_with_two_owners_keeps_the_changes_of_both() {
     let records = format(512, 1);

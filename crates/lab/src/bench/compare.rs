@@ -19,7 +19,7 @@ of a sync are what the kernel counts at the loop device while the writers write.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArguments {
-    /// What to compare; the first is the measure of the others. ext4:MODE, ext4:fast_commit, xfs,
+    /// File systems to compare; the first is the baseline. ext4:MODE, ext4:fast_commit, xfs,
     /// btrfs, okeanos, okeanos:MODE; blocks:MODE, the kernel's ext4 over a block volume
     #[arg(
         long,
@@ -28,17 +28,17 @@ pub struct CompareArguments {
         default_value = "ext4:ordered,okeanos,okeanos:wasteless"
     )]
     contenders: Vec<Contender>,
-    /// How many threads; several numbers make several runs
+    /// Number of threads; several numbers make several runs
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "1,16,100,1000",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     writers: Vec<u32>,
     /// Bytes of a record
     #[arg(long, default_value = "128", value_parser = parse_size)]
     size: u64,
-    /// How long each run lasts
+    /// Duration of each run
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     seconds: Duration,
-    /// How often everything is run
+    /// Number of runs of everything
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
     /// Size of each image, or of the emulated disk

@@ -37,19 +37,19 @@ pub struct DemoArguments {
         default_value = "ext4,okeanos,writeback,ordered,journal,wasteless,selective"
     )]
     modes: Vec<String>,
-    /// How many threads append at once
+    /// Number of threads that append at once
     #[arg(long, default_value = "100", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     writers: u32,
     /// Bytes of a record
     #[arg(long, default_value = "128", value_parser = parse_size)]
     size: u64,
-    /// How long the writers are measured
+    /// Duration of the measurement
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     seconds: Duration,
-    /// How long they write before the crash
+    /// Duration of writes before the crash
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     crash_after: Duration,
-    /// Where the images are made; they are removed at the end, or by the next run if this one is
+    /// Directory for the images; they are removed at the end, or by the next run if this one is
     /// killed
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     directory: PathBuf,

@@ -16,10 +16,10 @@ pub struct EnvironmentArguments {
     output: OutputArguments,
 }
 
-/// Where images are made, and how the result is printed.
+/// Options for the place of images and the output of results.
 #[derive(clap::Args)]
 pub struct OutputArguments {
-    /// Where the images are made; they are removed at the end, or by the next run if this one is
+    /// Directory for the images; they are removed at the end, or by the next run if this one is
     /// killed
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     pub directory: PathBuf,
@@ -79,7 +79,7 @@ impl OutputArguments {
     }
 }
 
-/// What a table needs to be compared with others: machine, disk, and how requests came.
+/// Returns what a table needs to be compared with others: machine, disk, and how requests came.
 fn caption(machine: &str, model: Option<&str>) -> String {
     let disk =
         model.map_or("loop devices on it".into(), |name| format!("above it {name}, emulated"));

@@ -44,16 +44,16 @@ pub struct FilebenchArguments {
     /// Bytes of one read or write
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     request: Option<u64>,
-    /// When a write counts as done, besides what the personality syncs itself
+    /// Point at which a write counts as done, besides what the personality syncs itself
     #[arg(long, value_enum, default_value = "none")]
     sync: Done,
-    /// How long it runs; a minute if not given (createfiles: until all files are there)
+    /// Duration; a minute if not given (createfiles: until all files are there)
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     seconds: Option<Duration>,
     /// Loops of each thread instead; of oltp, reads of each reader
     #[arg(long, value_name = "LOOPS", conflicts_with = "seconds")]
     count: Option<u64>,
-    /// What each thread does follows from it, though not how they meet; by chance if not given
+    /// Seed of each thread's operations, though not of their interleaving; random if not given
     #[arg(long)]
     seed: Option<u64>,
     /// Print JSON

@@ -26,22 +26,22 @@ pub struct MixedArguments {
         default_value = "ext4:ordered,okeanos,okeanos:wasteless"
     )]
     contenders: Vec<Contender>,
-    /// How many threads append
+    /// Number of threads that append
     #[arg(long, default_value = "100", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     writers: u32,
     /// Bytes of a record
     #[arg(long, default_value = "128", value_parser = parse_size)]
     size: u64,
-    /// How long each case lasts
+    /// Duration of each case
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     seconds: Duration,
-    /// How often everything is run
+    /// Number of runs of everything
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
     /// Size of the file that is read, and of the one that is overwritten
     #[arg(long, default_value = "512M", value_parser = parse_size)]
     large: u64,
-    /// How much of another file is dirty when the last case begins
+    /// Dirty bytes of another file when the last case begins
     #[arg(long, default_value = "1G", value_parser = parse_size)]
     dirty: u64,
     #[command(flatten)]

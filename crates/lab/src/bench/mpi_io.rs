@@ -24,7 +24,7 @@ Examples:
 pub struct MpiIoArguments {
     #[arg(long, default_value = "52", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     processes: u32,
-    /// Of all processes together
+    /// Number of writes of all processes together
     #[arg(long, default_value = "65000")]
     writes: u64,
     /// Bytes of a write

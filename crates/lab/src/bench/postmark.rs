@@ -29,13 +29,13 @@ pub struct PostmarkArguments {
     files: u64,
     #[arg(long, default_value = "100", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     threads: u32,
-    /// Of all threads together
+    /// Number of transactions of all threads together
     #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
     transactions: u64,
-    /// Of ten transactions, how many read; the others append
+    /// Number of transactions in ten that read; the others append
     #[arg(long, value_name = "0-10", default_value = "5", value_parser = clap::value_parser!(u64).range(0..=10))]
     read_bias: u64,
-    /// Of ten transactions, how many create; the others delete
+    /// Number of transactions in ten that create; the others delete
     #[arg(long, value_name = "0-10", default_value = "9", value_parser = clap::value_parser!(u64).range(0..=10))]
     create_bias: u64,
     /// Bytes of the smallest file
@@ -44,16 +44,16 @@ pub struct PostmarkArguments {
     /// Bytes of the largest file
     #[arg(long, value_name = "SIZE", default_value = "100000", value_parser = parse_size)]
     size_max: u64,
-    /// When a write counts as done
+    /// Point at which a write counts as done
     #[arg(long, value_enum, default_value = "o_sync")]
     sync: Done,
-    /// What each thread does follows from it; by chance if not given
+    /// Seed of each thread's operations; random if not given
     #[arg(long)]
     seed: Option<u64>,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where the files are made, each run in a directory of its own; they stay
+    /// Directory for the files, each run in a directory of its own; they stay
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

@@ -19,7 +19,7 @@ to the first contender: above 1 is faster. `make bench-peers` installs what the 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ProgramsArguments {
-    /// What to compare; the first is the measure of the others
+    /// File systems to compare; the first is the baseline
     #[arg(
         long,
         value_name = "NAME,NAME,…",
@@ -27,14 +27,14 @@ pub struct ProgramsArguments {
         default_value = "ext4:ordered,ext4:fast_commit,okeanos,okeanos:wasteless,okeanos:ordered"
     )]
     contenders: Vec<Contender>,
-    /// Which works; all but wal unless given
+    /// Workloads to run; all but wal unless given
     #[arg(long, value_name = "NAME,NAME,…", value_delimiter = ',',
           value_parser = clap::builder::PossibleValuesParser::new(WORKS.map(|(name, _)| name)))]
     works: Vec<String>,
-    /// How often everything is run
+    /// Number of runs of everything
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
-    /// How much each work does; 1 is what tables are made with
+    /// Scale of each workload; tables are made with 1
     #[arg(long, default_value = "1")]
     scale: f64,
     /// Size of the image, or of the emulated disk

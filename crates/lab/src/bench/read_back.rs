@@ -22,13 +22,13 @@ pub struct ReadBackArguments {
     /// Bytes of a read
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = parse_size)]
     size: u64,
-    /// What the names of the files begin with
+    /// Prefix of the files' names
     #[arg(long, default_value = "stream-")]
     prefix: String,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where the files are
+    /// Directory of the files
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

@@ -25,7 +25,7 @@ pub struct LogReplayArguments {
     /// A trace that comes with the program, or a file
     #[arg(value_name = "TRACE")]
     trace: String,
-    /// How many logs at once; several numbers make several runs
+    /// Number of logs at once; several numbers make several runs
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "1",
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     instances: Vec<u32>,
@@ -44,7 +44,7 @@ pub struct LogReplayArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where the files are made; they stay
+    /// Directory for the files; they stay
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

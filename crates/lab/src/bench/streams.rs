@@ -19,14 +19,14 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StreamsArguments {
-    /// How many threads; several numbers make several runs
+    /// Number of threads; several numbers make several runs
     #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "1,16,100,1000",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     writers: Vec<u32>,
     /// Bytes of a record
     #[arg(long, default_value = "128", value_parser = parse_size)]
     size: u64,
-    /// How long each run lasts
+    /// Duration of each run
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     seconds: Duration,
     /// End each run after this many appends of each writer instead
@@ -35,10 +35,10 @@ pub struct StreamsArguments {
     /// Appends per second of each writer; as fast as they can if not given
     #[arg(long, value_name = "PER SECOND")]
     rate: Option<f64>,
-    /// When an append counts as done
+    /// Point at which an append counts as done
     #[arg(long, value_enum, default_value = "o_sync")]
     sync: Done,
-    /// What the names of the files begin with
+    /// Prefix of the files' names
     #[arg(long, default_value = "stream-")]
     prefix: String,
     /// Write here how many appends of each writer were acknowledged, for `okeanos-lab bench verify`
@@ -50,7 +50,7 @@ pub struct StreamsArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where the files are made; they stay
+    /// Directory for the files; they stay
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

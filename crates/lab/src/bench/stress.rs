@@ -16,10 +16,10 @@ Examples:
 pub struct StressArguments {
     #[arg(long, default_value = "16", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     threads: u32,
-    /// Of all threads together
+    /// Number of operations of all threads together
     #[arg(long, default_value = "100000")]
     operations: u64,
-    /// What the threads do follows from it, though not how they meet; by chance if not given
+    /// Seed of the threads' operations, though not of their interleaving; random if not given
     #[arg(long)]
     seed: Option<u64>,
     /// Names in each directory: the fewer, the more the threads meet
@@ -31,7 +31,7 @@ pub struct StressArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where the files are made; they stay
+    /// Directory for the files; they stay
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

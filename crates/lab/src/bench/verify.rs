@@ -12,7 +12,7 @@ Examples, after a crash:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct VerifyArguments {
-    /// What `bench streams --acknowledged` wrote
+    /// Output of `bench streams --acknowledged`
     #[arg(long, value_name = "FILE")]
     acknowledged: PathBuf,
     /// Fail, too, if a file ends in a torn record that was never acknowledged
@@ -21,7 +21,7 @@ pub struct VerifyArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where the files are
+    /// Directory of the files
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

@@ -60,7 +60,7 @@ pub struct DriveArguments {
     /// Number of these drives, in a RAID-0
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub drives: u32,
-    /// What of a RAID-0 lies on one drive before the next has its turn
+    /// Chunk size of a RAID-0
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_chunk)]
     pub chunk: u64,
 }

@@ -39,13 +39,13 @@ A loop device passes flushes on, but turns a forced write (FUA) into a write and
 pub struct ServeArguments {
     #[command(flatten)]
     drives: DriveArguments,
-    /// Of each drive; less than the model's size (512M, 8G; whole sectors)
+    /// Size of each drive; less than the model's (512M, 8G; whole sectors)
     #[arg(long, value_parser = parse_size)]
     size: Option<u64>,
     /// The drive's write cache
     #[arg(long, value_enum, default_value_t = Switch::On)]
     cache: Switch,
-    /// What the drive only pretends to do: flush (forced writes too), cache-off
+    /// Guarantees that the drive only pretends to give: flush (forced writes too), cache-off
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LIES")]
     lies: Vec<Lie>,
     /// Stay in the foreground, and report at the end what the drive has done

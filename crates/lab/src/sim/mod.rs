@@ -51,7 +51,7 @@ pub struct SimArguments {
     /// The first seed
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     seed: u64,
-    /// How many seeds, one after the other
+    /// Number of seeds, one after the other
     #[arg(long, alias = "cases", default_value_t = 1)]
     rounds: u64,
     /// Writers that run at once, each its own script
@@ -60,7 +60,7 @@ pub struct SimArguments {
     /// Actions in each script
     #[arg(long, default_value_t = 14)]
     steps: usize,
-    /// Go on with further seeds for so long; fractions are fine
+    /// Go on with further seeds for this time; fractions are allowed
     #[arg(long, value_name = "HOURS", conflicts_with = "rounds")]
     hours: Option<f64>,
     /// Small worlds exhaustively; then all scripts of up to this many letters of the alphabet, each
@@ -93,12 +93,12 @@ pub struct SimArguments {
     /// Cases at the same time; as many as there are processors unless given
     #[arg(long)]
     jobs: Option<usize>,
-    /// This script instead of random ones; needs --mode and --setup
+    /// Play this script instead of random ones; needs --mode and --setup
     #[arg(long, requires_all = ["mode", "setup"], value_parser = sim::script_text::parse_scripts)]
     // Named by its whole path: for a `Vec` clap expects one value for each element.
     script: Option<std::vec::Vec<Script>>,
-    /// What random scripts do most: all, overwrites, crossing, large or scattered; otherwise the
-    /// seed says it
+    /// Most frequent kind of steps in random scripts: all, overwrites, crossing, large or
+    /// scattered; otherwise the seed says it
     #[arg(long, requires_all = ["mode", "setup"])]
     mix: Option<Mix>,
     /// Steps of each given script that are over before anything goes wrong
@@ -127,7 +127,7 @@ pub struct SimArguments {
     /// After a failure, leave out steps of its script while it still fails
     #[arg(long)]
     shrink: bool,
-    /// One JSON object instead of a table
+    /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
 }

@@ -135,7 +135,7 @@ fn read(client: &mut Client, at: u64) -> u8 {
     client.take(512)[0]
 }
 
-/// More requests than one client may have in flight: the rest stays in its socket.
+/// Sends more requests than one client may have in flight: the rest stays in its socket.
 fn fill_window(client: &mut Client) {
     for cookie in 0..200 {
         client.ask(0, 0, cookie, HELD, 512, &[]);

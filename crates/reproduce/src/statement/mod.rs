@@ -36,7 +36,7 @@ pub struct Statement {
 #[serde(deny_unknown_fields)]
 pub struct Words {
     pub text: String,
-    /// Other words that mean the same.
+    /// Alternative wording with the same meaning.
     pub like: String,
     pub low: f64,
     pub high: f64,

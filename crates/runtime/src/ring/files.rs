@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
-/// Most parts in one write by Linux (UIO_MAXIOV).
+/// Maximum number of parts in one write by Linux (UIO_MAXIOV).
 const PARTS_MAX: usize = 1024;
 /// Number of "again" results after which an operation fails.
 const RETRIES_MAX: u32 = 1000;

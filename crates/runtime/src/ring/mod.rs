@@ -73,7 +73,7 @@ struct State {
     /// Completions taken off the queue and not yet dispatched.
     arrived: RefCell<Vec<Completion>>,
     statistics: Cell<RingStatistics>,
-    /// `None` unless it was requested and is available.
+    /// Keeps processors awake; `None` unless requested and available.
     awake: OnceCell<Option<Awake>>,
 }
 

@@ -7,7 +7,7 @@ use crate::polling::Ended;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How to wait until something completes.
+/// Way to wait until something completes.
 pub(crate) enum Wait {
     /// Submit and take available completions.
     No,

@@ -1,4 +1,4 @@
-//! All tests of `runtime` that use it from outside, except that of its heap.
+//! Tests of `runtime` from outside, except that of its heap.
 
 // Tests may need a newer compiler than the programs do (docs/INSTALL.md).
 #![allow(clippy::incompatible_msrv)]

@@ -22,7 +22,8 @@ pub struct Torn {
     pub are_there: bool,
 }
 
-/// Most writes of which all subsets are left; of more none, all, each alone, and all but each.
+/// Maximum number of writes of which all subsets are left; of more none, all, each alone, and all
+/// but each.
 const SUBSETS_MAX: usize = 4;
 /// Sectors between two places where a write is torn.
 const TEAR_EVERY: usize = 2;

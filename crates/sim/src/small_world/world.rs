@@ -31,7 +31,7 @@ pub struct SmallWorld {
     pub snapshots: Snapshots,
     /// Barrier in the second life; the first one uses flushes.
     pub later_barrier: BarrierKind,
-    /// Most operations of both lives together, unless another bound is given.
+    /// Maximum number of operations of both lives together, unless another bound is given.
     pub operations: usize,
     /// Operations of the scripts.
     pub alphabet: &'static [SmallOperation],
@@ -41,10 +41,10 @@ pub struct SmallWorld {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Snapshots {
     Never,
-    /// After each commit.
+    /// Written after each commit.
     Each,
-    /// After each commit of an earlier life, which a power cut has ended; from then on by swaps
-    /// alone. A piece has the records of one transaction, unless that has more than five.
+    /// Written after each commit of an earlier life, which a power cut has ended; from then on by
+    /// swaps alone. A piece has the records of one transaction, unless that has more than five.
     OfSwaps,
 }
 
@@ -54,7 +54,8 @@ use SmallOperation::{
 
 const CIRCULAR: &[SmallOperation] = &[Near, Large, Pair, Rest, Checkpoint, Reopen];
 const SCATTERED: &[SmallOperation] = &[Near, Large, Far, Rest, Pair, Checkpoint, Reopen];
-/// Few, so that longer scripts can be played: a swap, and another of what it has moved.
+/// A small alphabet, so that longer scripts can be played: a swap, and another of what it has
+/// moved.
 const SWAPS: &[SmallOperation] = &[Burst, Rest, Far, FarLarge, Near];
 
 /// A block is freed, and used again for metadata and for data, which bypasses the log.
@@ -137,17 +138,17 @@ const LOGS_AT: u64 = JOURNAL_AT + JOURNAL_BLOCKS as u64;
 const END: u64 = LOGS_AT + LOGS * LOG_BLOCKS as u64 + IDLE_BLOCKS;
 /// Initial content of home, which must never be read.
 const STALE: u8 = 0xee;
-/// Most items of a piece of a snapshot, unless one transaction has more.
+/// Maximum number of items of a piece of a snapshot, unless one transaction has more.
 const PIECE_ITEMS: usize = 2;
-/// More than any script logs.
+/// Snapshot interval in bytes, more than any script logs.
 const SWAPS_ALONE: u64 = 1 << 40;
 
-/// All requests take the same time, so they complete in the order of their start.
+/// Latency at which all requests take the same time, so they complete in the order of their start.
 const LATENCY: Latency = Latency { least: Duration::from_micros(20), spread: Duration::ZERO };
 /// Longer than everything that does not wait for a request, shorter than a rest.
 pub(super) const DELAY: Duration = Duration::from_millis(1);
 const WRITE_BACK: Duration = Duration::from_millis(2);
-/// Several rounds of write-back, of which two begin a swap.
+/// Pause of several rounds of write-back, of which two begin a swap.
 pub(super) const REST: Duration = Duration::from_millis(12);
 
 /// Position of the arm before a write.

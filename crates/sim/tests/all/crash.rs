@@ -107,7 +107,7 @@ fn a_full_volume_loses_nothing() {
     }
 }
 
-/// The same tests on an engine without barriers, over a disk that needs them: the tests must
+/// Runs the crash tests on an engine without barriers, over a disk that needs them: the tests must
 /// notice.
 #[test]
 fn a_missing_barrier_is_found() {
@@ -137,7 +137,7 @@ fn a_failing_script_is_shrunk_to_few_steps_that_still_fail() {
     assert!(sim::run(&small.case, &fresh, Some(small.cut)).is_err(), "{small}");
 }
 
-/// Otherwise a failure would be shrunk to another kind of run.
+/// A failure must not be shrunk to another kind of run.
 #[test]
 fn random_scripts_given_word_for_word_are_the_same_run() {
     let fresh = setup::make(SETUPS[0]).unwrap();
@@ -186,7 +186,7 @@ fn scattered_blocks_lose_nothing_while_write_back_meets_commits() {
     }
 }
 
-/// As `fuse_fill_write_pages` in Linux does it with writes through the page cache.
+/// Follows `fuse_fill_write_pages` in Linux with writes through the page cache.
 #[test]
 fn a_write_that_the_kernel_splits_survives_in_order() {
     let mut split = 0;

@@ -7,7 +7,7 @@ use sim::faults::{FaultKind, FaultPlan, KINDS};
 use sim::setup::{self, SETUPS};
 use sim::{Case, CaseReport};
 
-/// Each kind of fault at many places of small scripts.
+/// Plays each kind of fault at many places of small scripts.
 fn suffer(mode: DataMode) {
     let mut total = CaseReport::default();
     for setup in [SETUPS[0], setup::find("external-1k").unwrap()] {

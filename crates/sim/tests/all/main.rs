@@ -1,4 +1,4 @@
-//! All tests of `sim` that use it from outside: one program, because linking each costs more than
+//! Tests of `sim` from outside, as one program, because linking each costs more than
 //! running it.
 
 mod crash;

@@ -54,7 +54,7 @@ fn run(case: Case, fresh: &setup::Disks) -> CaseReport {
     sim::run(&case, fresh, None).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Each kind of fault, on every kind of volume in turn.
+/// Plays each kind of fault, on every kind of volume in turn.
 #[test]
 fn packed_loses_nothing_acknowledged_on_a_failing_disk() {
     let mut total = CaseReport::default();

@@ -135,7 +135,7 @@ fn piece(writer: usize, version: usize) -> (usize, Vec<u8>) {
     (at, vec![(version * 4 + writer) as u8 | 0x80; length])
 }
 
-/// For each file the version that was acknowledged, and the one that was begun.
+/// Acknowledged version of each file, and the one that was begun.
 type Progress = Rc<RefCell<[(usize, usize); WRITERS]>>;
 
 async fn write(volume: Rc<Volume>, file: Rc<Inode>, writer: usize, progress: Progress) {

@@ -83,7 +83,7 @@ fn adaptive_keeps_its_promise_in_scattered_logs() {
     explore(DataMode::Adaptive);
 }
 
-/// With hardly any memory, so that blocks that the log holds whole leave it before they are home.
+/// Uses hardly any memory, so that blocks that the log holds whole leave it before they are home.
 #[test]
 fn what_has_left_memory_before_it_is_home_survives_every_cut() {
     let mut total = CaseReport::default();

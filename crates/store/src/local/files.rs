@@ -39,12 +39,12 @@ struct Flush {
     overlay: Overlay,
     /// The file as this client left it, its own changes of this flush included.
     seen: Seen,
-    /// What the file had when this began.
+    /// Metadata of the file at the beginning.
     found: Metadata,
     in_flight: Option<InFlight>,
 }
 
-/// Why a file could not be flushed.
+/// Reason why a file could not be flushed.
 enum Unflushed {
     ChangedPast,
     Failed(io::Error),
@@ -450,7 +450,7 @@ impl Local {
         };
         self.build_on(&look()?, result.and(removed))
     }
-    /// What is buffered of the file from now on builds on this state of it.
+    /// Records the state that data buffered from now on builds on.
     fn build_on(
         &self,
         now: &Metadata,
@@ -591,7 +591,7 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(format!("/proc/self/fd/{}", held.as_raw_fd()), Permissions::from_mode(mode))
 }
 
-/// Another user may have put another file there since it was checked.
+/// Opens the file to truncate it, because another user may have replaced it since it was checked.
 fn open_to_cut(path: &Path) -> io::Result<File> {
     File::options().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }

@@ -5,22 +5,21 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime};
 
-/// How long a note is valid at first, and the part of that which must be left before the file
-/// changes.
+/// Initial validity of a note, and the part of it that must be left before the file changes.
 const NOTED: Duration = Duration::from_secs(2);
 const RENEWED: Duration = Duration::from_secs(1);
 
 /// Some file systems store times in units of two seconds.
 const TIMES_DIFFER_MAX: Duration = Duration::from_secs(2);
 
-/// That time. The clock of the day gives the times of change, and may be set; the other
-/// one is never set, and stands still while the machine sleeps.
+/// The period in which a change is in flight. The clock of the day gives the times of change, and
+/// may be set; the other one is never set, and stands still while the machine sleeps.
 #[derive(Clone, Copy)]
 pub(super) struct InFlight {
     ends: Instant,
     from: SystemTime,
     until: SystemTime,
-    /// How long it was from the beginning of the note.
+    /// Time since the beginning of the note.
     time: Duration,
 }
 

@@ -374,7 +374,7 @@ fn hold_made(path: &Path, node: &NewNode, not_before: SystemTime) -> io::Result<
 mod tests {
     use super::*;
 
-    /// Its owner and mode would be those of the caller otherwise.
+    /// Owner and mode would otherwise be taken for the caller's.
     #[test]
     fn what_another_put_there_is_not_held_as_made() {
         let root = tempfile::tempdir().unwrap();

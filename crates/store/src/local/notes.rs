@@ -18,7 +18,7 @@ pub(super) struct Note {
     pub version: Version,
     /// The file's modification time in this state: seconds and nanoseconds.
     pub modified: (i64, i64),
-    /// When the file is being brought to this state, or was when the writer ended.
+    /// Period in which the file is being brought to this state, or was when the writer ended.
     pub in_flight: Option<Period>,
     pub born: Born,
 }
@@ -47,7 +47,7 @@ pub(super) enum Born {
     /// The file system does not store it.
     Unknown,
     At(u64),
-    /// As a note of an earlier release says, without the time itself: not after the noted state,
+    /// Read from a note of an earlier release, without the time itself: not after the noted state,
     /// of which the same clock gave the time.
     NotAfter(u64),
 }

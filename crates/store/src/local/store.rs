@@ -38,9 +38,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const BUSY: Duration = Duration::from_secs(1);
 /// Interval when there is no token to return, or no wish was made for long.
 const IDLE: Duration = Duration::from_millis(50);
-/// How long others have to return a token, and how long this client waits for it.
+/// Time that others have to return a token, and that this client waits for it.
 const LEASE: Duration = Duration::from_secs(30);
-/// How often another client may replace a file while its token is waited for.
+/// Number of times another client may replace a file while its token is waited for.
 const REPLACED_MAX: u32 = 100;
 
 /// A connection to a directory. Clones are the same connection.
@@ -439,8 +439,8 @@ impl Store for LocalStore {
         self.0.has_other_hosts()
     }
 
-    /// A dead client has left nothing behind: its buffer died with it, and the kernel dropped its
-    /// locks.
+    /// Fences nothing: a dead client has left nothing behind: its buffer died with it, and the
+    /// kernel dropped its locks.
     fn fence(&self, former: &Identity) -> Answer<()> {
         let former = former.clone();
         self.at_once(move |local| {
@@ -450,7 +450,7 @@ impl Store for LocalStore {
             lock_life(&local.lives, &former).map(drop)
         })
     }
-    /// The kernel's calls return in their own time.
+    /// Does nothing: the kernel's calls return in their own time.
     fn give_up_connection(&self) {}
     fn reconnect(&self) -> Answer<()> {
         self.at_once(|local| {

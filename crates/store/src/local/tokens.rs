@@ -27,7 +27,7 @@ struct HeldToken {
     lock: File,
     /// Whether another client had not removed the file.
     was_there: bool,
-    /// When the recall for others' wishes was reported.
+    /// Time at which the recall for other clients was reported.
     recalled: Option<SystemTime>,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct DataServer {
     journal: Rc<dyn Disk>,
     /// Position at which its journal continues.
     at: Cell<u64>,
-    /// Held for each write of its journal.
+    /// Lock held for each write of its journal.
     journal_lock: Rc<RwLock>,
     waiting_bytes: Cell<u64>,
     /// The journal write that takes everything that waits, and the last that is done.

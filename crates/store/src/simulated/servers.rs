@@ -34,7 +34,7 @@ pub struct Network {
     pub latency: Duration,
     /// Bandwidth of each link.
     pub bytes_per_second: u64,
-    /// How long a client may keep a recalled token, and how long it may be silent.
+    /// Time for which a client may keep a recalled token, and may be silent.
     pub lease: Duration,
     /// Above it, in bytes, a client sends its buffer of one file unasked, without the attributes.
     pub buffer_bytes: u64,
@@ -153,7 +153,7 @@ pub enum CutKind {
     Server,
     /// The client's link, for longer than the lease.
     Network,
-    /// All servers, for good: they take no message and answer none.
+    /// Stops all servers for good: they take no message and answer none.
     Servers,
 }
 
@@ -192,7 +192,7 @@ pub struct TrafficCount {
 pub(super) struct Inode {
     pub attributes: FileAttributes,
     pub data: Vec<u8>,
-    /// When the latest content was written, by the client's clock.
+    /// Time at which the latest content was written, by the client's clock.
     pub written: Timestamp,
     /// Opens by clients; those of dead clients still count.
     pub opens: u64,
@@ -209,7 +209,7 @@ pub(super) struct Session {
     pub events: RefCell<VecDeque<StoreEvent>>,
     pub changed: Signal,
     pub fenced: Cell<bool>,
-    /// Until then nothing passes its link.
+    /// Whether the client is silent: nothing passes its link until it reconnects.
     pub silent: Cell<bool>,
     /// Whether the host has crashed.
     pub dead: Cell<bool>,
@@ -249,9 +249,9 @@ pub(super) struct State {
     full: RefCell<BTreeSet<Option<FileId>>>,
     data_servers: Vec<DataServer>,
     replicas: usize,
-    /// When the metadata server will have served all messages that have arrived.
+    /// Time at which the metadata server will have served all messages that have arrived.
     metadata_idle: Cell<Instant>,
-    /// Until when the metadata server, and the data servers, are down.
+    /// Time until which the metadata server, and the data servers, are down.
     away: Cell<[Instant; 2]>,
     /// Whether all servers are gone for good.
     gone: Cell<bool>,

@@ -362,7 +362,7 @@ fn a_standing_wish_is_reported_again() {
 
 const FEW_DESCRIPTORS: &str = "OKEANOS_TEST_FEW_DESCRIPTORS";
 
-/// In a process of its own: the bound is of the whole process.
+/// Runs in its own process, because the bound is of the whole process.
 #[test]
 fn a_flush_for_which_no_descriptor_is_left_loses_nothing() {
     if std::env::var_os(FEW_DESCRIPTORS).is_none() {
@@ -437,7 +437,7 @@ fn in_a_directory_only_hosts_that_died_or_recover_count() {
     });
 }
 
-/// Where times have whole seconds, nothing else distinguishes a state from the one before.
+/// Nothing else distinguishes, where times have whole seconds, a state from the one before.
 #[test]
 fn a_reported_version_stays_while_a_dead_host_may_compare_it() {
     on_two_of_a_directory(|(dead, store, _), _| async move {
@@ -483,7 +483,7 @@ fn a_note_hides_no_change_that_keeps_size_and_time() {
     });
 }
 
-/// What nobody has changed does not look changed when it has gone to the store.
+/// A file that nobody has changed does not look changed once it is at the store.
 #[test]
 fn a_flush_leaves_the_time_of_change_as_it_was_reported() {
     let directory = tempfile::tempdir().unwrap();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 
-/// Most columns: wider lines are tiring to read.
+/// Maximum number of columns: wider lines are tiring to read.
 const WIDTH_MAX: usize = 100;
 /// Least columns: narrower lines hold none of our words.
 const WIDTH_MIN: usize = 40;

@@ -336,7 +336,7 @@ mod tests {
         (world.clone(), disk.clone(), LogStructuredFiles::new(world, disk))
     }
 
-    /// Four writers of five records of 5000 bytes.
+    /// Writes five records of 5000 bytes by each of four writers.
     async fn write(files: LogStructuredFiles) {
         let options = StreamOptions {
             writers: 4,

@@ -90,7 +90,7 @@ impl Files for Mounted {
         let (files, path, _) = self.find(path);
         files.unlink(path).await
     }
-    /// The mount point exists already.
+    /// Does nothing: the mount point exists already.
     async fn make_directory(&self, path: &str) -> io::Result<()> {
         match self.find(path) {
             (_, "", false) => Err(io::Error::from_raw_os_error(libc::EEXIST)),

@@ -30,7 +30,7 @@ enum Index {
 /// Movement of the arm between two updates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arm {
-    /// No movement: runs are adjacent.
+    /// The arm rests: runs are adjacent.
     Rests,
     /// Reads somewhere in three quarters of the volume: each run lies in another log.
     Wanders,

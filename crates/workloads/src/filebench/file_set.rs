@@ -32,7 +32,7 @@ impl FileSet {
     pub fn take_existing(&self, random: &ActorRandom) -> Option<u64> {
         take(&mut self.lock().existing, random)
     }
-    /// Some name that no file has.
+    /// Takes a name that no file has.
     pub fn take_missing(&self, random: &ActorRandom) -> Option<u64> {
         take(&mut self.lock().missing, random)
     }

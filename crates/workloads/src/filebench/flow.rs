@@ -21,7 +21,7 @@ pub enum FlowStep {
     /// Writes the bytes that this file has by the distribution of sizes.
     WriteWhole,
     ReadWhole,
-    /// Up to `append_size` bytes.
+    /// Appends up to `append_size` bytes.
     Append,
     Sync,
     /// Deletes a file that no thread uses.
@@ -77,7 +77,7 @@ struct FlowRun {
     steps: &'static [FlowStep],
     set: FileSet,
     processor: Semaphore,
-    /// When the next operation may start, if there is a rate.
+    /// Time at which the next operation may start, if there is a rate.
     next: Mutex<Instant>,
     operations: AtomicU64,
     /// Set when one thread has run out of files: the end for all.

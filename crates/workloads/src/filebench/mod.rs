@@ -118,7 +118,7 @@ impl FilebenchOptions {
 pub struct FilebenchReport {
     pub options: FilebenchOptions,
     pub seconds: f64,
-    /// Every step of every loop: opening and closing too, as Filebench counts.
+    /// Steps of all loops, opening and closing included, as Filebench counts.
     pub operations: u64,
     pub operations_per_second: f64,
     /// Mean over reads, writes and syncs, as Filebench averages.

@@ -52,9 +52,9 @@ struct OltpRun {
     options: FilebenchOptions,
     for_log: Counter,
     for_data: Counter,
-    /// For each file of each data writer: one permit for each write to be done.
+    /// Writes to be done, one permit each, for each file of each data writer.
     due: Vec<Semaphore>,
-    /// For each data writer: writes that are done.
+    /// Writes that are done, for each data writer.
     done: Vec<Semaphore>,
     readers_left: AtomicU64,
     over: AtomicBool,

@@ -1,4 +1,4 @@
-//! What a case consists of, by its seed.
+//! Contents of a case, by its seed.
 
 use super::model::Atomic;
 use crate::common::{Making, eviction_of, options};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Modes, record formats, and logs: scattered, inside, on its own device.
 const CHOICES: u64 = 6 * 2 * 3;
-/// The same with flushes, and with evictions on disks that ignore flushes.
+/// Number of combinations with flushes, and with evictions on disks that ignore flushes.
 pub const COMBINATIONS: usize = CHOICES as usize * 2;
 /// The seeds of one run. The last third plays disks that ignore flushes.
 pub const SEEDS: u64 = CHOICES * 12;
@@ -31,9 +31,9 @@ pub struct Case {
     pub making: Making,
     pub options: EngineOptions,
     pub persistence: Persistence,
-    /// Of the volume's disk and the journal's.
+    /// Whether the volume's disk, and the journal's, hide forced unit access.
     pub hides_forced_unit_access: [bool; 2],
-    /// Few blocks are written and discarded again and again.
+    /// Whether few blocks are written and discarded again and again.
     pub reuses: bool,
     /// Home writes take longer than a log on its own device.
     pub is_home_slow: bool,
@@ -45,7 +45,7 @@ pub struct Case {
     pub closes: bool,
     /// The disks acknowledge flushes and durable writes, and do nothing for them.
     pub lies: bool,
-    /// Every flush is an eviction.
+    /// Whether every flush is an eviction.
     pub coerces: bool,
     /// The disk becomes longer before each life, and the volume grows while it is written.
     pub grows: bool,
@@ -183,7 +183,7 @@ impl Case {
         self.options.expire < Duration::from_secs(1) && self.place != Place::Scattered
     }
 
-    /// Few places, so that blocks are written again and again; some where runs end at home.
+    /// Returns few places, so that blocks are written again and again; some where runs end at home.
     pub fn places(&self, sectors: u64) -> Vec<u64> {
         let random = SplitMix::new(self.seed);
         let place = |number: u64| match number % 6 {

@@ -87,8 +87,8 @@ impl Client {
         }
     }
 
-    /// Each step or most of them. A later write may need of a block what home has of it, which a
-    /// power cut now and then takes away or brings.
+    /// Writes, discards and writes again, with each step or most of them. A later write may need of
+    /// a block what home has of it, which a power cut now and then takes away or brings.
     async fn write_discard_and_write(&self) {
         let (sectors, block) = (self.volume.geometry().size / SECTOR, self.case.block_sectors());
         let places = self.case.places(sectors);

@@ -1,4 +1,4 @@
-//! What sectors of writes hold, and of which write a sector is.
+//! Content of written sectors, and of which write a sector is.
 //!
 //! The upper half of a write's number is its family: the number of the write whose bytes it repeats
 //! but for a few. A block written by near-equal writes is logged as the bytes that differ.

@@ -25,11 +25,11 @@ use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// No life takes longer, times the changes of a flush. A request that waits for ever is found by
-/// this.
+/// Maximum duration of a life, times the changes of a flush. A request that waits for ever is found
+/// by this.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// All sectors.
+/// Reads all sectors.
 async fn read_all(volume: &BlockVolume) -> Vec<u64> {
     let size = volume.geometry().size;
     let mut found = Vec::new();
@@ -45,7 +45,7 @@ async fn open_of(case: &Case, parts: BlockParts) -> BlockVolume {
     open(if case.coerces { coerce(parts).await } else { parts }).await
 }
 
-/// One life with clients, until its power is cut; what the disks hold then.
+/// Runs one life with clients until its power is cut, and returns what the disks hold then.
 fn live(case: &Rc<Case>, random: &SplitMix, images: &Images, model: &Shared, cut: bool) -> Images {
     let mut images = images.clone();
     if case.grows {

@@ -1,4 +1,4 @@
-//! What each sector may hold: the versions that no later promised one has replaced.
+//! Allowed content of each sector: the versions that no later promised one has replaced.
 //!
 //! Changes of a sector may be in flight together. One is *before* another if it was acknowledged
 //! when the other began. Of two that met, either may have been carried out first.
@@ -11,16 +11,16 @@ pub const SECTOR: u64 = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// By the write of this number; 0 writes zeros.
+    /// Written by the write of this number; 0 writes zeros.
     Written(u64),
-    /// Anything may be read.
+    /// Discarded: any content may be read.
     Discarded,
 }
 
 /// Pairs of writes of a block, by its number, of which the second shows where both wrote.
 type Passed = BTreeSet<(u64, u64, u64)>;
 
-/// What a change writes.
+/// Kind of content that a change writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Fresh,
@@ -47,7 +47,7 @@ impl Version {
 
 #[derive(Clone, Default)]
 pub struct Model {
-    /// By sector, as they began.
+    /// Versions by sector, in the order in which they began.
     sectors: BTreeMap<u64, Vec<Version>>,
     /// Sectors of writes, by number.
     writes: BTreeMap<u64, Range<u64>>,
@@ -65,7 +65,7 @@ pub struct Change {
     begun: u64,
 }
 
-/// What a crash may leave of a write whose blocks are not all there.
+/// Allowed remains of a partially applied write after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Atomic {
     /// Single sectors.
@@ -133,7 +133,7 @@ impl Model {
         self.size = self.size.max(sectors);
     }
 
-    /// What a read found that began at `since` and ends now.
+    /// Checks what a read found that began at `since` and ends now.
     pub fn check_read(
         &self,
         first: u64,
@@ -144,8 +144,9 @@ impl Model {
         let counts = |version: &Version| version.acknowledged.is_some_and(|at| at < since);
         self.check(first, read, Atomic::Block(block), counts)
     }
-    /// After a power cut: each sector holds a version that nothing promised has replaced. Where a
-    /// write shows in one sector, it or a later one is in all of its sectors that `atomic` names.
+    /// Checks, after a power cut, that each sector holds a version that nothing promised has
+    /// replaced. Where a write shows in one sector, it or a later one is in all of its sectors that
+    /// `atomic` names.
     pub fn check_crashed(&self, all: &[u64], atomic: Atomic) -> Result<(), String> {
         let is_promised = |version: &Version| {
             version.is_durable || version.acknowledged.is_some_and(|at| at < self.flushed)
@@ -188,9 +189,9 @@ impl Model {
         Ok(())
     }
 
-    /// Where the write `id` shows in one sector of a part, all others hold it or another that is
-    /// not before it. `passed`, for the block of this number: pairs of writes of a block of which
-    /// the second shows where both wrote.
+    /// Checks that where the write `id` shows in one sector of a part, all others hold it or
+    /// another that is not before it. `passed`, for the block of this number: pairs of writes of a
+    /// block of which the second shows where both wrote.
     fn check_part(
         &self,
         id: u64,
@@ -230,7 +231,7 @@ impl Model {
         Ok(())
     }
 
-    /// What was found is what is there from now on.
+    /// Takes what was found as the only version from now on.
     pub fn settle(&mut self, all: &[u64]) {
         self.sectors.clear();
         self.writes.clear();

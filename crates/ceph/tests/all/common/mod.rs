@@ -21,7 +21,7 @@ pub struct Cluster {
     _one: MutexGuard<'static, ()>,
 }
 
-/// Several at once would only be slower.
+/// Lets one cluster run at a time: several at once would only be slower.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn script() -> PathBuf {

@@ -1,4 +1,4 @@
-//! What is logged, and how.
+//! Options for what is logged, and how.
 
 use super::Row;
 use crate::options::Refusal;
@@ -11,9 +11,9 @@ use std::path::PathBuf;
 /// Settings of what is logged that are more than an option of the engine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct JournalSettings {
-    /// `None`: the volume decides.
+    /// Journaling mode; `None` if the volume decides.
     pub data: Option<DataMode>,
-    /// `None`: the mode decides.
+    /// Write threshold; `None` if the mode decides.
     pub threshold: Option<WriteThreshold>,
     /// Files that need durability alone.
     pub durable_only: Option<DurableOnly>,

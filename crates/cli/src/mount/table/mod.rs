@@ -58,7 +58,7 @@ impl AsMut<SessionSettings> for MountSettings {
 
 type Row = MountOption<MountSettings>;
 
-/// All options that do something.
+/// Sections of all options that have an effect.
 pub const SECTIONS: &[Section<MountSettings>] = &[
     Section { title: "What is logged, and how", options: journaling::ROWS },
     Section { title: "When changes reach the disk", options: times::ROWS },

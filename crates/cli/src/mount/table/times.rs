@@ -1,4 +1,4 @@
-//! When changes reach the disk.
+//! Options for when changes reach the disk.
 
 use super::Row;
 use crate::options::Refusal;

@@ -38,13 +38,13 @@ struct State {
     open_flags: u32,
 }
 
-/// What a write that no FSYNC has covered replaced, at a byte.
+/// Bytes that a write not yet covered by FSYNC replaced, and their offset.
 struct Unsynced(u64, Vec<u8>);
 
-/// How the kernel passes on direct writes to a file on a FUSE mount.
+/// Way in which the kernel passes on direct writes to a file on a FUSE mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// As most file systems are: direct writes are asynchronous if the program's are.
+    /// Like most file systems: direct writes are asynchronous if the program's are.
     Plain,
     /// The server asks for `FOPEN_DIRECT_IO`: the kernel adds no fsync, not even to synchronous
     /// writes.

@@ -11,7 +11,7 @@ pub struct Call {
     pub make: fn(&mut Actor) -> Value,
 }
 
-/// What a call that succeeds does to state that no other call shows, such as dirty pages. States
+/// Effect of a successful call on state that no other call shows, such as dirty pages. States
 /// that differ in it are not taken for the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

@@ -29,7 +29,7 @@ pub struct KnownDifference {
     pub is_this: fn(&[Step], &str) -> bool,
 }
 
-/// What was explored, and what differed.
+/// Counts of what was explored, and the differences.
 #[derive(Default)]
 pub struct Exploration {
     pub scripts: usize,
@@ -39,7 +39,7 @@ pub struct Exploration {
     pub known: BTreeMap<&'static str, usize>,
 }
 
-/// What a script leaves: the values of its calls, and the state seen by each actor.
+/// Outcome of a script: the values of its calls, and the state seen by each actor.
 #[derive(PartialEq)]
 struct Outcome {
     values: Vec<String>,

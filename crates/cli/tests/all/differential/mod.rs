@@ -26,7 +26,7 @@ fn steps(actors: usize) -> Vec<Step> {
     (0..actors).flat_map(of).collect()
 }
 
-/// What is explored.
+/// Bounds of the exploration.
 struct Bounds {
     name: String,
     alphabet: Vec<Step>,

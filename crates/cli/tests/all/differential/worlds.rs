@@ -1,5 +1,5 @@
-//! Where scripts are played: a volume, the kernel's ext4, hosts in front of a directory, and the
-//! directory itself.
+//! Systems on which scripts are played: a volume, the kernel's ext4, hosts in front of a directory,
+//! and the directory itself.
 
 use crate::common::{Volume, okeanos, said};
 use std::ffi::OsStr;

@@ -55,7 +55,7 @@ pub(crate) struct LogState {
 }
 
 impl LogState {
-    /// A clean log, to be written in the format that the options ask for.
+    /// Creates a clean log, to be written in the format that the options ask for.
     pub fn new(
         mut superblock: JournalSuperblock,
         parts: &EngineParts,
@@ -153,7 +153,7 @@ impl LogState {
     pub fn redirects(&self) -> bool {
         self.redirects
     }
-    /// No transaction in it waits for blocks to be written home.
+    /// Whether no transaction in it waits for blocks to be written home.
     pub fn is_all_home(&self) -> bool {
         self.checkpoint.is_empty()
     }
@@ -170,7 +170,7 @@ impl LogState {
 
     // How a transaction comes into it, and leaves it.
 
-    /// How long the last one took.
+    /// Records how long the last commit took.
     pub fn is_written(&mut self, commit: &TimedCommit) {
         self.gaps.committed(commit);
     }
@@ -193,12 +193,13 @@ impl LogState {
         self.live.add(locked.id(), records);
         Ok(planned)
     }
-    /// The log chooses where `transaction` will lie. `head`: where the arm of the home disk is.
+    /// Chooses where in the log `transaction` will lie. `head`: where the arm of the home disk is.
     pub fn choose_place(&mut self, transaction: TransactionId, head: HomeBlock) {
         self.space.choose(transaction, head);
     }
-    /// The last moment before the plan is carried out: its log blocks get their addresses. Returns
-    /// where the log will hold blocks of `bytes` bytes whole, sorted, if memory may evict them.
+    /// Issues the plan: its log blocks get their addresses at the last moment before it is carried
+    /// out. Returns where the log will hold blocks of `bytes` bytes whole, sorted, if memory may
+    /// evict them.
     pub fn issue(
         &mut self,
         planned: &mut CommitPlan,
@@ -224,8 +225,8 @@ impl LogState {
         begin_log(&mut plan, self.start(first, self.superblock.on_disk().scattered.is_none()));
         Some(plan)
     }
-    /// From now on the superblock on disk says where the log begins: with `first`, which is still
-    /// to come. `announces`: and where that will lie.
+    /// Starts the log: from now on the superblock on disk says that it begins with `first`, which
+    /// is still to come. `announces`: and where that will lie.
     fn start(&mut self, first: TransactionId, announces: bool) -> SuperblockImage {
         let at = self.space.start_of(first).expect("the transaction that comes next");
         self.superblock.begin(|superblock| {
@@ -235,14 +236,15 @@ impl LogState {
             }
         })
     }
-    /// Memory has evicted `block`, which `copy` holds.
+    /// Notes that memory has evicted `block`, which `copy` holds.
     pub fn evict(&mut self, block: HomeBlock, copy: LogCopy, now: Instant) {
         self.mapping.insert(block, copy, now);
         if units::fault!("mapped-counts-as-home") {
             self.checkpoint.home_written(block, copy.by);
         }
     }
-    /// Everything up to `last` is home, and the superblock on disk says that the log is empty.
+    /// Notes that everything up to `last` is home, and the superblock on disk says that the log is
+    /// empty.
     pub fn emptied(&mut self, last: TransactionId) {
         let next = last.next();
         self.snapshot.iter_mut().for_each(Snapshot::emptied);
@@ -275,7 +277,7 @@ impl LogState {
             superseded.for_each(|block| self.mapping.forget(*block, transaction.id));
         }
     }
-    /// Home has `block` with all updates up to `as_of`, if perhaps not durably.
+    /// Notes that home has `block` with all updates up to `as_of`, if perhaps not durably.
     pub fn home_written(&mut self, block: HomeBlock, as_of: TransactionId) {
         self.checkpoint.home_written(block, as_of);
         if !units::fault!("mapping-outlives-home") {
@@ -315,7 +317,8 @@ impl LogState {
     ) -> Vec<(LogBlock, Rc<Buffer>)> {
         self.space.headers_of_swap(swap, durable)
     }
-    /// The runs lie elsewhere now. `note` is called for each block that one of them has.
+    /// Ends the swap: the runs lie elsewhere now. `note` is called for each block that one of them
+    /// has.
     pub fn end_swap(&mut self, swap: &LogSwap, note: impl Fn(HomeBlock, &SwappedRun)) {
         for run in self.space.end_swap(swap) {
             for block in self.live.blocks_of(run.transaction) {
@@ -326,7 +329,8 @@ impl LogState {
     }
 }
 
-/// With a table of its runs, if the mount has memory for one. Its mark is of this mount alone.
+/// Returns `log` with a table of its runs, if the mount has memory for one. Its mark is of this
+/// mount alone.
 fn with_table(log: ScatteredLog, parts: &EngineParts) -> ScatteredLog {
     match parts.options.run_table {
         Some(_) => log.with_table((parts.world.random() as u32).max(1)),

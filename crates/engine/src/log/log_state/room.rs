@@ -5,7 +5,7 @@ use journal::Holdings;
 use units::HomeBlock;
 
 impl LogState {
-    /// Most log blocks that one transaction may take.
+    /// Returns the maximum number of log blocks of one transaction.
     pub fn transaction_limit(&self) -> u32 {
         self.space.transaction_max()
     }
@@ -13,7 +13,7 @@ impl LogState {
     pub fn home_blocks(&self, log_blocks: u32) -> u32 {
         log_blocks.div_ceil(self.superblock.on_disk().log_blocks_per_block())
     }
-    /// Most log blocks that a transaction takes which holds so much.
+    /// Returns the maximum number of log blocks of a transaction with these `holdings`.
     pub fn bound(&self, holdings: &Holdings) -> u32 {
         self.records.log_blocks_bound(holdings)
     }
@@ -47,8 +47,8 @@ impl LogState {
     pub fn is_short(&self) -> bool {
         self.is_full() || self.space.free() < self.space.capacity() / 8 * 3
     }
-    /// No log has room for the largest transaction. Files of which durability is enough are written
-    /// home only then.
+    /// Whether no log has space for the largest transaction. Files of which durability is enough
+    /// are written home only then.
     pub fn is_full(&self) -> bool {
         self.space.room() < self.largest()
     }

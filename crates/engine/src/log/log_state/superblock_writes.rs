@@ -29,7 +29,8 @@ impl SnapshotChange {
 /// Whether the superblock can go to the disk to name a snapshot.
 pub(crate) enum Naming {
     Begins(Box<SnapshotChange>),
-    /// Another write of it is in flight: the caller asks again when that has arrived.
+    /// Deferred: another write of the superblock is in flight; the caller asks again when that has
+    /// arrived.
     Waits(Rc<Event>),
 }
 
@@ -50,14 +51,15 @@ pub(crate) enum Announcement {
     Needless,
     /// The write goes to the disk now. The caller reports its arrival by [`LogState::announced`].
     Begins(SuperblockChange),
-    /// Another write of it is in flight: the caller asks again when that has arrived.
+    /// Deferred: another write of the superblock is in flight; the caller asks again when that has
+    /// arrived.
     Waits(Rc<Event>),
 }
 
 impl LogState {
     // How its tail moves.
 
-    /// Someone waits for room.
+    /// Notes that a handle waits for log space.
     pub fn is_waited_for(&mut self) {
         self.tail.is_waited_for();
     }
@@ -73,7 +75,7 @@ impl LogState {
         (self.tail.ask(occasion, covered, possible) == TailDecision::Move)
             .then(|| self.begin_move(tail))
     }
-    /// A commit begins, which will flush: what is home now is durable afterwards.
+    /// Notes that a commit begins, which will flush: what is home now is durable afterwards.
     pub fn commit_begins(&mut self, durability: &Durability) {
         self.tail.promote(|writes| durability.is_durable(writes));
         self.tail.commit_begins(self.checkpoint.tail(), durability.home_written());
@@ -83,8 +85,8 @@ impl LogState {
         self.tail.promote(|writes| durability.is_durable(writes));
         self.tail.ask_by_commit().is_some()
     }
-    /// A commit asks, before it writes what comes before its last barrier. If the tail may go
-    /// along, its move begins.
+    /// Takes the tail along for a commit, before it writes what comes before its last barrier. If
+    /// the tail may go along, its move begins.
     pub fn take_tail_along(&mut self, durability: &Durability) -> Option<TailMove> {
         self.tail.promote(|writes| durability.is_durable(writes));
         let tail = self.tail.ask_by_commit()?;

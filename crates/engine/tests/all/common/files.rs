@@ -14,7 +14,7 @@ const SLOT_SHIFT: u32 = 40;
 /// file is made durable by itself.
 pub struct Files {
     files: Vec<Rc<dyn Disk>>,
-    /// One that is not there any more.
+    /// Index of the file that is missing.
     gone: Option<u64>,
     block_size: BlockSize,
 }
@@ -24,7 +24,7 @@ impl Files {
         let files = files.iter().map(|file| -> Rc<dyn Disk> { Rc::new(file.clone()) }).collect();
         Files { files, gone: None, block_size: setup.block_size }
     }
-    /// Without the file that holds this home block.
+    /// Returns the files without the one that holds this home block.
     pub fn without(self, number: u64) -> Files {
         Files { gone: Some(FIRST_SLOT + number / FILE_BLOCKS), ..self }
     }
@@ -43,7 +43,7 @@ impl Files {
         HomeBlock((FIRST_SLOT + number / FILE_BLOCKS) << SLOT_SHIFT | (number % FILE_BLOCKS))
     }
 
-    /// Which file, and which byte of it.
+    /// Returns the file, and the byte in it.
     fn place(&self, at: HomeBlock) -> (&Rc<dyn Disk>, u64) {
         let (slot, block) = (at.get() >> SLOT_SHIFT, at.get() & ((1 << SLOT_SHIFT) - 1));
         (&self.files[(slot - FIRST_SLOT) as usize], block << self.block_size.shift())

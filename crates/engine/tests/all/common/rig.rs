@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
 
-/// What a home block holds before anyone writes it: must never show.
+/// Content of a home block before its first write, which must never show.
 pub const STALE: u8 = 0xee;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,8 +69,8 @@ impl Setup {
         }
     }
 
-    /// Every mode, layout and block size; with small blocks disks without FUA. Packed transactions,
-    /// too, one and two at once.
+    /// Returns every mode, layout and block size; with small blocks disks without FUA. Packed
+    /// transactions, too, one and two at once.
     pub fn all() -> Vec<Setup> {
         let mut all = Vec::new();
         for mode in DataMode::ALL {
@@ -204,7 +204,7 @@ impl Rig {
         Rig { world, disks, parts, layout: setup.layout }
     }
 
-    /// All disks lose power when the change number `count` of all of them together starts.
+    /// Cuts the power of all disks when the change number `count` of all of them together starts.
     pub fn cut_at(&self, count: u64) {
         let seen = Rc::new(Cell::new(0));
         for disk in &self.disks {
@@ -221,7 +221,8 @@ impl Rig {
         self.disks.iter().map(MemoryDisk::changes).sum()
     }
 
-    /// What is left of the disks: what was not durable is there, lost or torn as the seed says.
+    /// Returns what is left of the disks: data that was not durable is there, lost or torn, by the
+    /// seed.
     pub fn crash(&self, seed: u64) -> Vec<Image> {
         let policy = match seed % 4 {
             0 => CrashPolicy::LoseAll,

@@ -17,7 +17,7 @@ const TABLE: u32 = 8 + SLOTS as u32 * 8;
 pub struct Script {
     pub writers: u64,
     pub handles: usize,
-    /// One handle in this many is synced.
+    /// Number of handles of which one is synced.
     pub sync_one_in: u64,
     pub seed: u64,
 }
@@ -32,23 +32,24 @@ struct Slot {
     content: Vec<u8>,
 }
 
-/// What a writer's blocks hold after one of its handles.
+/// Content of a writer's blocks after one of its handles.
 type Version = [Option<Slot>; SLOTS];
 
 /// Everything that was ever written, and what was promised.
 #[derive(Default)]
 pub struct History {
-    /// By writer; version `k` is the state after its handle number `k`, version 0 that before any.
+    /// Versions by writer; version `k` is the state after its handle number `k`, version 0 that
+    /// before any.
     versions: Vec<Vec<Version>>,
     acknowledged: Vec<usize>,
-    /// By writer: each write of data and the version that it was for. It may be written home before
-    /// its handle ends, also if that writes or frees the block once more.
+    /// Writes of data by writer, each with the version that it was for. It may be written home
+    /// before its handle ends, also if that writes or frees the block once more.
     written: Vec<Vec<(usize, Slot)>>,
     pub failed: Vec<EngineError>,
 }
 
 impl History {
-    /// Every writer has had a change acknowledged.
+    /// Whether every writer has had a change acknowledged.
     pub fn all_begun(&self) -> bool {
         self.acknowledged.iter().all(|version| *version > 0)
     }
@@ -100,7 +101,7 @@ struct Writer {
     number: u64,
     rng: SplitMix,
     free: Vec<u64>,
-    /// Not to be used again before that transaction is committed.
+    /// Freed blocks, not to be used again before their transaction is committed.
     freed: Vec<(u64, TransactionId)>,
     history: Rc<RefCell<History>>,
 }
@@ -260,8 +261,8 @@ fn serialize(state: &Version, version: usize) -> Vec<u8> {
     table
 }
 
-/// Everything acknowledged is there, nothing half-done shows, and no stale byte: asked of a
-/// recovered volume.
+/// Checks that a recovered volume has everything acknowledged, nothing partially applied, and no
+/// stale byte.
 pub fn check(rig: &Rig, setup: &Setup, history: &History) -> Result<(), String> {
     for (writer, versions) in history.versions.iter().enumerate() {
         let acknowledged = history.acknowledged[writer];

@@ -93,8 +93,8 @@ fn damaged_pointer_blocks_end_every_operation() {
     damage(EXT3_1K, 300);
 }
 
-/// Two files share the nodes of a tree: what is changed through one of them, the other has in
-/// memory as it was.
+/// Two files share the nodes of a tree: a change through one leaves the other's copy in memory
+/// stale.
 #[test]
 fn zeroing_through_a_tree_that_two_files_share_is_an_error() {
     let image = TestImage::of_files(UNCHECKED, "16M", 2);

@@ -37,7 +37,7 @@ async fn allocate(
     volume.fallocate(file, &Caller::ROOT, mode, true, at, length).await.map(drop)
 }
 
-/// What was allocated can be written to and given back, although both may split extents.
+/// Allocated space can be written to and freed, although both may split extents.
 #[test]
 fn preallocated_space_of_a_full_volume_is_usable() {
     for Kind { name, arguments, block, .. } in [EXT4_1K, EXT4] {

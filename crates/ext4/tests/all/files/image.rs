@@ -10,7 +10,7 @@ use units::InodeNumber;
 
 pub use crate::image::{MODES, TestImage};
 
-/// How to make a volume.
+/// Parameters of a volume to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     pub name: &'static str,

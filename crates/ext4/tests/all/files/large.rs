@@ -31,7 +31,7 @@ fn mark(place: u64) -> [u8; 16] {
     bytes
 }
 
-/// Every other block of `count`, in an order that jumps about.
+/// Returns every other block of `count`, in an order that jumps about.
 fn scattered(count: u64) -> impl Iterator<Item = u64> {
     // 7919 is prime and no divisor of any count used here: every place comes once.
     (0..count).map(move |index| index * 7919 % count * 2)

@@ -17,13 +17,13 @@ use units::InodeNumber;
 
 /// The longest that is promised to be whole in a log of eight times as much.
 const LENGTH: usize = 1 << 20;
-/// Within a block, so that the first and the last one are written in part.
+/// Offset within a block, so that the first and the last one are written in part.
 const AT: usize = 399;
 const LONG_WRITERS: usize = 3;
-/// Each file is overwritten so often, with bytes that say how often.
+/// Number of times each file is overwritten, with bytes that give the version.
 const VERSIONS: u8 = 2;
-/// Between two writes every second of the blocks in this part of the file becomes a hole: what
-/// comes next must allocate.
+/// Part of the file in which every second block becomes a hole between two writes, so that the next
+/// must allocate.
 const HOLES: std::ops::Range<usize> = 64 << 10..80 << 10;
 /// Bytes of the small writes that have transactions locked all the time.
 const SMALL: usize = 100;
@@ -46,7 +46,7 @@ struct Left {
     begun: [u8; LONG_WRITERS],
 }
 
-/// With so little memory that what a write needs of the disk is read while its handle is open.
+/// Opens a volume with so little memory that a write's reads happen while its handle is open.
 async fn open(world: &Rc<dyn World>, disk: &MemoryDisk, data: DataMode) -> Rc<Volume> {
     let engine = EngineOptions { data, cache_bytes: 0, ..EngineOptions::default() };
     open_volume(world, disk, None, with_engine(engine)).await.unwrap()

@@ -19,7 +19,7 @@ fn skewed(world: &dyn World, end: u64) -> u64 {
 }
 
 impl ModelFile {
-    /// One operation by chance, on the volume and the model; says what it did.
+    /// Performs one random operation on the volume and the model; returns a description.
     pub async fn step(&mut self, volume: &Rc<Volume>, world: &dyn World, block: u64) -> String {
         let pick = world.random() % 100;
         let mut offset = world.random() % self.size_max;

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 const FILES: usize = 4;
 const BLOCK: usize = 1024;
-/// Within a block, so that the first and the last one are written in part.
+/// Offset within a block, so that the first and the last one are written in part.
 const AT: usize = 399;
 /// Less than an eighth of a log of 1,024 blocks, and more than a sixteenth of it.
 const LENGTH: usize = 100 << 10;
-/// Each file is overwritten so often, with bytes that say how often.
+/// Number of times each file is overwritten, with bytes that give the version.
 const VERSIONS: u8 = 3;
 const CUTS: u64 = 16;
 /// Distance of holes, in blocks, before each write but the first, which is all hole.

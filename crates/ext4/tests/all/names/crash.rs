@@ -25,7 +25,7 @@ struct History {
     started: Cell<u64>,
 }
 
-/// One task that does what chance says; the same seed does the same up to the cut.
+/// Runs one task of random operations; the same seed does the same up to the cut.
 fn run(
     image: &TestImage,
     seed: u64,

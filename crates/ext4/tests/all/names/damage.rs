@@ -32,7 +32,7 @@ fn image_and_blocks(kind: Kind) -> (TestImage, Vec<u64>) {
     (image, blocks)
 }
 
-/// Every kind of call, over all that can be reached.
+/// Makes every kind of call, over everything reachable.
 async fn use_everything(volume: &Rc<Volume>) -> ext4::Result<()> {
     let root = volume.inode(ROOT).await?;
     let mut directories: Vec<Rc<Inode>> = vec![root.clone()];

@@ -23,7 +23,7 @@ struct Lister {
 }
 
 impl Lister {
-    /// How many entries the next chunk has.
+    /// Lists the next chunk; returns its number of entries.
     async fn step(&mut self, volume: &Rc<Volume>, directory: &Rc<Inode>) -> u64 {
         let entries = volume.readdir(directory, self.cookie, CHUNK).await.unwrap();
         let next = entries.last().filter(|_| !self.always_anew).map_or(0, |last| last.cookie);

@@ -127,7 +127,7 @@ impl Task {
         }
     }
 
-    /// Many names come into one directory, or go.
+    /// Creates or removes many names in one directory.
     async fn burst(&mut self, directory: NodeId) {
         let first = self.below(8) * 10;
         for number in first..first + 20 {

@@ -14,7 +14,7 @@ pub use crate::image::{ROOT, TestImage};
 
 pub const REGULAR: u16 = 0o100_644;
 
-/// How to make a volume: a name for messages, and the arguments of mke2fs.
+/// Parameters of a volume to make: a name for messages, and the arguments of mke2fs.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind(pub &'static str, pub &'static [&'static str]);
 
@@ -74,7 +74,7 @@ pub async fn open_with(
     open_volume(world, disk, None, with_engine(engine)).await
 }
 
-/// All entries, read in chunks of `count`; `.` and `..` included.
+/// Lists all entries, in chunks of `count`; `.` and `..` included.
 pub async fn list(volume: &Rc<Volume>, directory: &Rc<Inode>, count: usize) -> Vec<DirectoryEntry> {
     let (mut all, mut cookie) = (Vec::new(), 0);
     loop {

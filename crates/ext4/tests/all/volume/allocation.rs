@@ -58,7 +58,7 @@ async fn free(volume: &Rc<Volume>, run: Run) -> TransactionId {
     handle.stop()
 }
 
-/// Every block that is free, in runs.
+/// Allocates every free block, in runs.
 async fn take_all(volume: &Rc<Volume>, inode: &Inode) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     loop {

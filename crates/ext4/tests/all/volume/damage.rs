@@ -221,8 +221,8 @@ fn a_mark_of_damage_past_the_log_survives_the_replay_of_it() {
     }
 }
 
-/// If the descriptor of the journal's inode were damaged, no other program could replay the log,
-/// nor repair the volume.
+/// No other program could replay the log or repair the volume if the descriptor of the journal's
+/// inode were damaged.
 #[test]
 fn a_log_is_replayed_although_the_journals_descriptor_is_damaged() {
     for (kind, inode_too) in [(EXT4, false), (EXT4_1K, false), (EXT4, true)] {
@@ -274,7 +274,7 @@ fn a_reserve_of_more_than_all_blocks_is_refused() {
     assert!(error.contains("s_r_blocks_count"), "{error}");
 }
 
-/// What one group marks as used or free would change the bitmap of the other.
+/// Bits that one group marks as used or free would change the bitmap of the other.
 #[test]
 fn groups_that_share_a_bitmap_or_a_table_are_refused() {
     let kind = Kind { arguments: "-t ext4 -O ^metadata_csum,^uninit_bg -b 1024", size: "48M" };

@@ -1,4 +1,5 @@
-//! What an earlier mount left in the disk's cache is durable before the first sync of the next.
+//! Data that an earlier mount left in the disk's cache is durable before the first sync of the
+//! next.
 
 use crate::image::{open as open_volume, with_engine};
 use crate::volume::image::{EXT4, EXT4_1K, Kind, TestImage};
@@ -97,7 +98,7 @@ fn a_log_emptied_without_barriers_brings_nothing_old_back() {
     }
 }
 
-/// As a database does that syncs all its files when it starts after a crash of the program.
+/// Follows a database that syncs all its files when it starts after a crash of the program.
 #[test]
 fn a_sync_covers_what_a_killed_mount_had_only_written() {
     for (kind, remounts) in [(PLAIN, false), (PLAIN, true), (EXT4, false)] {

@@ -1,4 +1,4 @@
-//! How long inodes live, and what their fields become.
+//! Lifetime of inodes, and their fields afterwards.
 
 use crate::image::in_mode;
 use crate::volume::allocation::create;

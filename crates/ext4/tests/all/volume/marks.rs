@@ -1,4 +1,4 @@
-//! What the superblock records of a volume's state outlives crashes and unmounts.
+//! State of a volume that the superblock records outlives crashes and unmounts.
 
 use crate::image::{in_mode, open as open_volume};
 use crate::volume::allocation::create;
@@ -28,7 +28,7 @@ async fn is_valid(disk: &MemoryDisk) -> bool {
     ext4::read_superblock(disk).await.unwrap().state & state::VALID != 0
 }
 
-/// Without a journal a crash leaves what only e2fsck repairs; with one, the mark is a request of
+/// A crash without a journal leaves what only e2fsck repairs; with one, the mark is a request of
 /// e2fsck or tune2fs.
 #[test]
 fn a_volume_found_unchecked_is_not_closed_as_checked() {

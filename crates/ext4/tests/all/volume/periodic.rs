@@ -20,7 +20,7 @@ const DISK_TIME: Duration = Duration::from_millis(50);
 const VOLATILE_MAX: Duration = Duration::from_secs(1);
 /// Files, each made and written at a moment of its own.
 const FILES: u32 = 40;
-/// Between two of them: no part of any period, so that they fall everywhere in it.
+/// Time between two writes, no divisor of any period, so that they fall everywhere in it.
 const APART: Duration = Duration::from_millis(877);
 
 fn name(file: u32) -> Vec<u8> {

@@ -15,7 +15,7 @@ use units::InodeNumber;
 
 const ROOT: InodeNumber = InodeNumber(2);
 const ROUNDS: u32 = 3;
-/// In each round.
+/// Directories in each round.
 const DIRECTORIES: u32 = 20;
 
 async fn open(

@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::rc::Rc;
 use units::InodeNumber;
 
-/// No checksums: what debugfs and the test write counts as it stands.
+/// Options without checksums: what debugfs and the test write counts as it stands.
 const PLAIN: [&str; 6] = ["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,^64bit"];
 const SIZE: &str = "16M";
 /// Names enough for an index of several leaves of 1 KiB.

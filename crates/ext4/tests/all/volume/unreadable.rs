@@ -60,8 +60,8 @@ impl CutVolume {
         (disk, parts)
     }
 
-    /// What the disk holds when a recovery that leaves out the block is cut at change `cut`, and
-    /// whether it came to its end.
+    /// Returns the disk after a recovery that leaves out the block, cut at change `cut`, and
+    /// whether it finished.
     fn recover_until(&self, cut: u64, policy: CrashPolicy) -> (Image, bool) {
         let virtual_world = VirtualWorld::new(2);
         let (disk, mut parts) = self.parts(&virtual_world, &self.image);

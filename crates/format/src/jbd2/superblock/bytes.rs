@@ -29,34 +29,34 @@ pub(in crate::jbd2) mod at {
     pub const MAX_TRANSACTION_DATA: usize = 0x4c;
     pub const CHECKSUM_TYPE: usize = 0x50;
     pub const FAST_COMMIT_BLOCKS: usize = 0x54;
-    /// Ours, in the kernel's padding: `s_sequence` inverted, where `s_max_transaction` is ours.
+    /// Own field in the kernel's padding: `s_sequence` inverted, where `s_max_transaction` is ours.
     /// The kernel's `s_head` while the journal is plain.
     pub const SCATTERED_TABLE_MARK: usize = 0x58;
     pub const MAX_TRANSACTION_SINCE: usize = 0x5c;
-    /// Ours, likewise: the nonce of scattered logs.
+    /// Own field in the padding: the nonce of scattered logs.
     pub const SCATTERED_NONCE: usize = 0x60;
     pub const SCATTERED_ACTIVE: usize = 0x68;
-    /// Ours, in the nonce's place: the longest gap between transactions, where the logs are not
+    /// Own field in the nonce's place: the longest gap between transactions, where the logs are not
     /// scattered.
     pub const GAP_MAX: usize = 0x60;
-    /// Ours, likewise: the nonce of a log of packed transactions.
+    /// Own field in the padding: the nonce of a log of packed transactions.
     pub const PACKED_NONCE: usize = 0xe8;
     pub const PACKED_UNIT: usize = 0xf0;
-    /// Ours, likewise: `s_sequence` and `s_start` once more.
+    /// Own field in the padding: a second copy of `s_sequence` and `s_start`.
     pub const KEPT_SEQUENCE: usize = 0xf4;
     pub const KEPT_START: usize = 0xf8;
     pub const CHECKSUM: usize = 0xfc;
     pub const USERS: usize = 0x100;
-    /// Ours, in the place of some users: fields of the snapshot. A journal inside a volume has no
-    /// users, and scattered logs need one. Like all that changes while the log is live it lies in
-    /// the first sector, with the checksum: a torn write changes nothing.
+    /// Own field in the place of some users: fields of the snapshot. A journal inside a volume has
+    /// no users, and scattered logs need one. Like all that changes while the log is live it lies
+    /// in the first sector, with the checksum: a torn write changes nothing.
     pub const SNAPSHOT_FIRST: usize = 0x160;
     pub const SNAPSHOT_FIRST_AT: usize = 0x164;
     pub const SNAPSHOT_LAST: usize = 0x168;
     pub const SNAPSHOT_END: usize = 0x16c;
     pub const SNAPSHOT_READ_FROM: usize = 0x170;
     pub const SNAPSHOT_LONGEST: usize = 0x174;
-    /// With the feature moving, whether or not a snapshot counts.
+    /// Field of the feature MOVING, whether or not a snapshot is valid.
     pub const SCATTERED_MOVING: usize = 0x178;
     pub const SNAPSHOT_SINCE: usize = 0x180;
     pub const SNAPSHOT_BEHIND: usize = 0x200;

@@ -40,23 +40,23 @@ impl Incompatible {
     pub const CHECKSUM_V2: u32 = 0x8;
     pub const CHECKSUM_V3: u32 = 0x10;
     pub const FAST_COMMIT: u32 = 0x20;
-    /// Ours: the log may hold multiwrite tags. Set only while such records may be live.
+    /// Own feature: the log may hold multiwrite tags. Set only while such records may be live.
     pub const MULTIWRITE: u32 = 0x4000_0000;
-    /// Ours: the log holds packed transactions. Set only while they may be live.
+    /// Own feature: the log holds packed transactions. Set only while they may be live.
     pub const PACKED: u32 = 0x2000_0000;
-    /// Ours: the log lies in the scattered logs. Set only while they may hold records.
+    /// Own feature: the log lies in the scattered logs. Set only while they may hold records.
     pub const SCATTERED: u32 = 0x1000_0000;
-    /// Ours: a snapshot of the mapping table is valid. A program that does not know the feature
-    /// would invalidate it by writing to the logs.
+    /// Own feature: a snapshot of the mapping table is valid. A program that does not know the
+    /// feature would invalidate it by writing to the logs.
     pub const SNAPSHOT: u32 = 0x0800_0000;
-    /// Ours: packed transactions may lie apart from each other. A program that does not know the
-    /// feature would take a gap for the log's end.
+    /// Own feature: packed transactions may lie apart from each other. A program that does not know
+    /// the feature would take a gap for the log's end.
     pub const GAPS: u32 = 0x0400_0000;
-    /// Ours: checksums over whole transactions are XXH64. A program that does not know the feature
-    /// would take each transaction for a torn one.
+    /// Own feature: checksums over whole transactions are XXH64. A program that does not know the
+    /// feature would take each transaction for a torn one.
     pub const XXH64: u32 = 0x0200_0000;
-    /// Ours: runs are being copied to another scattered log. A program that does not know it would
-    /// take copies for runs before all of them are valid.
+    /// Own feature: runs are being copied to another scattered log. A program that does not know it
+    /// would take copies for runs before all of them are valid.
     pub const MOVING: u32 = 0x0100_0000;
     /// Our features.
     const OURS: u32 = Self::MULTIWRITE

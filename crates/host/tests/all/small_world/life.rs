@@ -15,15 +15,15 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{Cut, CutKind, FileId, Identity};
 
-/// No operation lasts as long, whatever is cut.
+/// Time after which an operation counts as hung.
 const HANGS: Duration = Duration::from_secs(600);
 const WAIT: Duration = Duration::from_secs(3);
 const WAIT_LEASE: Duration = Duration::from_secs(40);
 
-/// What the first host does in a world that has it lose its connection again.
+/// Operations of the first host in a world that has it lose its connection again.
 const RECONNECTION: [Operation; 3] = [Operation::Silence, Operation::Read, Operation::Sync];
 
-/// What both hosts do after the first crash.
+/// Operations of both hosts after the first crash.
 const SECOND_LIFE: [(usize, Operation); 7] = [
     (1, Operation::Read),
     (0, Operation::Read),
@@ -34,7 +34,7 @@ const SECOND_LIFE: [(usize, Operation); 7] = [
     (1, Operation::WriteNow),
 ];
 
-/// What a run did.
+/// Counts of a run.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Played {
     /// Messages and journal writes of the last step.

@@ -17,7 +17,7 @@ pub const CREATED_CONTENT: &[u8] = b"mine";
 pub const OTHER_NAMES: [&str; 12] =
     ["f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8", "f9", "fa", "fb"];
 
-/// What the kernel of a host believes, and what its programs hold.
+/// State cached by a host's kernel, and what its programs hold.
 #[derive(Default)]
 pub struct Kernel {
     /// Size of the file.
@@ -151,8 +151,7 @@ impl Performer {
         *self.kernel.listed.borrow_mut() = Some((names, entries[taken - 1].cursor));
         Ok(())
     }
-    /// Another reader of the same host begins, then the first one goes on: it sees every other name
-    /// that is there all the time once.
+    /// Ends a listing beside another reader of the host: every name that stays is seen once.
     async fn end_list(&self) -> Result {
         let Some((before, cursor)) = self.kernel.listed.take() else { return Ok(()) };
         self.host.list(self.host.root(), 0).await?;

@@ -1,5 +1,5 @@
-//! What two hosts with one file may do: every state that the file may be in after what was done and
-//! answered so far.
+//! Specification of two hosts with one file: every state that the file may be in after what was
+//! done and answered so far.
 //!
 //! Where a crash, or a host that was cut off, leaves several outcomes, each is a branch; what is
 //! seen later ends branches. A run in which no branch is left has broken a promise.
@@ -12,18 +12,19 @@ pub const HOSTS: usize = 2;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
     Connected,
-    /// Its network is cut, and it may not know yet.
+    /// Cut off from the network, perhaps without knowing it.
     Silent,
     Dead,
 }
 
-/// What became of the bytes that a host's descriptor has written.
+/// Fate of the bytes that a host's descriptor has written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Kept,
-    /// Another host has changed the file past this one: bytes may have been set aside.
+    /// Overtaken: another host has changed the file past this one, and bytes may have been set
+    /// aside.
     Overtaken,
-    /// Some are not in the file: no sync of the descriptor may succeed.
+    /// Lost: some bytes are not in the file, and no sync of the descriptor may succeed.
     Lost,
 }
 
@@ -47,7 +48,7 @@ struct Branch {
     fates: [Fate; HOSTS],
     /// Whether another host changed the file while this one was silent.
     is_stale: [bool; HOSTS],
-    /// Which of its names the file has; `None`: it was removed.
+    /// Index of the file's name; `None` if it was removed.
     name: Option<usize>,
     aside: Vec<Aside>,
     /// States of a host that was overtaken: they come back if the other host's change never reaches

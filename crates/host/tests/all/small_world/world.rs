@@ -12,7 +12,7 @@ pub enum Shared {
     Directory,
 }
 
-/// What happens after a script, before both hosts go on.
+/// Event after a script, before both hosts go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// The first host dies and is recovered.
@@ -31,9 +31,10 @@ pub struct HostWorld {
     /// Adds a burst of each number of pieces up to this, as a first operation.
     pub bursts: usize,
     pub destage: Destage,
-    /// Most operations of a script.
+    /// Maximum number of operations of a script.
     pub operations: usize,
-    /// Most operations of a script with a step that is cut at each message and journal write.
+    /// Maximum number of operations of a script with a step that is cut at each message and journal
+    /// write.
     pub cut_operations: usize,
     pub ending: Ending,
 }

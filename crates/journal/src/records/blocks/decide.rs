@@ -24,7 +24,7 @@ pub struct Facts {
     pub commit_intact: bool,
     /// The transaction-wide checksum (extended or v1) is right or not used.
     pub transaction_sum: bool,
-    /// Every checksum of descriptors, revokes and tags of the transaction was right.
+    /// Whether every checksum of descriptors, revokes and tags of the transaction was right.
     pub body_intact: bool,
     /// The commit time lies before that of the transaction before.
     pub time_goes_back: bool,

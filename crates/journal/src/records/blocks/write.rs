@@ -30,7 +30,7 @@ pub(super) fn write(
     }
 }
 
-/// All log blocks of the transaction but the commit block.
+/// Writes all log blocks of the transaction but the commit block.
 fn log_body(
     transaction: &LockedTransaction,
     images: Images,

@@ -20,7 +20,7 @@ struct ReadRun {
     reader: RecordReader,
 }
 
-/// Why decoding of a record stopped: the record itself, or the sink.
+/// Reason why decoding of a record stopped: the record itself, or the sink.
 enum Refused {
     Malformed,
     By(RecoverError),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use units::{HomeBlock, SplitMix};
 
-/// Most blocks in the cache of which each subset is tried.
+/// Maximum number of blocks in the cache of which each subset is tried.
 const EXHAUSTIVE_MAX: usize = 5;
 /// Number of random subsets beyond that.
 const SAMPLES: usize = 8;

@@ -38,7 +38,7 @@ nothing should be above it. The largest points take 5 GB of disk for a while.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct GrowthArguments {
-    /// Which series
+    /// Series to measure
     #[arg(
         long,
         value_name = "NAME,NAME,…",
@@ -63,10 +63,10 @@ pub struct GrowthArguments {
     #[arg(long, value_name = "SIZE,SIZE,…", value_delimiter = ',', default_value = "4M,32M,256M,1G,4G",
           value_parser = parse_size)]
     journals: Vec<u64>,
-    /// How long writers write
+    /// Duration of each measurement of writers
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     seconds: Duration,
-    /// How often each point is measured
+    /// Number of measurements of each point
     #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
     turns: u32,
     /// A look, not a table: small points only, for half a second, once

@@ -25,7 +25,7 @@ struct Written {
     mean_ms: f64,
     seconds: f64,
     received: f64,
-    /// Per cent of the time in which the disk of a server's journal was busy, and that of its file
+    /// Utilization in per cent of the disk of a server's journal, and that of its file
     /// system's disk.
     journal_use: f64,
     home_use: f64,

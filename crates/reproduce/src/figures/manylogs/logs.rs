@@ -1,4 +1,4 @@
-//! What the paper's text says of the logs: swaps, the mapping table, and the checkpoint of a
+//! Statements of the paper's text on the logs: swaps, the mapping table, and the checkpoint of a
 //! shingled drive, each by the paper's own rule for the log of a write.
 
 use super::block_traces::{MIXES, busiest_hour, mix, note, tenants};

@@ -42,7 +42,7 @@ pub fn all() -> [Figure; 19] {
     ]
 }
 
-/// What depends on the rig's chosen numbers.
+/// Returns the figure on what depends on the rig's chosen numbers.
 pub fn sensitivity() -> Figure {
     sensitivity::figure()
 }

@@ -12,7 +12,7 @@ use device::Durability;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
-/// Most requests in flight. A SATA disk queues 31.
+/// Maximum number of requests in flight. A SATA disk queues 31.
 const REQUESTS: usize = 16;
 /// Longest request, in bytes. The kernel makes one or two requests of it.
 const LENGTH_MAX: u64 = 128 << 10;

@@ -4,7 +4,7 @@ use device::Durability;
 use io_uring::squeue::Entry128;
 use std::os::fd::RawFd;
 
-/// Most bytes that Linux transfers in one call (MAX_RW_COUNT, rounded down).
+/// Maximum number of bytes that Linux transfers in one call (MAX_RW_COUNT, rounded down).
 pub(in crate::ring) const LENGTH_MAX: usize = 0x7fff_0000;
 
 /// Bytes to write. They are heap memory that the operation's slot owns.

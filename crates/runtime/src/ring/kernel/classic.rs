@@ -19,7 +19,7 @@ pub(in crate::ring) struct Classic {
     /// Completions of calls that no thread carried out.
     ready: Vec<Completion>,
     threads: Threads,
-    /// `None` where AIO is not available.
+    /// AIO context; `None` where AIO is not available.
     aio: Option<Aio>,
     watches: Watches,
 }

@@ -1,4 +1,4 @@
-//! Why there is no ring: the kernel's answer, and its likely cause.
+//! Reasons why there is no ring: the kernel's answer, and its likely cause.
 
 use std::fmt;
 use std::io;

@@ -18,10 +18,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
-/// Most calls that wait for disks at the same time; an elevator or an SSD has no use for many more.
+/// Maximum number of calls that wait for disks at the same time; an elevator or an SSD has no use
+/// for many more.
 const THREADS_MAX: usize = 16;
-/// Most of them that neither write nor flush: a disk that answers no read does not stop syncs of
-/// others.
+/// Maximum number of waiting calls that neither write nor flush: a disk that answers no read does
+/// not stop syncs of others.
 const OTHERS_MAX: usize = THREADS_MAX - 2;
 /// Stack of a thread in bytes: threads make system calls, and little else.
 const STACK: usize = 128 << 10;
@@ -64,7 +65,7 @@ impl Job {
 #[derive(Default)]
 struct Jobs {
     commits: VecDeque<Job>,
-    /// With the number of jobs that came before.
+    /// Queued writes, each with the number of jobs that came before.
     writes: VecDeque<(u64, Job)>,
     others: VecDeque<(u64, Job)>,
     pushed: u64,

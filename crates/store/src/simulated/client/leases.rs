@@ -9,7 +9,7 @@ use crate::names::Found;
 #[derive(Clone, Copy)]
 pub(super) struct Lease {
     file: FileId,
-    /// How many changes of names other clients had made.
+    /// Number of changes of names that other clients had made.
     changes: u64,
 }
 

@@ -56,7 +56,8 @@ pub(super) struct Client {
     opens: RefCell<Opens<()>>,
     next_open: Cell<u64>,
     recalls: RefCell<Recalls>,
-    /// Otherwise a sync ends with a request that the servers refuse to a fenced client.
+    /// Whether this is a kernel client; others end a sync with a request that a fenced client is
+    /// refused.
     is_kernel: bool,
     leases: RefCell<BTreeMap<(FileId, Vec<u8>), Lease>>,
 }

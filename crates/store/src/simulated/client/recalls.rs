@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long the host may keep the answer back: another client waits.
+/// Time for which the host may keep the answer back: another client waits.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Recalled files. At a real store a write to one would deadlock.

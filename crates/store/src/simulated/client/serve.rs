@@ -22,7 +22,7 @@ impl Store for SimulatedStore {
     fn store_identity(&self) -> String {
         format!("simulated {:016x}", self.0.state.number)
     }
-    /// Nothing is sent unasked.
+    /// Milliseconds to hold writes: nothing is sent unasked.
     fn hold_ms(&self) -> u64 {
         u64::MAX
     }

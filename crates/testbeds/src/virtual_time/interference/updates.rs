@@ -27,12 +27,12 @@ pub struct Updates {
 /// Order in which unlogged data is written home: `ordered` alone has such.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HomeOrder {
-    /// With the commit, all files together, sorted by place: as the engine does.
+    /// Written with the commit, all files together, sorted by place: as the engine does.
     ByPlace,
-    /// Before the commit, one file after the other in the order in which they were written; all
-    /// issued at once. So does sync(2) of Linux 3.4.
+    /// Written before the commit, one file after the other in the order in which they were written;
+    /// all issued at once. So does sync(2) of Linux 3.4.
     ByFile,
-    /// Like `ByFile`, but a file waits until the one before is home.
+    /// Written as by `ByFile`, but a file waits until the one before is home.
     ByFileInTurn,
 }
 

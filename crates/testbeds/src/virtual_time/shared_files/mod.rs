@@ -39,14 +39,14 @@ const PIECE: usize = store::TRANSFER_BYTES_MAX;
 /// Buffer of the client for writes.
 #[derive(Clone, Copy, Debug)]
 pub enum SharedClient {
-    /// In memory: every `writeback`, files that are dirty for longer than `expire` go to the
+    /// Kept in memory: every `writeback`, files that are dirty for longer than `expire` go to the
     /// servers.
     Cached { writeback: Duration, expire: Duration },
     /// Nowhere: each write is at the servers when it returns.
     Synchronous,
-    /// In a journal of its host: asynchronous writes within `flush`. Every `writeback`, files that
-    /// are dirty for longer than `destage` go to the servers; without `destage`, under pressure
-    /// alone.
+    /// Kept in a journal of the host: asynchronous writes within `flush`. Every `writeback`, files
+    /// that are dirty for longer than `destage` go to the servers; without `destage`, under
+    /// pressure alone.
     Journaled { flush: Duration, writeback: Duration, destage: Option<Duration> },
 }
 
