@@ -4,6 +4,7 @@ pub mod control;
 pub mod control_server;
 mod descriptors;
 pub mod file_size;
+pub mod held_mount;
 pub mod holders;
 pub mod io_path;
 mod memory;
