@@ -138,7 +138,7 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	scripts/figure-screens.sh $(LAB) target/screens
 	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test all robustness::a_large_directory
 
-test-kernels: deps ## tests on the kernels of Debian 12 and 13 (6.1, 6.12), in emulated machines; ten minutes at most
+test-kernels: deps ## tests on the kernels of Debian 12 and 13 (6.1, 6.12), in emulated machines; twenty minutes at most
 	@scripts/install-packages.sh qemu-system-x86 busybox-static kmod nbd-client
 	CARGO=$(CARGO) scripts/test-kernels.sh target/kernels
 
