@@ -129,8 +129,8 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	scripts/test-apps-host.sh $(OKEANOS)
 	scripts/test-databases.sh $(OKEANOS) sqlite
 	scripts/test-databases.sh $(OKEANOS) postgres
-	@scripts/install-packages.sh fio xfsprogs
-	ROUNDS=8 scripts/test-blocks.sh $(OKEANOS) ext4 xfs
+	@scripts/install-packages.sh fio xfsprogs btrfs-progs
+	ROUNDS=8 scripts/test-blocks.sh $(OKEANOS)
 	@scripts/install-packages.sh binutils
 	scripts/test-deb.sh $(OKEANOS)
 	$(MAKE) test-kernels
@@ -138,8 +138,8 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	scripts/figure-screens.sh $(LAB) target/screens
 	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test all robustness::a_large_directory
 
-test-kernels: deps ## tests on the kernels of Debian 12 and 13 (6.1, 6.12), in emulated machines; ten minutes at most
-	@scripts/install-packages.sh qemu-system-x86 busybox-static kmod
+test-kernels: deps ## tests on the kernels of Debian 12 and 13 (6.1, 6.12), in emulated machines; twenty minutes at most
+	@scripts/install-packages.sh qemu-system-x86 busybox-static kmod nbd-client
 	CARGO=$(CARGO) scripts/test-kernels.sh target/kernels
 
 posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2
