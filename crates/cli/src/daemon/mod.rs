@@ -6,7 +6,7 @@ mod descriptors;
 pub mod file_size;
 pub mod holders;
 pub mod io_path;
-mod memory;
+pub mod memory;
 pub mod mount_helper;
 pub mod mount_table;
 pub mod mounted;
