@@ -15,7 +15,7 @@ LAB := target/release/okeanos-lab
 SHIPPED := target/dist/okeanos
 SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak faults test-apps test-kernels test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist-static image test-packages test-compiler test-reproducible tour site toolchain clean help
+.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak test-classic faults test-apps test-kernels test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist-static image test-packages test-compiler test-reproducible tour site toolchain clean help
 
 all: build
 
@@ -70,7 +70,7 @@ TOOLS := target/tools
 POSIX_OPERATIONS ?= 5000
 
 # What plays daily life, crashes and recovery, in a few minutes, once more without io_uring.
-WITHOUT_RING := without_ring:: people:: daemon_life:: blocks:: nbd:: coherence:: robustness::a_mount_point robustness::an_unplugged robustness::a_failed
+WITHOUT_RING := without_ring:: people:: hosts:: daemon_life:: blocks:: nbd:: coherence:: robustness::a_mount_point robustness::an_unplugged robustness::a_failed
 
 test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	$(CARGO) test --workspace --no-run
@@ -119,11 +119,16 @@ soak: deps build ## the crash explorers for twice HOURS hours (resumable; target
 	$(LAB) sim --proof target/soak.enumerated target/soak.ace1 target/soak.ace2 target/soak.lying target/soak.state $(EXPLORED) --page target/PROOF.md
 	$(LAB) bench demo --crash-after 20s --seconds 20s
 
+soak: test-classic
+test-classic: deps ## the whole suite of the daemon without io_uring, over threads and AIO
+	OKEANOS_IO=classic $(CARGO) test --package cli
+
 faults: deps ## switch on one deliberate fault at a time: does a test or the explorer find each? (docs/FAULTS.md)
 	scripts/hunt-faults.sh
 
 test-apps: deps deps-ceph build ## real programs on a volume of each mode; a host in front of Ceph, killed eight times
 	ROUNDS=8 scripts/test-host-ceph.sh $(OKEANOS)
+	OKEANOS_IO=classic scripts/test-host.sh $(OKEANOS)
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync procps postgresql
 	scripts/test-apps.sh $(OKEANOS)
 	scripts/test-apps-host.sh $(OKEANOS)

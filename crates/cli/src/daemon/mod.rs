@@ -7,7 +7,7 @@ pub mod file_size;
 pub mod held_mount;
 pub mod holders;
 pub mod io_path;
-mod memory;
+pub mod memory;
 pub mod mount_helper;
 pub mod mount_table;
 pub mod mounted;
