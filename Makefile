@@ -15,7 +15,7 @@ LAB := target/release/okeanos-lab
 SHIPPED := target/dist/okeanos
 SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak test-classic faults test-apps test-kernels test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist-static image test-packages test-compiler test-reproducible tour site toolchain clean help
+.PHONY: all build shipped deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak test-classic faults test-apps test-kernels test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist image test-packages test-compiler test-reproducible tour site toolchain clean help
 
 all: build
 
@@ -32,7 +32,7 @@ deps-bench: deps
 build: toolchain ## both programs, optimised: target/release/okeanos and okeanos-lab
 	$(CARGO) build --release --package cli --package lab
 
-dist: toolchain ## both as they are shipped and measured: target/dist/okeanos and okeanos-lab; takes twice as long
+shipped: toolchain ## both as they are shipped and measured: target/dist/okeanos and okeanos-lab; takes twice as long
 	$(CARGO) build --profile dist --package cli --package lab
 
 # Says what is missing before cargo says it at length.
@@ -175,13 +175,13 @@ test-xfstests: deps build ## the kernel's suite for file systems on loop devices
 	@scripts/install-packages.sh git acl attr autoconf automake libtool-bin pkg-config gcc make bc fio gawk psmisc uuid-runtime xfsprogs uuid-dev xfslibs-dev libacl1-dev libaio-dev libcap-dev libssl-dev
 	XFSTESTS="$(XFSTESTS)" scripts/test-xfstests.sh $(OKEANOS)
 
-bench: deps dist ## Okeanos beside the kernel's ext4 on the same kind of loop device
+bench: deps shipped ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(SHIPPED_LAB) bench compare
 
 # Medians of TURNS runs; an hour or so for three. README.md, docs/RECIPES.md and
 # docs/PERFORMANCE.md hold such tables (`make recipes`).
 TURNS ?= 3
-bench-peers: deps-bench dist ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth; one page
+bench-peers: deps-bench shipped ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth; one page
 	@scripts/install-packages.sh $$($(SHIPPED_LAB) bench programs --packages)
 	TURNS=$(TURNS) scripts/bench-peers.sh $(SHIPPED_LAB) target/bench-peers.md
 
@@ -190,11 +190,11 @@ flame: ## where the daemon's processor time goes beside 100 synchronous writers,
 	RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile dev-release --target-dir target/flame -p cli -p lab
 	scripts/flame.sh target/flame/dev-release/okeanos
 
-recipes: deps-bench dist ## measure docs/RECIPES.md and the tables of README and docs/PERFORMANCE.md anew, on a quiet machine; an hour
+recipes: deps-bench shipped ## measure docs/RECIPES.md and the tables of README and docs/PERFORMANCE.md anew, on a quiet machine; an hour
 	@scripts/install-packages.sh $$($(SHIPPED_LAB) bench programs --packages)
 	scripts/measure.sh $(SHIPPED_LAB) docs/RECIPES.md README.md docs/PERFORMANCE.md
 
-bench-shared: deps-ceph dist ## the works of Arion's figures on a real cluster of three OSDs, in target/figures/shared-*.json
+bench-shared: deps-ceph shipped ## the works of Arion's figures on a real cluster of three OSDs, in target/figures/shared-*.json
 	@scripts/install-packages.sh fio
 	mkdir -p target/figures
 	for work in streams varmail createfiles zipf risk; do \
@@ -212,7 +212,7 @@ record-traces: ## record the traces of docs/TRACES.md anew, in target/traces; ha
 figures: deps build ## the papers' figures in virtual time, in target/figures; goes on where it was interrupted
 	$(LAB) reproduce all --out target/figures
 
-figures-kernel: deps-bench dist ## the kernel's file systems beside Okeanos on emulated disks in real time, in target/figures
+figures-kernel: deps-bench shipped ## the kernel's file systems beside Okeanos on emulated disks in real time, in target/figures
 	$(SHIPPED_LAB) reproduce kernel-7a kernel-8a kernel-10a --out target/figures
 
 man: build ## man pages, in target/man
@@ -232,7 +232,7 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 PROGRAM ?= $(SHIPPED)
 LAB_PROGRAM ?= $(SHIPPED_LAB)
 
-install: dist install-files install-lab-files ## both programs, man pages, completions, units, and the helper of mount(8), below PREFIX and /sbin
+install: shipped install-files install-lab-files ## both programs, man pages, completions, units, and the helper of mount(8), below PREFIX and /sbin
 
 # Of what is built already.
 install-files:
@@ -268,15 +268,15 @@ uninstall: ## what install put there
 	        $(DESTDIR)$(ZSH)/_$$program $(SHARE)/fish/vendor_completions.d/$$program.fish; done
 	rm -f $(SERVICES:%=$(DESTDIR)$(UNITS)/%.service)
 
-deb: dist ## Debian packages, in target/deb: okeanos, and okeanos-lab
+deb: shipped ## Debian packages, in target/deb: okeanos, and okeanos-lab
 	scripts/make-deb.sh $(SHIPPED) target/deb
 
 # Where what is given to people lies: a package for each architecture, a tarball, an image.
 STATIC := target/static
-dist-static: toolchain ## both programs without shared libraries: a reproducible tarball with SBOM and checksums, in target/static
+dist: toolchain ## both programs without shared libraries: a reproducible tarball with SBOM and checksums, in target/static
 	scripts/make-static.sh $(STATIC)
 
-image: dist-static ## an OCI image of the static program, as a tar, in target/image (docs/CONTAINERS.md)
+image: dist ## an OCI image of the static program, as a tar, in target/image (docs/CONTAINERS.md)
 	@scripts/install-packages.sh buildah
 	scripts/make-image.sh $(STATIC)/okeanos-*-static.tar.gz target/image
 
