@@ -330,7 +330,7 @@ const A_USERS_MOUNT: &str = r#"
     AT=$PWD/own/mounted; as_nobody $O mount image $AT
     S=/tmp/okeanos-65534/$(as_nobody mountpoint -d $AT | tr : -).sock; [ -S $S ]
     D=$(as_nobody $O stats --json $AT | sed -n 's/.*"process": \([0-9]*\).*/\1/p')
-    theirs() { as_nobody /usr/bin/python3 -c "$1" & THEIRS=$!; for i in $(seq 100); do [ -e ready ] && break; sleep 0.1; done; [ -e ready ]; }
+    theirs() { setpriv --reuid 65534 --regid 65534 --clear-groups -- /usr/bin/python3 -c "$1" & THEIRS=$!; for i in $(seq 100); do [ -e ready ] && break; sleep 0.1; done; [ -e ready ]; }
 "#;
 
 #[test]
