@@ -13,9 +13,10 @@ use crate::limits::TRANSFER_BYTES_MAX;
 use crate::open_file::{OpenFile, OpenMode};
 use crate::overlay::Overlay;
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate,
-    fcntl_getfl, openat, syncfs, utimensat,
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT,
+    fallocate, fcntl_getfl, openat, seek, syncfs, utimensat,
 };
+use rustix::process::{Resource, getrlimit};
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io;
 use std::ops::Range;
@@ -240,8 +241,10 @@ impl Local {
     ) -> Result<FileAttributes, StoreError> {
         let (file, handle) = self.handle_of(open)?;
         let end = at.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64);
-        if end.is_none() || bytes.len() > TRANSFER_BYTES_MAX {
-            return Err(Refusal::Invalid.into());
+        let end = end.filter(|_| bytes.len() <= TRANSFER_BYTES_MAX).ok_or(Refusal::Invalid)?;
+        // Otherwise no flush of what is acknowledged could ever succeed.
+        if self.files.borrow().contains_key(&file) && !may_end_at(&handle, end) {
+            return Err(Refusal::FileTooLarge.into());
         }
         let modified = self.world.wall_clock();
         let buffered = self.change(file, |buffered| {
@@ -524,6 +527,14 @@ impl Local {
 fn is_unchanged(before: &Metadata, now: &Metadata, result: &Result<(), StoreError>) -> bool {
     let is_same = result.is_err() && changed_ns(before) == changed_ns(now);
     is_same && !units::fault!("store-failed-change-unnoted")
+/// Returns whether the kernel takes a write that ends there: this process may write so far, and the
+/// file system has files of that length. (A seek fails beyond the longest, and extends nothing. The
+/// longest may differ between the files of one file system: ext4 without extents.)
+fn may_end_at(handle: &File, end: u64) -> bool {
+    let limit = getrlimit(Resource::Fsize).current;
+    limit.is_none_or(|limit| end <= limit) && seek(handle, SeekFrom::Start(end)).is_ok()
+}
+
 }
 
 /// Returns a handle to write through. That of a file whose mode forbids it to its owner, this
