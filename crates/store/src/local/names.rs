@@ -329,20 +329,41 @@ fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<File> {
         Some(made) => made,
         None => hold_made(path, node, not_before)?,
     };
-    let (found, parent) = (made.metadata()?, fs::metadata(&directory)?);
+    match give_to(&made, mode.filter(|_| !has_lists), caller, &directory) {
+        Ok(()) => Ok(made),
+        Err(error) => {
+            remove_made(path, &made);
+            Err(error)
+        }
+    }
+}
+
+/// Gives what was just made in a directory to the caller, with this mode.
+fn give_to(made: &File, mode: Option<u32>, caller: Creator, directory: &Path) -> io::Result<()> {
+    let (found, parent) = (made.metadata()?, fs::metadata(directory)?);
     let inherits = parent.mode() & libc::S_ISGID != 0;
     let group = if inherits { parent.gid() } else { caller.gid };
     if (found.uid(), found.gid()) != (caller.uid, group) {
         let (uid, gid) = (Uid::from_raw(caller.uid), Gid::from_raw(group));
-        chownat(&made, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+        chownat(made, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
     }
     // This process's umask is not the caller's; and a change of owner clears set-id bits.
     let set_group = if inherits && found.is_dir() { libc::S_ISGID } else { 0 };
-    if let Some(mode) = mode.filter(|_| !has_lists) {
+    if let Some(mode) = mode {
         let held = format!("/proc/self/fd/{}", made.as_raw_fd());
         fs::set_permissions(held, Permissions::from_mode(mode | set_group))?;
     }
-    Ok(made)
+    Ok(())
+}
+
+/// Removes what was made and could not be given to its caller: it would keep the name from the next
+/// attempt.
+fn remove_made(path: &Path, made: &File) {
+    let (Ok(made), Ok(found)) = (made.metadata(), fs::symlink_metadata(path)) else { return };
+    if (made.dev(), made.ino()) == (found.dev(), found.ino()) {
+        // The error of the attempt is what the caller learns.
+        let _ = if found.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
+    }
 }
 
 fn changed_at(metadata: &Metadata) -> SystemTime {
