@@ -2,7 +2,7 @@
 
 use super::buffered::{LocalBuffered, Seen};
 use super::in_flight::{InFlight, clocks};
-use super::notes::{Born, Note, Notes, changed_ns, sync_directory, version_of};
+use super::notes::{Note, Notes, changed_ns, sync_directory, version_of};
 use super::store::Local;
 use crate::attributes::{
     Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version,
@@ -90,16 +90,9 @@ impl Flush {
             .set_accessed(system_time(accessed));
         self.change(|| file.set_times(times))?;
         file.sync_all()?;
-        self.check_unchanged()?;
-        // Not every file system stores what it was given: some keep whole seconds, some have a last
-        // year.
-        let kept = file.metadata()?;
-        let modified = match units::fault!("store-time-as-asked") {
-            true => (modified.seconds, i64::from(modified.nanoseconds)),
-            false => (kept.mtime(), kept.mtime_nsec()),
-        };
-        let born = Born::of(&kept);
-        Ok(self.notes.write(id, Note { version, modified, in_flight: None, born })?)
+        // Its time of change is durable with it.
+        let kept = self.check_unchanged()?;
+        Ok(self.notes.write(id, Note::reached(version, &kept))?)
     }
 
     /// Changes the file, behind a note that is valid for long enough.
@@ -114,10 +107,12 @@ impl Flush {
         self.seen = Seen::of(&self.file.metadata()?);
         Ok(changed?)
     }
-    fn check_unchanged(&self) -> Result<(), Unflushed> {
-        let is_ours = Seen::of(&self.file.metadata()?) == self.seen;
+    /// Returns what the file has, if nothing of it is another program's.
+    fn check_unchanged(&self) -> Result<Metadata, Unflushed> {
+        let found = self.file.metadata()?;
+        let is_ours = Seen::of(&found) == self.seen;
         if is_ours || units::fault!("store-foreign-change-overwritten") {
-            return Ok(());
+            return Ok(found);
         }
         if !units::fault!("store-foreign-change-noted") {
             // A recovery would take that change for this client's while a note is valid.

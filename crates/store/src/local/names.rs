@@ -102,7 +102,7 @@ impl Local {
         if !self.places.is(file, &found) {
             return Err(Refusal::Stale.into());
         }
-        self.keep_state(&found).await?;
+        self.keep_states(&[&found]).await?;
         fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
         self.note_own_change(&found);
         Ok(self.lookup(parent, name)?.attributes)
@@ -116,7 +116,7 @@ impl Local {
             return Err(Refusal::IsDirectory.into());
         }
         if metadata.nlink() > 1 {
-            self.keep_state(&metadata).await?;
+            self.keep_states(&[&metadata]).await?;
         }
         fs::remove_file(&place).map_err(|error| self.failed("unlinking", &error))?;
         self.note_own_change(&metadata);
@@ -171,14 +171,10 @@ impl Local {
                 (Some(self.exclude_found("renaming", at_old).await?), Some(replaced))
             }
         };
-        if let Some((found, _exclusion)) = &moved {
-            self.keep_state(found).await?;
-        }
-        let keeps_name = |found: &Metadata| found.nlink() > 1 || mode == RenameOver::Exchange;
-        if let Some((found, _exclusion)) = replaced.as_ref().filter(|(found, _)| keeps_name(found))
-        {
-            self.keep_state(found).await?;
-        }
+        let keeps_name = |found: &&Metadata| found.nlink() > 1 || mode == RenameOver::Exchange;
+        let mut kept: Vec<&Metadata> = moved.iter().map(|(found, _)| found).collect();
+        kept.extend(replaced.iter().map(|(found, _)| found).filter(keeps_name));
+        self.keep_states(&kept).await?;
         let flags = match mode {
             RenameOver::Replace => RenameFlags::empty(),
             RenameOver::NoReplace => RenameFlags::NOREPLACE,
@@ -207,21 +203,18 @@ impl Local {
         }
     }
 
-    /// Writes a note of a file's present state, durably, before a change of its names gives it
-    /// another time of change: the journal of a dead host may build on that state, of which the
-    /// change takes nothing. The caller excludes others from the file.
-    async fn keep_state(&self, found: &Metadata) -> Result<(), StoreError> {
-        let file = FileId(found.ino());
-        let is_ours = self.files.borrow().contains_key(&file);
-        if !found.is_file()
-            || is_ours
-            || !self.is_awaited()
-            || units::fault!("store-names-are-state")
-        {
+    /// Writes notes of files' present states, durably, before a change of their names gives them
+    /// another time of change: the journal of a dead host may build on these states, of which the
+    /// change takes nothing. The caller excludes others from the files.
+    async fn keep_states(&self, found: &[&Metadata]) -> Result<(), StoreError> {
+        let is_ours = |found: &Metadata| self.files.borrow().contains_key(&FileId(found.ino()));
+        let is_kept = |found: &&&Metadata| found.is_file() && !is_ours(found);
+        let files: Vec<Metadata> = found.iter().filter(is_kept).copied().cloned().collect();
+        if files.is_empty() || !self.is_awaited() || units::fault!("store-names-are-state") {
             return Ok(());
         }
-        let (notes, found) = (self.notes.clone(), found.clone());
-        match self.away("noting a state", move || notes.keep(file, &found)).await {
+        let notes = self.notes.clone();
+        match self.away("noting a state", move || notes.keep(&files)).await {
             // Names are removed to make some. At worst the dead host's bytes are set aside.
             Err(StoreError::Refused(Refusal::NoSpace | Refusal::Quota)) => Ok(()),
             kept => kept,
