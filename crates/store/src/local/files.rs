@@ -343,7 +343,7 @@ impl Local {
     ) -> Result<(), StoreError> {
         self.on_thread(what, work).await?.map_err(|error| self.failed(what, &error))
     }
-    async fn on_thread<T: Send + 'static>(
+    pub async fn on_thread<T: Send + 'static>(
         &self,
         what: &str,
         work: impl FnOnce() -> T + Send + 'static,
@@ -392,13 +392,16 @@ impl Local {
             return changed.unwrap_or(Err(Refusal::Stale.into()));
         }
         self.flush(file).await?;
-        let kind = self.attributes(file)?.kind;
+        let kind = self.searching(|| self.attributes(file)).await?.kind;
         let _exclusion = self.exclude(file, kind).await?;
         self.changed_at_once(file);
         let what = "setting attributes";
         // A handle works also after the file has lost its last name.
         let handle = self.writable(file).or_else(|| self.removed_directory(file));
-        let place = if handle.is_none() { Some(self.places.place(file)?) } else { None };
+        let place = match handle {
+            Some(_) => None,
+            None => Some(self.searching(|| self.places.place(file)).await?),
+        };
         let path = place.as_ref().map_or(Path::new(""), AsRef::as_ref);
         let look = || {
             self.look_at(what, || {
@@ -499,7 +502,7 @@ impl Local {
     }
 
     pub async fn sync_names(&self, directory: FileId) -> Result<(), StoreError> {
-        let place = self.places.directory(directory)?;
+        let place = self.searching(|| self.places.directory(directory)).await?;
         self.away("making names durable", move || sync_directory(place.as_ref())).await
     }
     /// Syncs each directory, or the store's file system if one is not where it was: the directory
@@ -522,14 +525,14 @@ impl Local {
 fn is_unchanged(before: &Metadata, now: &Metadata, result: &Result<(), StoreError>) -> bool {
     let is_same = result.is_err() && changed_ns(before) == changed_ns(now);
     is_same && !units::fault!("store-failed-change-unnoted")
+}
+
 /// Returns whether the kernel takes a write that ends there: this process may write so far, and the
 /// file system has files of that length. (A seek fails beyond the longest, and extends nothing. The
 /// longest may differ between the files of one file system: ext4 without extents.)
 fn may_end_at(handle: &File, end: u64) -> bool {
     let limit = getrlimit(Resource::Fsize).current;
     limit.is_none_or(|limit| end <= limit) && seek(handle, SeekFrom::Start(end)).is_ok()
-}
-
 }
 
 /// Returns a handle to write through. That of a file whose mode forbids it to its owner, this

@@ -33,6 +33,7 @@ mod places;
 mod store;
 mod syncs;
 mod tokens;
+mod walk;
 
 pub use store::LocalStore;
 

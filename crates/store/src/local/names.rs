@@ -70,11 +70,11 @@ impl Local {
         &self,
         parent: FileId,
         name: &[u8],
-        node: NewNode,
+        node: &NewNode,
         caller: Creator,
     ) -> Result<(Found, File), StoreError> {
         let place = self.place_of(parent, name)?;
-        let made = make_at(&place, &node, caller)
+        let made = make_at(&place, node, caller)
             .and_then(|made| Ok((made.metadata()?, made)))
             .map_err(|error| self.failed("making", &error));
         let (metadata, made) = made?;
@@ -96,7 +96,8 @@ impl Local {
         parent: FileId,
         name: &[u8],
     ) -> Result<FileAttributes, StoreError> {
-        let (from, to) = (self.places.place(file)?, self.place_of(parent, name)?);
+        let places = || Ok((self.places.place(file)?, self.place_of(parent, name)?));
+        let (from, to) = self.searching(places).await?;
         let look = || fs::symlink_metadata(&from);
         let (found, _exclusion) = self.exclude_found("linking", look).await?;
         if !self.places.is(file, &found) {
@@ -105,11 +106,11 @@ impl Local {
         self.keep_states(&[&found]).await?;
         fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
         self.note_own_change(&found);
-        Ok(self.lookup(parent, name)?.attributes)
+        Ok(self.searching(|| self.lookup(parent, name)).await?.attributes)
     }
 
     pub async fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
-        let place = self.place_of(parent, name)?;
+        let place = self.searching(|| self.place_of(parent, name)).await?;
         let look = || fs::symlink_metadata(&place);
         let (metadata, _exclusion) = self.exclude_found("unlinking", look).await?;
         if metadata.is_dir() {
@@ -154,7 +155,8 @@ impl Local {
         to: (FileId, &[u8]),
         mode: RenameOver,
     ) -> Result<(), StoreError> {
-        let (old, new) = (self.place_of(from.0, from.1)?, self.place_of(to.0, to.1)?);
+        let places = || Ok((self.place_of(from.0, from.1)?, self.place_of(to.0, to.1)?));
+        let (old, new) = self.searching(places).await?;
         let number = |place: &Place| fs::symlink_metadata(place).map(|found| found.ino());
         let is_there = fs::symlink_metadata(&new).is_ok();
         let (at_old, at_new) = (|| fs::symlink_metadata(&old), || fs::symlink_metadata(&new));
