@@ -2,11 +2,12 @@
 //! has changed it since, are set aside at the store.
 //!
 //! `okeanos-conflicts/FILE-HOST-LOG` holds the journaled bytes at their offsets, and zeros between;
-//! where the store has no file of that length, without anything between. The same name with `.txt` names their file, lists the ranges that were journaled, and states why
-//! they were set aside. The names follow from the log, so a second recovery after a crash writes
-//! the same files again. Logs of two hosts may have the same numbers. A running host names the
-//! file's last transaction instead of the log. If it dies before the journal has freed the records,
-//! recovery sets the same bytes aside once more.
+//! where the store has no file of that length, without anything between. The same name with `.txt`
+//! names their file, lists the ranges that were journaled, and states why they were set aside. The
+//! names follow from the log, so a second recovery after a crash writes the same files again. Logs
+//! of two hosts may have the same numbers. A running host names the file's last transaction instead
+//! of the log. If it dies before the journal has freed the records, recovery sets the same bytes
+//! aside once more.
 
 use crate::error::HostError;
 use std::ops::Range;

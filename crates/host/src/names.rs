@@ -374,7 +374,10 @@ impl Host {
         if change == AttributeChange::default() && !units::fault!("host-nothing-is-a-change") {
             return self.attributes(id).await;
         }
-        let is_valid = |time: Option<TimeChange>| !matches!(time, Some(TimeChange::To(time)) if time.nanoseconds >= 1_000_000_000);
+        let is_valid = |time| match time {
+            Some(TimeChange::To(time)) => time.nanoseconds < 1_000_000_000,
+            _ => true,
+        };
         if !is_valid(change.accessed) || !is_valid(change.modified) {
             // A journal with such a time would be refused as damaged.
             return Err(StoreError::from(Refusal::Invalid).into());
