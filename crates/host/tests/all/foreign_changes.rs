@@ -209,8 +209,8 @@ fn a_foreign_change_of_a_destaged_state_is_not_replayed_over() {
             stage.host.write(file, 0, b"thirds", Durable::Now).await.unwrap();
             assert!(stage.host.statistics().dirty_in_journal > 0);
             assert_eq!(stage.content(), b"second");
+            sleep(&*stage.world, TICK).await;
         });
-        std::thread::sleep(TICK);
         let path = root.path().join("file");
         change(&path);
         let report = recovered(root.path(), image);
