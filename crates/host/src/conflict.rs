@@ -66,6 +66,11 @@ async fn found_or_made(
     Err(StoreError::Refused(Refusal::Exists))
 }
 
+async fn empty(store: &dyn Store, found: &Found) -> Result<(), StoreError> {
+    let change = AttributeChange { size: Some(0), ..Default::default() };
+    store.set_attributes(found.file, change).await.map(drop)
+}
+
 /// Writes the ranges of a file that is set aside. Returns their places in it.
 async fn write_ranges(
     store: &dyn Store,
@@ -73,20 +78,16 @@ async fn write_ranges(
     ranges: &[Range<u64>],
     content: impl AsyncFn(usize) -> Result<Vec<u8>, StoreError>,
 ) -> Result<Vec<u64>, StoreError> {
-    let empty = async || {
-        let change = AttributeChange { size: Some(0), ..Default::default() };
-        store.set_attributes(into.file, change).await
-    };
     if into.attributes.version.size > 0 {
         // An attempt that a crash cut short may have written them to other places.
-        empty().await?;
+        empty(store, into).await?;
     }
     let places: Vec<u64> = ranges.iter().map(|range| range.start).collect();
     match write_file(store, into.file, places.iter().copied(), &content).await {
         Err(StoreError::Refused(Refusal::FileTooLarge)) => {}
         written => return written.map(|()| places),
     }
-    empty().await?;
+    empty(store, into).await?;
     let place_after = |end: &mut u64, range: &Range<u64>| {
         let at = *end;
         *end += range.end - range.start;
@@ -159,6 +160,9 @@ pub(crate) async fn set_aside(
     let path = store.path_of(of.file).await.unwrap_or_default();
     let text = text_of(of, why, path, &places).into_bytes();
     let (about, _) = file_of(store, directory, &format!("{name}.txt"), (owner, ours)).await?;
+    if about.attributes.version.size > 0 {
+        empty(store, &about).await?;
+    }
     write_file(store, about.file, [0].into_iter(), async |_| Ok(text.clone())).await?;
     store.sync_directory(directory).await?;
     store.sync_directory(store.root()).await?;

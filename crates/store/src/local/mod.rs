@@ -59,6 +59,7 @@ mod tests {
     use super::notes::{Note, Notes, changed_ns};
     use super::own_directory::OwnDirectory;
     use crate::{FileId, Version};
+    use std::io::Write;
     use std::ops::Range;
     use std::os::unix::fs::MetadataExt;
     use std::time::{Duration, SystemTime};
@@ -130,6 +131,10 @@ mod tests {
         let renamed = std::fs::metadata(&new).unwrap();
         assert!(changed_ns(&renamed) > changed_ns(&found));
         assert_eq!(notes.version(file, &renamed), reported);
+        // At once, by a program that had it open.
+        let mut theirs = std::fs::File::options().append(true).open(&new).unwrap();
+        theirs.write_all(b" is new").unwrap();
+        assert_ne!(notes.version(file, &std::fs::metadata(&new).unwrap()), reported);
     }
 
     /// A note stays when its file is removed past okeanos, and the next file may get its number.

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The first word of a note.
-const FORMAT: &str = "5";
+const FORMAT: &str = "6";
 /// Length of the one line; anything longer is not a note.
 const NOTE_BYTES_MAX: u64 = 256;
 
@@ -30,6 +30,9 @@ pub(super) enum Changed {
     At(u64),
     /// It is being brought there, or was when the writer ended.
     Within(Period),
+    /// A name of it changes, and nothing else: it has this length and time of modification, in
+    /// nanoseconds since 1970, or is another program's.
+    Renamed { times: Period, size: u64, modified: u64 },
 }
 
 /// The times of change of a file that are its writer's, in nanoseconds since 1970. Later ones are
@@ -79,6 +82,13 @@ impl Note {
         let period = Period { before: changed_ns(file), from, until };
         Note { version, changed: Changed::Within(period), born: Born::of(file) }
     }
+    /// Creates a note of a file of which only names change until `times` end.
+    fn renamed(version: Version, file: &Metadata, times: Range<SystemTime>) -> Note {
+        let note = Note::in_flight(version, file, times);
+        let Changed::Within(times) = note.changed else { return note };
+        let (size, modified) = (file.size(), modified_ns(file));
+        Note { changed: Changed::Renamed { times, size, modified }, ..note }
+    }
     /// Creates a note of a file that has been brought to a state, and is durable.
     pub fn reached(version: Version, file: &Metadata) -> Note {
         Note { version, changed: Changed::At(changed_ns(file)), born: Born::of(file) }
@@ -92,6 +102,9 @@ impl Note {
             Changed::Within(Period { before, from, until }) => {
                 format!("{known} {before} {from} {until}\n")
             }
+            Changed::Renamed { times: Period { before, from, until }, size, modified } => {
+                format!("{known} {before} {from} {until} {size} {modified}\n")
+            }
         }
     }
     fn of_line(line: &str) -> Option<Note> {
@@ -102,6 +115,9 @@ impl Note {
         let changed = match *times {
             [changed] => Changed::At(changed),
             [before, from, until] => Changed::Within(Period { before, from, until }),
+            [before, from, until, size, modified] => {
+                Changed::Renamed { times: Period { before, from, until }, size, modified }
+            }
             _ => return None,
         };
         let born = if born == 0 { Born::Unknown } else { Born::At(born) };
@@ -112,6 +128,9 @@ impl Note {
         let is_in_it = match self.changed {
             Changed::At(changed) => has == changed && metadata.size() == self.version.size,
             Changed::Within(times) => times.has(has),
+            Changed::Renamed { times, size, modified } => {
+                times.has(has) && (metadata.size(), modified_ns(metadata)) == (size, modified)
+            }
         };
         is_in_it && self.born.is_of(metadata)
     }
@@ -144,7 +163,7 @@ impl Notes {
             .collect();
         let write = |times: Range<SystemTime>| {
             versions.iter().try_for_each(|(file, version, found)| {
-                self.write(*file, Note::in_flight(*version, found, times.clone()))
+                self.write(*file, Note::renamed(*version, found, times.clone()))
             })
         };
         InFlight::renewed(None, clocks, write).map(drop)
@@ -188,6 +207,10 @@ pub(super) fn changed_ns(metadata: &Metadata) -> u64 {
     (metadata.ctime() as u64).wrapping_mul(1_000_000_000) + metadata.ctime_nsec() as u64
 }
 
+fn modified_ns(metadata: &Metadata) -> u64 {
+    (metadata.mtime() as u64).wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec() as u64)
+}
+
 /// Returns the version of a file without a note.
 pub(super) fn version_of(metadata: &Metadata) -> Version {
     let ctime_ns = changed_ns(metadata);
@@ -201,20 +224,26 @@ mod tests {
     #[test]
     fn notes_come_back_and_damaged_ones_are_none() {
         let version = Version { number: 7, ctime_ns: 8, size: 9 };
-        let times = Changed::Within(Period { before: 3, from: 4, until: 5 });
-        for (born, changed) in [(Born::Unknown, times), (Born::At(6), Changed::At(8))] {
+        let times = Period { before: 3, from: 4, until: 5 };
+        let renamed = Changed::Renamed { times, size: 6, modified: u64::MAX };
+        for (born, changed) in [
+            (Born::Unknown, Changed::Within(times)),
+            (Born::At(6), Changed::At(8)),
+            (Born::At(6), renamed),
+        ] {
             let note = Note { version, changed, born };
             assert_eq!(Note::of_line(&note.to_line()), Some(note));
         }
         for damaged in [
             "",
-            "5 7 8 9 6 8",
-            "3 7 8 9 6 8\n",
-            "5 7 8 9 6\n",
-            "5 7 8 9 6 8 8\n",
-            "5 7 8 9 6 8 8 8 8\n",
-            "5 7 x 9 6 8\n",
-            "5 7 -8 9 6 8\n",
+            "6 7 8 9 6 8",
+            "5 7 8 9 6 8\n",
+            "6 7 8 9 6\n",
+            "6 7 8 9 6 8 8\n",
+            "6 7 8 9 6 8 8 8 8\n",
+            "6 7 8 9 6 8 8 8 8 8 8\n",
+            "6 7 x 9 6 8\n",
+            "6 7 -8 9 6 8\n",
         ] {
             assert_eq!(Note::of_line(damaged), None, "{damaged:?}");
         }

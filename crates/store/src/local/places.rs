@@ -287,7 +287,8 @@ impl Places {
         let (root, file_system) = (self.opened.try_clone()?, self.file_system);
         Ok(Walk { root, root_file: self.root_file, file_system, depth_max: self.depth_max() })
     }
-    /// Records what a walk has seen. Returns whether it has met `wanted`.
+    /// Records what a walk has seen. Returns whether `wanted` may be in the tree: it was met, or
+    /// is in what could not be looked at.
     ///
     /// # Errors
     /// During a recovery: it was not met, and a part of the tree could not be looked at, where it
@@ -322,7 +323,9 @@ impl Places {
                     code: error.raw_os_error().unwrap_or(libc::EIO),
                 });
             }
-            _ => {}
+            // Another search may do better.
+            Some(_) => return Ok(true),
+            None => {}
         }
         Ok(found)
     }

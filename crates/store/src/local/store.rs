@@ -210,21 +210,24 @@ impl Local {
             return Ok(false);
         }
         let what = "searching for a file";
-        let mut is_met = false;
+        let mut may_be_there = false;
         for _ in 0..self.places.walks() {
             let walk = self.places.walk().map_err(|error| self.failed(what, &error))?;
             let walked = self.on_thread(what, move || walk.run(&mut |_, _| {})).await?;
-            is_met |= self.places.add(walked, wanted)?;
+            may_be_there |= self.places.add(walked, wanted)?;
             if self.places.is_there(wanted) {
                 return Ok(true);
             }
         }
-        if is_met && self.places.is_recovering() {
+        match (may_be_there, self.places.is_recovering()) {
             // It is moved all the time, and not gone.
-            return Err(self.failed(what, &io::Error::from_raw_os_error(libc::EAGAIN)));
+            (true, true) => Err(self.failed(what, &io::Error::from_raw_os_error(libc::EAGAIN))),
+            (true, false) => Ok(false),
+            (false, _) => {
+                self.places.note_missing(wanted);
+                Ok(false)
+            }
         }
-        self.places.note_missing(wanted);
-        Ok(false)
     }
 
     /// Opens a file; again if another client moves it, or puts another file there, after it was
