@@ -173,12 +173,12 @@ test-xfstests: deps build ## the kernel's suite for file systems on loop devices
 bench: deps dist ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(SHIPPED_LAB) bench compare
 
-# Medians of TURNS runs; an hour or so for three. README.md, docs/RECIPES.md and
+# Medians of RUNS runs; an hour or so for three. README.md, docs/RECIPES.md and
 # docs/PERFORMANCE.md hold such tables (`make recipes`).
-TURNS ?= 3
+RUNS ?= 3
 bench-peers: deps-bench dist ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth; one page
 	@scripts/install-packages.sh $$($(SHIPPED_LAB) bench programs --packages)
-	TURNS=$(TURNS) scripts/bench-peers.sh $(SHIPPED_LAB) target/bench-peers.md
+	RUNS=$(RUNS) scripts/bench-peers.sh $(SHIPPED_LAB) target/bench-peers.md
 
 flame: ## where the daemon's processor time goes beside 100 synchronous writers, as a flame graph in text
 	@scripts/install-packages.sh linux-perf
@@ -193,7 +193,7 @@ bench-shared: deps-ceph dist ## the works of Arion's figures on a real cluster o
 	@scripts/install-packages.sh fio
 	mkdir -p target/figures
 	for work in streams varmail createfiles zipf risk; do \
-	    scripts/compare-shared.sh $(SHIPPED) --work $$work --osds 3 --store bluestore --seconds 20 --turns $(TURNS) --no-crash \
+	    scripts/compare-shared.sh $(SHIPPED) --work $$work --osds 3 --store bluestore --seconds 20 --runs $(RUNS) --no-crash \
 	        --json target/figures/shared-$$work.json || exit; \
 	done
 

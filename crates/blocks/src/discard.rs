@@ -90,7 +90,7 @@ impl Shared {
         if units::fault!("blocks-discard-waits-for-all") {
             return self.until_reusable(&(0..u64::MAX)).await;
         }
-        // Those that others add meanwhile are theirs to wait for.
+        // Runs that concurrent discards add are theirs to wait for.
         match self.freed.latest(&(0..u64::MAX)) {
             Some(unsettled) => self.settle(unsettled).await,
             None => Ok(()),

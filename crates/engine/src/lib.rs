@@ -1,7 +1,7 @@
 //! Carries plans out: block cache, handles, commit, write-back, checkpoint, recovery. One thread,
 //! no locks.
 //!
-//! What the floor above sees: [`crate::Engine`], [`Block`], [`Handle`], [`FileUpdate`],
+//! Interface to the layer above: [`crate::Engine`], [`Block`], [`Handle`], [`FileUpdate`],
 //! [`Credits`]; how it is opened: [`EngineParts`], [`recover`].
 #![forbid(unsafe_code)]
 

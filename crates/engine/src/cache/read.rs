@@ -60,8 +60,8 @@ impl Reader<'_> {
             let numbers = (0..u64::from(count)).map(|index| at.plus(index));
             let blocks: Vec<_> = numbers.map(|number| self.look_up(number, temperature)).collect();
             self.load_all(&blocks, CachedBlock::is_whole).await?;
-            // A block that was freed meanwhile has left the cache. What was written since is in
-            // another, and home may have had a part of it already when this one was filled.
+            // A block that was freed during the read has left the cache. What was written since is
+            // in another, and home may have had a part of it already when this one was filled.
             let is_here = |block: &Rc<CachedBlock>| block.is_cached();
             if blocks.iter().all(is_here) || units::fault!("freed-while-read-is-returned") {
                 return Ok(blocks);

@@ -192,7 +192,7 @@ impl Engine {
     }
 
     /// Ends the engine if a write or a flush has failed: the caller alone would have the error, and
-    /// an update of the log's superblock that was under way would keep every later commit waiting.
+    /// an update of the log's superblock that was in flight would keep every later commit waiting.
     /// A block that cannot be read is the caller's affair.
     fn ended_by<T>(&self, result: Result<T, EngineError>) -> Result<T, EngineError> {
         result.inspect_err(|error| {

@@ -6,7 +6,7 @@
 //! where a commit's flush makes home durable, too ("covered"), blocks that were home before one
 //! flush are durable after it. The superblock then goes out in front of the next.
 //!
-//! | who asks | fact that decides (first that applies) | decision | why |
+//! | request from | fact that decides (first that applies) | decision | why |
 //! |---|---|---|---|
 //! | a commit | nobody has wished for it | stay | the superblock is one block more to write |
 //! | a commit | the superblock is in flight | stay | an older tail could overtake a newer one |

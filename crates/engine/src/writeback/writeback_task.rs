@@ -228,10 +228,12 @@ impl Writeback<'_> {
             return Ok(());
         };
         let began = self.admission.world.now();
-        let blocks =
-            self.admission
-                .queue
-                .due(&self.admission.cache.borrow(), began, usize::MAX, |since| since <= began);
+        let blocks = self.admission.queue.expired(
+            &self.admission.cache.borrow(),
+            began,
+            usize::MAX,
+            |since| since <= began,
+        );
         for blocks in blocks.chunks(HOME_BATCH_MAX) {
             // What cannot be read keeps its sequences.
             self.writer.write_home(blocks.to_vec(), Neighbours::GoAlong).await?;
@@ -265,10 +267,10 @@ impl Writeback<'_> {
                 blocks.retain(|at| cache.peek(*at).is_none_or(|block| !block.is_held_by_log()));
             }
             self.leave_out_those_that_stay(&mut blocks);
-            // What could not be read stays dirty and is tried again when it is due again.
+            // What could not be read stays dirty and is tried again when it expires again.
             self.writer.write_home(blocks, Neighbours::Stay).await?;
-            // Thousands may be due, and a handle that needs log space does not wait for all of
-            // them.
+            // Thousands may have expired, and a handle that needs log space does not wait for all
+            // of them.
             self.relieve_log().await?;
         }
         let is_old = |log: &RefCell<LogState>| {
@@ -311,10 +313,12 @@ impl Writeback<'_> {
         let began = self.admission.world.now();
         self.swaps.checkpoints.begin(self.writer.copies.blocks_until_home() as u64);
         // Blocks met count as dirty from now on: those that come later are left to the next one.
-        let mut blocks =
-            self.admission
-                .queue
-                .due(&self.admission.cache.borrow(), began, usize::MAX, |since| since <= began);
+        let mut blocks = self.admission.queue.expired(
+            &self.admission.cache.borrow(),
+            began,
+            usize::MAX,
+            |since| since <= began,
+        );
         self.leave_out_those_that_stay(&mut blocks);
         let mut all = WritebackOutcome::default();
         for blocks in blocks.chunks(HOME_BATCH_MAX) {
@@ -340,12 +344,12 @@ impl Writeback<'_> {
         });
     }
 
-    fn dirty_blocks(&self, is_due: impl Fn(Instant) -> bool) -> Vec<HomeBlock> {
-        self.admission.queue.due(
+    fn dirty_blocks(&self, has_expired: impl Fn(Instant) -> bool) -> Vec<HomeBlock> {
+        self.admission.queue.expired(
             &self.admission.cache.borrow(),
             self.admission.world.now(),
             HOME_BATCH_MAX,
-            is_due,
+            has_expired,
         )
     }
 

@@ -176,8 +176,8 @@ fn a_long_read_past_the_cache_sees_what_changed_while_it_was_under_way() {
     }
 }
 
-/// A read fills in what a small write did not say of a block. Meanwhile the block is freed, written
-/// by another owner, and home.
+/// A read fills in what a small write did not say of a block. During the read the block is
+/// freed, written by another owner, and written home.
 #[test]
 fn a_block_that_was_freed_and_written_again_under_a_read_is_no_mixture() {
     let mut setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
