@@ -20,8 +20,8 @@ pub mod transaction;
 pub use checkpoint::Checkpoint;
 pub use commit::{CommitPlan, plan_commit, plan_commit_home};
 pub use log_space::{
-    CircularLog, Gaps, LogFull, LogGap, LogKind, LogPlaces, LogRing, LogRun, LogRuns, LogSlot,
-    LogSpace, LogSwap, LogWalk, Logs, ScatteredLog, SwappedRun, TablePage, TimedCommit,
+    CircularLog, Gaps, LogFull, LogGap, LogKind, LogRing, LogRun, LogRuns, LogSlot, LogSpace,
+    LogSwap, LogWalk, Logs, ScatteredLog, ScatteredLogMap, SwappedRun, TablePage, TimedCommit,
 };
 pub use pass_outcome::{PassCounts, RecoverError};
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};

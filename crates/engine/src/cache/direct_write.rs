@@ -113,7 +113,7 @@ impl DirectWriter<'_> {
     ) -> Result<(), EngineError> {
         let kinds = vec![BlockKind::HomeData; count];
         let writes =
-            self.aborter.runner.write_home(write.blocks.start, &kinds, vec![memory]).await?;
+            self.aborter.executor.write_home(write.blocks.start, &kinds, vec![memory]).await?;
         self.updates.reader.counters.borrow_mut().requested_home_write();
         match write.before {
             Some(_) => self.writer.durability.note_early(writes),

@@ -55,7 +55,7 @@ pub(crate) struct Commit {
     places: Vec<(HomeBlock, WholePlace)>,
     handles: u64,
     /// Whether few enough writers wait for it that staying awake for the disk is worthwhile.
-    few_wait: bool,
+    is_worth_polling: bool,
     /// Number of callers that had asked for it when it was locked.
     waiters: usize,
 }
@@ -90,7 +90,7 @@ impl Committer<'_> {
             if self.admission.pipeline.has_ended() {
                 return;
             }
-            self.hold().await;
+            self.delay().await;
             self.overlap.until_it_may_begin().await;
             self.admission.pipeline.stop_handles().await;
             self.overlap.until_it_may_be_locked().await;
@@ -111,7 +111,7 @@ impl Committer<'_> {
     }
 
     /// Waits as long as the pacing says, and for the writers answered by the last commit.
-    async fn hold(&self) {
+    async fn delay(&self) {
         let next = || {
             self.admission
                 .pacing
@@ -121,11 +121,11 @@ impl Committer<'_> {
         while let Some(at) = next() {
             self.admission.world.sleep_until(at).await;
         }
-        self.admission.pipeline.hold(self.admission.world, || false).await;
+        self.admission.pipeline.delay_commit(self.admission.world, || false).await;
     }
 
-    pub(crate) fn expect_soon(&self, few: bool, soon: bool) {
-        if few {
+    pub(crate) fn expect_soon(&self, is_worth_polling: bool, soon: bool) {
+        if is_worth_polling {
             self.admission.world.expect_soon(soon);
         }
     }
@@ -134,11 +134,11 @@ impl Committer<'_> {
     /// No handle is open.
     async fn commit_running(&self, beside: &dyn Fn(Commit)) -> Result<(), EngineError> {
         let commit = self.lock()?;
-        let few = commit.few_wait;
-        self.expect_soon(few, true);
+        let is_worth_polling = commit.is_worth_polling;
+        self.expect_soon(is_worth_polling, true);
         let result = self.issue_commit(commit, beside).await;
         if self.admission.pipeline.in_flight() == 0 {
-            self.expect_soon(few, false);
+            self.expect_soon(is_worth_polling, false);
         }
         result
     }
@@ -168,7 +168,7 @@ impl Committer<'_> {
             self.aborter.abort(&error);
         }
         if self.admission.pipeline.in_flight() == 0 {
-            // It does not matter for which of them few waited.
+            // It does not matter which of them it was worth polling for.
             self.expect_soon(true, false);
         }
     }
@@ -178,7 +178,7 @@ impl Committer<'_> {
         self.tail.note_tail();
         let plan = std::mem::take(&mut commit.plan.plan);
         let clock = self.begin_clock(&plan);
-        self.aborter.runner.run(plan).await?;
+        self.aborter.executor.run(plan).await?;
         self.admission.pipeline.until_oldest(commit.plan.transaction).await?;
         self.log_is_written(&commit, clock);
         self.finish(commit).await
@@ -197,8 +197,8 @@ impl Committer<'_> {
         let handles = locked.handles();
         let (plan, transaction) = self.plan(locked)?;
         self.admission.pipeline.end_lock();
-        let (few_wait, waiters) =
-            (self.admission.pipeline.few_wait_for(&completion), completion.waiters());
+        let (is_worth_polling, waiters) =
+            (self.admission.pipeline.is_worth_polling(&completion), completion.waiters());
         Ok(Commit {
             transaction,
             freed,
@@ -208,7 +208,7 @@ impl Committer<'_> {
             made,
             places: Vec::new(),
             handles,
-            few_wait,
+            is_worth_polling,
             waiters,
         })
     }
@@ -276,10 +276,10 @@ impl Committer<'_> {
         self.tail.note_tail();
         let first = std::mem::take(&mut commit.plan.plan);
         let mut clock = self.begin_clock(&first);
-        self.aborter.runner.run(first).await?;
+        self.aborter.executor.run(first).await?;
         clock.home_is_done(self.admission.world.now());
         let moved = self.tail.take_tail_along(&mut last);
-        self.aborter.runner.run(last).await?;
+        self.aborter.executor.run(last).await?;
         self.log_is_written(&commit, clock);
         self.admission.pipeline.check()?;
         if let Some(moved) = moved {
@@ -301,7 +301,7 @@ impl Committer<'_> {
         let (now, written) = (self.admission.world.now(), commit.plan.log_bytes());
         let CommitTimes { home, idle, log: took } =
             clock.log_is_done(now, self.admission.pipeline.committed_at());
-        let (gap, writes) = (commit.plan.gap_bytes(), self.aborter.runner.counts().writes());
+        let (gap, writes) = (commit.plan.gap_bytes(), self.aborter.executor.counts().writes());
         log.borrow_mut().is_written(&TimedCommit { gap, written, idle, took, writes });
         if let Some(auto) = self.policy.learns() {
             let log =

@@ -4,7 +4,7 @@ use crate::interface::commit_pacing::CommitPacing;
 use crate::interface::error::EngineError;
 use crate::writeback::checkpoints::CheckpointTimes;
 use commit::Home;
-use commit::{Durability, LogArea, LogPlace, PlanDisks};
+use commit::{Durability, LogArea, LogDevice, PlanDisks};
 use device::{Buffer, Disk, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
@@ -285,9 +285,9 @@ impl EngineParts {
         count: usize,
     ) -> Result<Buffer, EngineError> {
         let shift = self.block_size.shift();
-        Ok(match &area.place {
-            LogPlace::Inside => self.home.read(HomeBlock(at), count).await?,
-            LogPlace::Own(disk) => disk.read(at << shift, count << shift).await?,
+        Ok(match &area.device {
+            LogDevice::Inside => self.home.read(HomeBlock(at), count).await?,
+            LogDevice::Own(disk) => disk.read(at << shift, count << shift).await?,
         })
     }
 }

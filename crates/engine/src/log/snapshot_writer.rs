@@ -20,7 +20,7 @@ use crate::log::log_state::LogState;
 use crate::log::log_state::Naming;
 use crate::writeback::dirty_queue::DirtyQueue;
 use commit::Pipeline;
-use commit::Runner;
+use commit::PlanExecutor;
 use format::snapshot::{HOME_END, SnapshotItem};
 use journal::{LogRun, LogSwap, NewPiece, WholePlace, plan_naming, plan_piece};
 use std::cell::RefCell;
@@ -43,7 +43,7 @@ pub(crate) struct SnapshotWriter<'a> {
     pub log: Option<&'a RefCell<LogState>>,
     pub pipeline: &'a Pipeline,
     pub options: &'a EngineOptions,
-    pub runner: &'a Runner,
+    pub executor: &'a PlanExecutor,
     pub cache: &'a RefCell<Cache>,
     pub queue: &'a DirtyQueue,
 }
@@ -141,12 +141,12 @@ impl SnapshotWriter<'_> {
     ) -> Result<(), EngineError> {
         let Some(log) = self.log else { return Ok(()) };
         // During this write the superblock is free for commits.
-        self.runner.run(plan_piece(piece.as_ref())).await?;
+        self.executor.run(plan_piece(piece.as_ref())).await?;
         loop {
             let naming = log.borrow_mut().begin_naming(piece.as_ref(), read_from, ends_swap);
             match naming {
                 Naming::Begins(naming) => {
-                    self.runner.run(plan_naming(naming.image())).await?;
+                    self.executor.run(plan_naming(naming.image())).await?;
                     log.borrow_mut().named(*naming, piece, self.pipeline.committed());
                     return Ok(());
                 }
@@ -210,7 +210,7 @@ impl SnapshotWriter<'_> {
         sum: impl FnOnce() -> u32,
     ) -> Option<SnapshotItem> {
         let offset = u64::from(place.at.get().checked_sub(run.start.get())?)
-            * self.runner.log_unit() as u64
+            * self.executor.log_unit() as u64
             + u64::from(place.offset);
         let offset = u32::try_from(offset).ok()?;
         Some(SnapshotItem::Whole { home, stays, offset, sum: sum() })

@@ -212,7 +212,7 @@ impl Recovery<'_> {
             Ok(kept) => Ok(kept),
             Err(why) => {
                 // What was written home is what any replay writes there first.
-                self.runner.check()?;
+                self.executor.check()?;
                 self.report = RecoveryReport {
                     snapshot_refused: Some(why),
                     snapshot_blocks_read: self.report.snapshot_blocks_read,
@@ -286,7 +286,7 @@ impl Recovery<'_> {
                 Box::pin(async move {
                     let place = copy.place();
                     let count = records.blocks_of_whole(place.offset.into(), bytes);
-                    let log = self.runner.read_log(place.at, count).await?;
+                    let log = self.executor.read_log(place.at, count).await?;
                     let block = copy.read_from(&**records, &log, bytes);
                     Ok((home, block.ok_or(EngineError::LogCopyDamaged { at: home })?))
                 })
@@ -309,7 +309,7 @@ impl Recovery<'_> {
         let copies = self.find_copies().await?;
         let headers = found.headers_from(end).chain(copies).map(|at| (at, nothing.clone()));
         let headers = headers.collect();
-        self.runner.run(plan_kept_log(headers)).await?;
+        self.executor.run(plan_kept_log(headers)).await?;
         self.report.transactions = count as u64;
         self.report.blocks_in_part = parts.len() as u64;
         self.report.blocks_kept = (gathered.copies() + parts.len()) as u64;

@@ -57,7 +57,7 @@ impl Handle {
         }
         let admit = || admission.admit(needed, home_credits).transpose();
         let pipeline = &engine.pipeline;
-        pipeline.pass(admit).await.map_err(|error| error.of_changes(pipeline.was_shut_down()))?;
+        pipeline.enter(admit).await.map_err(|error| error.of_changes(pipeline.was_shut_down()))?;
         Ok(Handle {
             transaction: engine.running(),
             engine,

@@ -135,7 +135,7 @@ impl CopyWriter<'_> {
         for part in run.chunk_by(|left, right| left.0.plus(1) == right.0) {
             let kinds: Vec<_> = part.iter().map(|(_, copy, _)| copy.contents.at_home()).collect();
             let blocks = part.iter().map(|(_, _, block)| block.clone()).collect();
-            self.reader.runner.write_home(part[0].0, &kinds, blocks).await?;
+            self.reader.executor.write_home(part[0].0, &kinds, blocks).await?;
             part.iter().for_each(|(at, copy, _)| log.borrow_mut().home_written(*at, copy.by));
             self.checkpoints.written(part.iter().filter(|(_, copy, _)| !copy.stays).count() as u64);
         }

@@ -82,7 +82,7 @@ impl HomeWriter<'_> {
             }
             runtime::yield_now().await;
         }
-        Ok(self.reader.runner.make_writes_durable().await?)
+        Ok(self.reader.executor.make_writes_durable().await?)
     }
 
     /// Drops the clean ones of these blocks from the cache: their next reader reads home.
@@ -159,9 +159,9 @@ impl HomeWriter<'_> {
             let at = sent[0].block.number();
             let volatile = match asked {
                 Asked::SyncAtOnce if is_one => {
-                    self.reader.runner.sync_home(at, &kinds, parts).await?
+                    self.reader.executor.sync_home(at, &kinds, parts).await?
                 }
-                _ => Some(self.reader.runner.write_home(at, &kinds, parts).await?),
+                _ => Some(self.reader.executor.write_home(at, &kinds, parts).await?),
             };
             sent.iter().for_each(|sent| self.arrived(sent, volatile));
             let is_logged =

@@ -17,17 +17,17 @@ mod circular;
 mod free_space;
 mod gaps;
 mod held;
-mod places;
 mod run_table;
 mod scattered;
+mod scattered_log_map;
 mod swap;
 
 pub use circular::{CircularLog, LogRing};
 pub use gaps::{Gaps, LogGap, TimedCommit};
-pub use places::{LogPlaces, Logs};
 pub use run_table::TablePage;
 pub(crate) use scattered::ANNOUNCED_LENGTH_MIN;
 pub use scattered::ScatteredLog;
+pub use scattered_log_map::{Logs, ScatteredLogMap};
 pub use swap::{LogSwap, SwappedRun};
 
 use device::Buffer;

@@ -19,8 +19,8 @@
 
 use super::free_space::{FreeSpace, UsedSpace};
 use super::held::HeldInOrder;
-use super::places::Logs;
 use super::run_table::{RunTable, TablePage};
+use super::scattered_log_map::Logs;
 use super::swap::{LogSwap, SwappedRun};
 use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk, transaction_blocks_max};
 use device::Buffer;
@@ -364,7 +364,7 @@ impl LogSpace for ScatteredLog {
 
 #[cfg(test)]
 mod tests {
-    use super::super::LogPlaces;
+    use super::super::ScatteredLogMap;
     use super::*;
     use format::scattered::NamedSnapshot;
     use std::collections::VecDeque;
@@ -375,7 +375,7 @@ mod tests {
         let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
         let homes = (0..4).map(|log| HomeBlock(90 + 100 * log)).collect();
-        let places = LogPlaces { first: LogBlock(64), blocks: 16, homes };
+        let places = ScatteredLogMap { first: LogBlock(64), blocks: 16, homes };
         ScatteredLog::new(&superblock, places.in_units(1).unwrap())
     }
     fn id(number: u32) -> TransactionId {
@@ -471,7 +471,7 @@ mod tests {
         let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
         let homes = (0..3000).map(|log| HomeBlock(90 + 100 * log)).collect();
-        let places = LogPlaces { first: LogBlock(64), blocks: 16, homes };
+        let places = ScatteredLogMap { first: LogBlock(64), blocks: 16, homes };
         let mut log = ScatteredLog::new(&superblock, places.in_units(1).unwrap());
         for number in 0..40 {
             put(&mut log, number, 2, u64::from(number) * 7000);
@@ -524,7 +524,7 @@ mod tests {
     fn a_longer_run_is_announced_before_it_is_written() {
         let mut superblock = JournalSuperblock::new(BlockSize::new(4096).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
-        let places = LogPlaces {
+        let places = ScatteredLogMap {
             first: LogBlock(64),
             blocks: 256,
             homes: vec![HomeBlock(0), HomeBlock(1000)],
@@ -555,7 +555,7 @@ mod tests {
         let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
         let homes = (0..40).map(|log| HomeBlock(100 * log)).collect();
-        let places = LogPlaces { first: LogBlock(64), blocks: 16, homes };
+        let places = ScatteredLogMap { first: LogBlock(64), blocks: 16, homes };
         let mut log = ScatteredLog::new(&superblock, places.in_units(1).unwrap());
         let active = |superblock: &JournalSuperblock| superblock.scattered.clone().unwrap().active;
         log.reserve(id(0), 3).unwrap();

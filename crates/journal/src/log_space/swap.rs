@@ -203,7 +203,7 @@ impl ScatteredLog {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LogPlaces, LogRun, LogRuns, LogSpace};
+    use super::super::{LogRun, LogRuns, LogSpace, ScatteredLogMap};
     use super::*;
     use format::jbd2::JournalSuperblock;
     use units::{BlockSize, SplitMix};
@@ -216,7 +216,7 @@ mod tests {
         let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
         let homes = (0..count).map(|log| HomeBlock(100 * log)).collect();
-        let places = LogPlaces { first: LogBlock(64), blocks, homes };
+        let places = ScatteredLogMap { first: LogBlock(64), blocks, homes };
         ScatteredLog::new(&superblock, places.in_units(1).unwrap())
     }
     fn id(number: u32) -> TransactionId {

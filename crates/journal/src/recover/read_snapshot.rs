@@ -348,7 +348,7 @@ impl ReadSnapshot {
 mod tests {
     use super::super::HomeBounds;
     use super::*;
-    use crate::log_space::LogPlaces;
+    use crate::log_space::ScatteredLogMap;
     use crate::plan::{Address, Step};
     use crate::snapshot::{SnapshotRing, plan_piece};
     use units::BlockSize;
@@ -414,7 +414,7 @@ mod tests {
         }
         fn read(&self, most: usize) -> Result<SnapshotContents, SnapshotRefused> {
             let homes = (0..4).map(|log| HomeBlock(100 * log)).collect();
-            let places = LogPlaces { first: LogBlock(64), blocks: 32, homes };
+            let places = ScatteredLogMap { first: LogBlock(64), blocks: 32, homes };
             let logs = Rc::new(places.in_units(1).unwrap());
             let mut pieces = ReadSnapshot::new(&self.superblock, logs, most)?;
             while let Some(at) = pieces.wants() {

@@ -148,7 +148,8 @@ impl Volume {
                 superblock.set_packed(PackedLog { unit, nonce: 5, gap_max: 0 });
                 superblock.set_scattered(5);
                 let homes = (0..u64::from(LOGS)).map(|log| HomeBlock(10 + 10 * log)).collect();
-                let logs = LogPlaces { first: begin, blocks: EACH, homes }.in_units(1).unwrap();
+                let logs =
+                    ScatteredLogMap { first: begin, blocks: EACH, homes }.in_units(1).unwrap();
                 let log = ScatteredLog::new(&superblock, logs.clone());
                 (Box::new(log), Remembered::Logs(Box::new(superblock), Rc::new(logs)))
             }

@@ -355,7 +355,7 @@ mod tests {
     use crate::interface::options::EngineOptions;
     use crate::log::tail::TailRequest;
     use commit::DiskHome;
-    use commit::{LogExtent, LogPlace};
+    use commit::{LogDevice, LogExtent};
     use device::World;
     use disks::MemoryDisk;
     use journal::RunningTransaction;
@@ -375,7 +375,7 @@ mod tests {
         let disk = Rc::new(MemoryDisk::new(world.clone(), 1 << 20));
         let extents = vec![LogExtent { first: LogBlock(0), count: BLOCKS, disk_block: 500 }];
         let area =
-            LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs: None };
+            LogArea { device: LogDevice::Inside, extents, superblock: LogBlock(0), logs: None };
         let parts = EngineParts {
             world,
             home: Rc::new(DiskHome::whole(disk, size())),
