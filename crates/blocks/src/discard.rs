@@ -73,7 +73,7 @@ impl Shared {
                 continue;
             }
             loop {
-                let count = engine.freed_at_once(at, end.get() - at.get());
+                let count = engine.freeable_in_one_handle(at, end.get() - at.get());
                 handle.forget(at, count, Contents::Data);
                 let from = run.block + (at.get() - run.home.get());
                 self.freed.add(from..from + count, handle.transaction());

@@ -163,6 +163,6 @@ async fn append(engine: &Rc<Engine>, writer: u64, writers: u64, number: u64) {
         in_place: false,
         durable_only: false,
     };
-    handle.file_data(update).await.expect("room");
+    handle.write_file_data(update).await.expect("room");
     engine.commit(handle.stop()).await.expect("a commit");
 }

@@ -21,7 +21,7 @@ use commit::HomeClaims;
 use commit::PlanExecutor;
 use commit::{CommitDelayPolicy, Pipeline};
 use device::{Disk, World};
-use journal::{ReplayImage, plan_empty_log, plan_found_log};
+use journal::{ReplayImage, plan_empty_log, plan_flush_on_open};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -224,7 +224,7 @@ impl Engine {
         self.check()?;
         if !units::fault!("mount-finds-no-cache") {
             self.durability.assume_unflushed();
-            let flushed = self.executor.run(plan_found_log()).await.map_err(EngineError::from);
+            let flushed = self.executor.run(plan_flush_on_open()).await.map_err(EngineError::from);
             flushed.inspect_err(|error| self.aborter().stop_writing(error))?;
         }
         self.pipeline.set_quiesced(false);
@@ -264,7 +264,8 @@ impl Engine {
                 log.borrow_mut().forget_notes();
             }
             if !units::fault!("barriers-begin-unflushed") {
-                let flushed = self.executor.run(plan_found_log()).await.map_err(EngineError::from);
+                let flushed =
+                    self.executor.run(plan_flush_on_open()).await.map_err(EngineError::from);
                 flushed.inspect_err(|error| self.abort(error))?;
             }
         }

@@ -258,7 +258,7 @@ fn item_of(word: &[u8], next: &mut TransactionId, choice: u8) -> SnapshotItem {
         }
         3 | 4 => SnapshotItem::Whole {
             home,
-            stays: word[8] & 16 == 0,
+            durable_only: word[8] & 16 == 0,
             offset: number(4),
             sum: number(6),
         },

@@ -162,7 +162,7 @@ impl RealWorld {
         let now = self.now();
         self.0.polling.learn(expected, ended, now.since(begin), window, now);
         let paid = ended == Ended::Completion && !window.is_zero();
-        if paid && self.0.polling.is_sure() {
+        if paid && self.0.polling.is_worthwhile() {
             self.0.ring.keep_others_awake();
         }
         Ok(())

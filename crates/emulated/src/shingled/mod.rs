@@ -203,7 +203,7 @@ impl ShingledDisk {
             disks::check(disk.name(), disk.geometry(), operation, at, length)?;
             let state = disk.0.clone();
             let world = state.world.clone();
-            runtime::complete_anyway(&*world, async move {
+            runtime::spawn_after_first_step(&*world, async move {
                 state.inner.borrow_mut().requests += 1;
                 let result = work(state.clone(), at / SECTOR..(at + length) / SECTOR).await;
                 let mut inner = state.inner.borrow_mut();

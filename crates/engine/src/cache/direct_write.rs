@@ -80,7 +80,7 @@ impl DirectWriter<'_> {
             self.keep(&write, &memory);
             self.aborter.abort(&error);
         }
-        self.updates.reader.cache.borrow_mut().drop_passed(count);
+        self.updates.reader.cache.borrow_mut().drop_bypassed(count);
         self.updates.reader.direct_writes.arrive(&write);
         self.updates.pipeline.wake_joiners();
     }

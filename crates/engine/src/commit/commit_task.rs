@@ -24,7 +24,7 @@ use commit::{Freed, RunningContent};
 use journal::Policy;
 use journal::{
     CommitCost, CommitPlan, CommitStamp, CommittingTransaction, LockedTransaction, Plan,
-    TimedCommit, TimedWrites, WholePlace, plan_commit_home,
+    TimedCommit, TimedWrites, WholeBlockLocation, plan_commit_home,
 };
 use runtime::race;
 use std::cell::Cell;
@@ -52,7 +52,7 @@ pub(crate) struct Commit {
     /// Blocks made for the log.
     made: usize,
     /// Places at which the log will hold blocks whole, sorted.
-    places: Vec<(HomeBlock, WholePlace)>,
+    places: Vec<(HomeBlock, WholeBlockLocation)>,
     handles: u64,
     /// Whether few enough writers wait for it that staying awake for the disk is worthwhile.
     is_worth_polling: bool,
@@ -91,9 +91,9 @@ impl Committer<'_> {
                 return;
             }
             self.delay().await;
-            self.overlap.until_it_may_begin().await;
+            self.overlap.wait_until_startable().await;
             self.admission.pipeline.stop_handles().await;
-            self.overlap.until_it_may_be_locked().await;
+            self.overlap.wait_until_lockable().await;
             if self.admission.pipeline.has_ended() {
                 return;
             }
@@ -189,11 +189,11 @@ impl Committer<'_> {
     fn lock(&self) -> Result<Commit, EngineError> {
         let RunningContent { transaction, freed, completion } =
             self.admission.pipeline.lock(self.admission.world.now());
-        let made = self.admission.made_for_log(&transaction.holdings());
+        let made = self.admission.log_buffer_blocks_max(&transaction.holdings());
         self.admission.pacing.locked();
         let locked = transaction.lock();
         let (logged, home) = self.take_images(&locked)?;
-        self.cache.borrow_mut().note_made(made);
+        self.cache.borrow_mut().note_log_buffers(made);
         let handles = locked.handles();
         let (plan, transaction) = self.plan(locked)?;
         self.admission.pipeline.end_lock();
@@ -332,7 +332,7 @@ impl Committer<'_> {
         }
         if let Some(log) = self.admission.log {
             log.borrow_mut().committed(&committed);
-            let written_back = commit.logged.iter().filter(|block| !block.stays());
+            let written_back = commit.logged.iter().filter(|block| !block.is_durable_only());
             self.checkpoints.logged(written_back.map(|block| block.number()));
         }
         // Before anyone learns that they may be used again.
@@ -344,9 +344,9 @@ impl Committer<'_> {
         self.unordered.committed(committed.id);
         self.admission.pipeline.finish(committed.id, self.admission.world.now());
         drop((commit.logged, commit.home, commit.plan));
-        self.cache.borrow_mut().drop_made(commit.made);
+        self.cache.borrow_mut().drop_log_buffers(commit.made);
         let is_much = self.admission.pinned_images() > self.cache.borrow().limit() / 2;
-        let is_much = is_much || self.sequences.are_too_many();
+        let is_much = is_much || self.sequences.exceeds_memory_max();
         if self.admission.log_is_short() || is_much || self.snapshots.snapshot_is_due() {
             self.admission.queue.request();
         }

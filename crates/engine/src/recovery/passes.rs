@@ -20,7 +20,7 @@ use journal::{
     BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, Logs, Pass, ReadSnapshot,
     ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass,
     RevokeTable, ScanPass, Scanned, SnapshotContents, SnapshotRefused, SuperblockImage,
-    plan_announcement, plan_empty_log, plan_found_log, plan_run_headers,
+    plan_announcement, plan_empty_log, plan_flush_on_open, plan_run_headers,
 };
 use runtime::join_window;
 use std::iter::Peekable;
@@ -74,7 +74,7 @@ fn superblock_at(area: &LogArea, superblock: &JournalSuperblock) -> LogBlock {
 /// new engine finds, and a sync has nothing to write of it. For volumes that are not recovered,
 /// before anything is written to them; a recovery does it by itself.
 pub async fn flush_found(parts: &EngineParts) -> Result<(), EngineError> {
-    Ok(executor_over_found(parts).run(plan_found_log()).await?)
+    Ok(executor_over_found(parts).run(plan_flush_on_open()).await?)
 }
 
 /// Returns a executor over disks of which it is unknown what earlier runs left in their caches.
@@ -123,7 +123,7 @@ impl<'a> Recovery<'a> {
         let executor = executor_over_found(parts);
         if !dry_run {
             // Also where the log is empty: that may be in a cache alone.
-            executor.run(plan_found_log()).await?;
+            executor.run(plan_flush_on_open()).await?;
         }
         let mut superblock = parts.read_superblock(area).await?;
         report.recorded_error = superblock.errno;
@@ -482,7 +482,7 @@ impl<'a> Recovery<'a> {
         superblock.set_clean(next.previous());
         records::clear(&mut superblock, self.parts.options.journal_checksum);
         let marks = !units::fault!("given-up-unmarked") && !units::fault!("given-up-marked-late");
-        if self.report.left_some_out() && marks {
+        if self.report.is_incomplete() && marks {
             superblock.errno = ERRNO_DAMAGED;
         }
         // In the blocks of the log that was read: an empty one is of no format yet.

@@ -30,7 +30,7 @@ pub(crate) fn runs_of(cache: &Cache, numbers: &[HomeBlock], neighbours: Neighbou
         let block = cache.peek(at)?;
         let is_chosen = || numbers.binary_search(&at).is_ok();
         (block.may_be_written_home()
-            && (is_chosen() || along && block.is_stable() && !block.stays()))
+            && (is_chosen() || along && block.is_stable() && !block.is_durable_only()))
         .then(|| block.clone())
     };
     let mut runs: Vec<Run> = Vec::new();

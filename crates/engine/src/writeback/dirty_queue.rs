@@ -74,7 +74,7 @@ impl DirtyQueue {
     }
 
     /// Notes that what the log's oldest transaction needs could not be read `now`.
-    pub fn could_not_read(&self, now: Instant) {
+    pub fn note_read_failure(&self, now: Instant) {
         self.unreadable_at.set(Some(now));
     }
     /// Whether to wait before it is read again: a disk may take long over a bad sector, and each

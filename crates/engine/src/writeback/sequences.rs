@@ -77,7 +77,7 @@ impl Sequences {
         self.memory.get()
     }
     /// Returns whether the table takes more memory than it may: sequences must end.
-    pub fn are_too_many(&self) -> bool {
+    pub fn exceeds_memory_max(&self) -> bool {
         self.memory.get() > self.memory_max && !units::fault!("sequences-unbounded")
     }
 

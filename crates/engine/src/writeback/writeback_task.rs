@@ -157,7 +157,7 @@ impl Writeback<'_> {
             // Nobody could change anything until it can be read, and it may never be.
             return Err(error);
         }
-        self.admission.queue.could_not_read(self.admission.world.now());
+        self.admission.queue.note_read_failure(self.admission.world.now());
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl Writeback<'_> {
         if self.sequences.want_sweep() {
             self.sweep().await;
         }
-        let Some(log) = self.admission.log.filter(|_| self.sequences.are_too_many()) else {
+        let Some(log) = self.admission.log.filter(|_| self.sequences.exceeds_memory_max()) else {
             return Ok(());
         };
         let began = self.admission.world.now();
@@ -242,7 +242,7 @@ impl Writeback<'_> {
         log.borrow_mut().is_waited_for();
         self.tail.advance_tail(TailRequest::Space).await?;
         self.sweep().await;
-        if self.sequences.are_too_many() {
+        if self.sequences.exceeds_memory_max() {
             // The rest are of transactions that are not committed yet.
             self.admission.pipeline.request(self.admission.pipeline.running_id());
         }
@@ -334,9 +334,9 @@ impl Writeback<'_> {
     fn leave_out_those_that_stay(&self, blocks: &mut Vec<HomeBlock>) {
         let cache = self.admission.cache.borrow();
         let copy_stays = |at| {
-            self.admission
-                .log
-                .is_some_and(|log| log.borrow().mapping().get(at).is_some_and(|copy| copy.stays))
+            self.admission.log.is_some_and(|log| {
+                log.borrow().mapping().get(at).is_some_and(|copy| copy.durable_only)
+            })
         };
         blocks.retain(|at| match cache.peek(*at) {
             Some(block) if block.is_held_by_log() => !block.stays_in_log(),

@@ -29,7 +29,7 @@ async fn write(
         in_place: false,
         durable_only: false,
     };
-    handle.file_data(update).await.unwrap();
+    handle.write_file_data(update).await.unwrap();
     handle.stop()
 }
 
@@ -375,7 +375,7 @@ fn a_threshold_is_held_against_the_request_or_against_each_block_as_asked() {
                 in_place: false,
                 durable_only: false,
             };
-            handle.file_data(update).await.unwrap();
+            handle.write_file_data(update).await.unwrap();
             engine.commit(handle.stop()).await.unwrap();
         });
         let mut byte = [0];

@@ -167,7 +167,7 @@ fn a_block_whose_base_cannot_be_read_is_written_back_once_it_can() {
                 in_place: false,
                 durable_only: false,
             };
-            handle.file_data(update).await.unwrap();
+            handle.write_file_data(update).await.unwrap();
         }
         engine.commit(handle.stop()).await.unwrap();
         let world = engine.world();

@@ -75,7 +75,7 @@ async fn recover_protected(
     }
     let mut fresh = superblock::read(&*parts.home).await?;
     // Of this recovery, or of one that was interrupted after it had emptied the log.
-    let lacks_some = report.left_some_out() || report.recorded_error == ERRNO_DAMAGED;
+    let lacks_some = report.is_incomplete() || report.recorded_error == ERRNO_DAMAGED;
     if !dry_run && lacks_some && !units::fault!("given-up-unmarked") {
         // Home may be newer than the replayed blocks, or lack transactions that were left out.
         fresh.state |= state::ERROR;

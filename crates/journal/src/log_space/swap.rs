@@ -294,7 +294,7 @@ mod tests {
             log.release_before(id(released));
             log.give_up_swap(&swap, released == 0);
             let used = if released == 2 { 0 } else { 14 };
-            assert_eq!((log.free(), log.room()), (4 * 16 - used, 15));
+            assert_eq!((log.free(), log.reservable_blocks()), (4 * 16 - used, 15));
             assert_eq!(log.begin_swap(80, HomeBlock(0)).is_some(), released == 0);
         }
     }
@@ -355,7 +355,7 @@ mod tests {
             put(&mut log, 1, 12, 0);
             let swap = log.begin_swap(80, HomeBlock(0)).unwrap();
             log.release_before(id(1));
-            assert_eq!(log.room(), 0, "both are closed");
+            assert_eq!(log.reservable_blocks(), 0, "both are closed");
             match moves {
                 true => assert_eq!(log.end_swap(&swap).len(), 1),
                 false => log.give_up_swap(&swap, true),
@@ -437,7 +437,7 @@ mod tests {
                     oldest += 1 + random.below(u64::from(next - oldest)) as u32;
                     log.release_before(id(oldest));
                 }
-                _ if count <= log.room() => {
+                _ if count <= log.reservable_blocks() => {
                     put(&mut log, next, count, head.get());
                     next += 1;
                 }

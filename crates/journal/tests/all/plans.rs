@@ -323,5 +323,5 @@ fn a_piece_and_home_are_durable_before_the_superblock_names_it() {
     assert_eq!(words(&plan_piece(None)), ["SnapshotBeforeSuperblock"]);
     let image =
         SuperblockImage { at: LogBlock(0), image: std::rc::Rc::new(device::Buffer::zeroed(1024)) };
-    assert_eq!(words(&plan_naming(image)), ["log 0+1", "TailBeforeReuse"]);
+    assert_eq!(words(&plan_snapshot_superblock(image)), ["log 0+1", "TailBeforeReuse"]);
 }

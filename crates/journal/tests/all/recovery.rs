@@ -263,7 +263,7 @@ fn forged(home: u64) -> Volume {
         home: HomeBlock(home),
         escaped: false,
         deleted: false,
-        stays: false,
+        durable_only: false,
         checksum,
         fragment: None,
     };

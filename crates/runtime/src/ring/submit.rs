@@ -45,7 +45,7 @@ impl Ring {
     }
 
     fn look(&self, kernel: &mut Kernel) -> io::Result<()> {
-        if !kernel.is_worth_a_look() {
+        if !kernel.has_pending() {
             return Ok(());
         }
         self.count(|statistics| statistics.enters += 1);

@@ -218,7 +218,7 @@ impl Writer {
             }
         }
         handle
-            .file_data(FileUpdate {
+            .write_file_data(FileUpdate {
                 owner,
                 home,
                 range: BlockRange::new(start as u32, (start + length) as u32),
@@ -375,6 +375,6 @@ async fn write_bytes(
         in_place: base == Base::Home,
         durable_only: false,
     };
-    handle.file_data(update).await.unwrap();
+    handle.write_file_data(update).await.unwrap();
     handle.stop()
 }
