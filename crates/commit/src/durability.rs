@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn unordered_data_of_more_owners_than_are_kept_apart_is_flushed_by_each_sync() {
+    fn overflowing_owner_table_makes_each_sync_flush() {
         let durability = Durability::new(ONE, true);
         let owners = OWNERS_MAX as u64 + 1;
         for owner in 0..owners {

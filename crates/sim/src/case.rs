@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Bytes of a page of the kernel that splits writes.
 const PAGE: usize = 4096;
 
-/// Everything that decides a run: the same case is the same run.
+/// Parameters that decide a run: the same case is the same run.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub setup: Setup,

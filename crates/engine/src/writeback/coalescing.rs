@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn no_block_goes_twice_and_no_run_is_longer_than_a_request_may_be() {
+    fn runs_have_no_duplicates_and_bounded_length() {
         let all: Vec<u64> = (0..600).collect();
         let runs = runs(&all, &[0, 1, 255, 256, 599], Neighbours::GoAlong);
         assert!(runs.iter().all(|run| run.len() <= RUN_BLOCKS_MAX));

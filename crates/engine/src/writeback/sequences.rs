@@ -124,7 +124,7 @@ mod tests {
     use journal::Decision;
 
     #[test]
-    fn a_sequence_is_forgotten_when_its_block_is_clean_and_out_of_the_log() {
+    fn clean_block_outside_log_ends_its_sequence() {
         let (at, sequences) = (HomeBlock(5), Sequences::default());
         let logged = UpdateSequence::None.after(Decision::LogBlock, TransactionId(3));
         sequences.set(at, logged);

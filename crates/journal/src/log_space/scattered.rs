@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_looks_into_few_logs_and_into_all_that_may_have_later_runs() {
+    fn restart_reads_only_logs_with_possible_later_runs() {
         let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
         let homes = (0..3000).map(|log| HomeBlock(90 + 100 * log)).collect();

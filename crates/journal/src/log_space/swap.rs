@@ -301,7 +301,7 @@ mod tests {
 
     /// A swap could otherwise read and write ten megabytes to free a few kilobytes.
     #[test]
-    fn a_log_that_was_moved_moves_again_only_behind_an_eighth_of_new_runs() {
+    fn moved_log_moves_again_after_eighth_of_runs() {
         let mut log = log_of(4, 64);
         put(&mut log, 0, 26, 0);
         put(&mut log, 1, 26, 0);

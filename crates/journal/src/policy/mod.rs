@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn where_durability_is_enough_every_mode_logs_and_in_as_few_bytes_as_before() {
+    fn durable_only_is_logged_compactly_in_every_mode() {
         let sequence = UpdateSequence::Bypassed { last: TransactionId(7) };
         for mode in DataMode::ALL {
             let durable_only = PolicyOverrides { durable_only: true, ..PolicyOverrides::default() };

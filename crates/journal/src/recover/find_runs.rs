@@ -469,7 +469,7 @@ mod tests {
 
     /// A log that was swapped still holds its runs, or what a torn run has left of them.
     #[test]
-    fn of_two_copies_of_a_run_the_one_with_the_later_durable_floor_counts() {
+    fn run_copy_with_later_durable_floor_wins() {
         for (old, new) in [(0, 3), (3, 0)] {
             let mut disk = Disk::new(TransactionId(7));
             disk.put(old, 0, 7, 2);

@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_before_the_tail_or_is_read_all_the_same_is_left_out() {
+    fn snapshot_omits_records_before_tail_or_read_anyway() {
         let mut written = Written::of_two();
         written.superblock.sequence = id(1);
         let mut named = written.superblock.named_snapshot().cloned().unwrap();

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_slot_is_refused_and_so_is_a_missing_page_of_the_latest() {
+    fn missing_slot_or_latest_page_is_refused() {
         let table = Table::of(6);
         for number in 0..6 {
             let mut table = Table { pages: table.pages.clone(), ..Table::of(6) };

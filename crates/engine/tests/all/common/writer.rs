@@ -35,7 +35,7 @@ struct Slot {
 /// Content of a writer's blocks after one of its handles.
 type Version = [Option<Slot>; SLOTS];
 
-/// Everything that was ever written, and what was promised.
+/// History of all writes, and what was promised.
 #[derive(Default)]
 pub struct History {
     /// Versions by writer; version `k` is the state after its handle number `k`, version 0 that
