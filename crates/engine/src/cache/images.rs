@@ -1,4 +1,4 @@
-//! All images of a block: the current one, those of transactions in flight, and the latest
+//! Images of a block: the current one, those of transactions in flight, and the latest
 //! committed one.
 //!
 //! Invariants

@@ -5,9 +5,9 @@ use super::{AutoThreshold, Decision, Policy, Update};
 /// Overrides, each alone or several together.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct PolicyOverrides {
-    /// Some files need only durability (paper: O_DUR, section IV-D). Their data is logged in every
-    /// mode, whatever the size of a request. Once the log holds a block, so are all updates of it
-    /// until the log holds it no more: replay would undo one that bypassed.
+    /// Files of which durability is enough (paper: O_DUR, section IV-D) have their data logged in
+    /// every mode, whatever the size of a request. Once the log holds a block, so are all updates
+    /// of it until the log holds it no more: replay would undo one that bypassed.
     pub durable_only: bool,
     /// Overwrites in place that bypass the log are written home before the commit, as in ext3. In
     /// ext4 no commit waits for them.
