@@ -178,12 +178,12 @@ test-xfstests: deps build ## the kernel's suite for file systems on loop devices
 bench: deps shipped ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(SHIPPED_LAB) bench compare
 
-# Medians of TURNS runs; an hour or so for three. README.md, docs/RECIPES.md and
+# Medians of RUNS runs; an hour or so for three. README.md, docs/RECIPES.md and
 # docs/PERFORMANCE.md hold such tables (`make recipes`).
-TURNS ?= 3
+RUNS ?= 3
 bench-peers: deps-bench shipped ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth; one page
 	@scripts/install-packages.sh $$($(SHIPPED_LAB) bench programs --packages)
-	TURNS=$(TURNS) scripts/bench-peers.sh $(SHIPPED_LAB) target/bench-peers.md
+	RUNS=$(RUNS) scripts/bench-peers.sh $(SHIPPED_LAB) target/bench-peers.md
 
 flame: ## where the daemon's processor time goes beside 100 synchronous writers, as a flame graph in text
 	@scripts/install-packages.sh linux-perf
@@ -198,7 +198,7 @@ bench-shared: deps-ceph shipped ## the works of Arion's figures on a real cluste
 	@scripts/install-packages.sh fio
 	mkdir -p target/figures
 	for work in streams varmail createfiles zipf risk; do \
-	    scripts/compare-shared.sh $(SHIPPED) --work $$work --osds 3 --store bluestore --seconds 20 --turns $(TURNS) --no-crash \
+	    scripts/compare-shared.sh $(SHIPPED) --work $$work --osds 3 --store bluestore --seconds 20 --runs $(RUNS) --no-crash \
 	        --json target/figures/shared-$$work.json || exit; \
 	done
 

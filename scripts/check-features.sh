@@ -1,6 +1,6 @@
 #!/bin/bash
 # A crate alone is built with the same features of what others wrote as within the workspace.
-# Otherwise `cargo test -p CRATE` builds most of the house a second time. Names what differs, and
+# Otherwise `cargo test -p CRATE` builds most of the workspace a second time. Names what differs, and
 # fails. (crates/units/Cargo.toml and crates/runtime/Cargo.toml see to it. `units` and `journal`
 # stand below: what their tests alone use may differ.)
 set -euo pipefail

@@ -13,7 +13,7 @@
 #          --work streams|varmail|createfiles|untar|zipf: what is measured; untar is of /usr/include/linux, zipf fio's of 128 MiB
 #          --work risk: each second, what a crash of the client would lose. Writers append to a file each, 20 times a second, and sync
 #          nothing. Of what they were answered for, all is at risk that neither the OSDs have received nor a journal of the host has
-#          --turns N: all contenders so often, in turns, and the medians
+#          --runs N: N interleaved runs of all contenders, and the medians
 #          --no-crash: unmounted instead; what the OSDs get is counted until then, else until the work is done
 # For each operation the table has requests of the metadata server, and processor time of the
 # client's and of the servers' processes.
@@ -29,14 +29,14 @@ lab=$(dirname "$program")/okeanos-lab
 scripts=$(dirname "$(realpath "$0")")
 shift
 
-cluster=() writers=16 size=1024 seconds=5 turns=1 work=streams crash=yes json= contenders=()
+cluster=() writers=16 size=1024 seconds=5 runs=1 work=streams crash=yes json= contenders=()
 while [ $# -gt 0 ]; do
     case $1 in
         --osds | --replicas | --store) cluster+=("$1" "$2"); shift ;;
         --writers) writers=$2; shift ;;
         --size) size=$2; shift ;;
         --seconds) seconds=$2; shift ;;
-        --turns) turns=$2; shift ;;
+        --runs | --turns) runs=$2; shift ;;
         --work) work=$2; shift ;;
         --json) json=$2; shift ;;
         --no-crash) crash= ;;
@@ -51,7 +51,7 @@ if [ ${#contenders[@]} = 0 ]; then
     if "$program" host --help >/dev/null 2>&1; then contenders+=(okeanos); fi
 fi
 readonly once=("${contenders[@]}")
-for ((turn = 1; turn < turns; turn++)); do contenders+=("${once[@]}"); done
+for ((run = 1; run < runs; run++)); do contenders+=("${once[@]}"); done
 
 # Sockets lie below: a short name.
 place=$(mktemp -d /tmp/okcXXXX)
@@ -294,28 +294,28 @@ kill_and_look() { # CONTENDER DIR
 
 # A table of all runs, or of the medians and of how many times as much the first client has.
 table() { # all|medians
-    python3 - "$1" "$place/turns" <<'END'
+    python3 - "$1" "$place/runs" <<'END'
 import json, statistics, sys
 from math import isnan
-def values(turn):
-    times = [float(turn["latency"][of + "_ns"] or "nan") / 1e6 for of in ("p50", "mean", "p99")]
-    bytes = [turn[of + "_bytes"] / turn["operations"] / 1e3 for of in ("received", "written")]
-    spent = [turn[of] / turn["operations"] for of in ("requests", "client_ms", "servers_ms")]
-    risks = [turn["at_risk"][of + "_bytes"] / 1e6 for of in ("mean", "most")] if "at_risk" in turn else []
-    return [turn["operations_per_second"]] + times + bytes + spent + risks
+def values(run):
+    times = [float(run["latency"][of + "_ns"] or "nan") / 1e6 for of in ("p50", "mean", "p99")]
+    bytes = [run[of + "_bytes"] / run["operations"] / 1e3 for of in ("received", "written")]
+    spent = [run[of] / run["operations"] for of in ("requests", "client_ms", "servers_ms")]
+    risks = [run["at_risk"][of + "_bytes"] / 1e6 for of in ("mean", "most")] if "at_risk" in run else []
+    return [run["operations_per_second"]] + times + bytes + spent + risks
 rows = {}
 for number, line in enumerate(open(sys.argv[2])):
-    turn = json.loads(line)
-    rows.setdefault((turn["client"], number if sys.argv[1] == "all" else 0), []).append(turn)
-is_of_risk = all("at_risk" in turn for turns in rows.values() for turn in turns)
+    run = json.loads(line)
+    rows.setdefault((run["client"], number if sys.argv[1] == "all" else 0), []).append(run)
+is_of_risk = all("at_risk" in run for runs in rows.values() for run in runs)
 units = ["%.0f", "%.2f ms", "%.2f ms", "%.2f ms", "%.1f kB", "%.1f kB", "%.2f", "%.3f ms", "%.3f ms", "%.2f MB", "%.2f MB"]
 first = None
 print("client|operations/s|p50|mean|p99|received by OSDs, of each|written there|requests|client's processor|servers'" + "|at risk, on average|at most" * is_of_risk + "|after kill -9|readable again after|recovery alone" * (sys.argv[1] == "all"))
-for (name, _), turns in rows.items():
-    row = [statistics.median(column) for column in zip(*map(values, turns))]
+for (name, _), runs in rows.items():
+    row = [statistics.median(column) for column in zip(*map(values, runs))]
     cells = ["-" if isnan(own) else unit % own for unit, own in zip(units, row)]
     if sys.argv[1] == "all":
-        cells += turns[0]["crash"]
+        cells += runs[0]["crash"]
     else:
         first = first or row
         cells = ["%s (%.2f)" % (cell, its / own if own else 0) if cell != "-" else cell for cell, its, own in zip(cells, first, row)]
@@ -324,7 +324,7 @@ END
 }
 
 "$scripts/ceph-cluster.sh" start "$place/c" "${cluster[@]}"
-: >"$place/turns"
+: >"$place/runs"
 for contender in "${contenders[@]}"; do
     verdict=- again=- recovery=
     if is_mounted "$contender"; then
@@ -354,10 +354,10 @@ for contender in "${contenders[@]}"; do
         fi
         rm -f "$place/journal"
     fi
-    turn=$(normal "$contender" "$before" "$after" "$spent_before" "$spent_after")
-    echo "${turn%\}}, \"crash\": [\"$verdict\", \"$again\", \"${recovery:--}\"]}" >>"$place/turns"
+    run=$(normal "$contender" "$before" "$after" "$spent_before" "$spent_after")
+    echo "${run%\}}, \"crash\": [\"$verdict\", \"$again\", \"${recovery:--}\"]}" >>"$place/runs"
 done
-[ -z "$json" ] || (echo "[" && paste -sd, "$place/turns" && echo "]") >"$json"
+[ -z "$json" ] || (echo "[" && paste -sd, "$place/runs" && echo "]") >"$json"
 
 echo
 case $work in
@@ -366,9 +366,9 @@ case $work in
 esac
 echo
 table all | column -t -s '|'
-if ((turns > 1)); then
+if ((runs > 1)); then
     echo
-    echo "medians of $turns runs; in brackets, what ${contenders[0]} has over it:"
+    echo "medians of $runs runs; in brackets, what ${contenders[0]} has over it:"
     table medians | column -t -s '|'
 fi
 if [[ " ${contenders[*]} " != *" okeanos"* ]]; then

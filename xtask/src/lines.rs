@@ -8,8 +8,13 @@ const COLUMNS_MAX: usize = 100;
 /// Words with which a doc comment must not open: fragments and pronouns.
 const FRAGMENTS: &[&str] = &[
     "Of", "The same", "So many", "It", "Its", "They", "Those", "These", "Who", "Whoever", "What",
-    "Where", "If", "As", "Else", "All", "Both", "None", "Nobody",
+    "Where", "If", "As", "Else", "All", "Both", "None", "Nobody", "Most", "How", "When", "With",
+    "In", "For", "By", "From", "After", "Only", "Not", "Nothing", "Everything", "Held", "Some",
 ];
+
+/// Bound of the doc comments that open so all the same, as helps of options and good sentences do.
+/// It may only shrink.
+const FRAGMENTS_MAX: usize = 31;
 
 /// Words of the project's former dialect, for which the field has others.
 const DIALECT: &[&str] = &[
@@ -37,8 +42,9 @@ fn may_be_long(line: &str) -> bool {
     ["|", "<", "    "].iter().any(|start| line.starts_with(start)) || line.contains("](")
 }
 
-/// Checks the widths of lines and the test binaries.
+/// Checks the widths of lines, the test binaries and the openings of doc comments.
 pub fn check(workspace: &Workspace, complaints: &mut Vec<String>) {
+    check_openings(workspace, complaints);
     let is_wide = |line: &str| line.chars().count() > COLUMNS_MAX;
     let mut complain = |path: &str, index: usize| {
         complaints.push(format!("{path}:{}: more than {COLUMNS_MAX} columns", index + 1));
@@ -84,7 +90,37 @@ fn openings(source: &Source) -> impl Iterator<Item = &str> {
 
 fn opens_with(text: &str, words: &str) -> bool {
     let rest = text.strip_prefix(words);
-    rest.is_some_and(|rest| !rest.starts_with(|letter: char| letter.is_alphanumeric()))
+    rest.is_some_and(|rest| !rest.starts_with(|sign: char| sign.is_alphanumeric() || sign == '-'))
+}
+
+/// Returns the number of doc comments, and the opening lines of those that open with a fragment,
+/// each with its file.
+fn fragments(workspace: &Workspace) -> (usize, Vec<(&str, &str)>) {
+    let (mut count, mut found) = (0, Vec::new());
+    for source in &workspace.sources {
+        for text in openings(source) {
+            count += 1;
+            if FRAGMENTS.iter().any(|word| opens_with(text, word)) {
+                found.push((source.path.as_str(), text));
+            }
+        }
+    }
+    (count, found)
+}
+
+/// Checks that no more doc comments open with a fragment than did before.
+fn check_openings(workspace: &Workspace, complaints: &mut Vec<String>) {
+    let (_, found) = fragments(workspace);
+    if found.len() > FRAGMENTS_MAX {
+        let all = found.iter().map(|(path, text)| format!("  {path}: {text}"));
+        complaints.extend(all);
+        complaints.push(format!(
+            "{} doc comments open with a fragment or pronoun, {FRAGMENTS_MAX} at most may",
+            found.len()
+        ));
+    } else if found.len() < FRAGMENTS_MAX {
+        complaints.push(format!("xtask/src/lines.rs: FRAGMENTS_MAX can be {}", found.len()));
+    }
 }
 
 fn words_in(text: &str, wanted: &str) -> usize {
@@ -99,9 +135,7 @@ fn words_in(text: &str, wanted: &str) -> usize {
 
 /// Prints how far language and layout are from what HACKING asks for.
 pub fn report(workspace: &Workspace) -> String {
-    let docs: Vec<_> = workspace.sources.iter().flat_map(openings).collect();
-    let fragments =
-        docs.iter().filter(|text| FRAGMENTS.iter().any(|word| opens_with(text, word))).count();
+    let (docs, found) = fragments(workspace);
     let all: Vec<String> = workspace
         .sources
         .iter()
@@ -120,12 +154,12 @@ pub fn report(workspace: &Workspace) -> String {
     let of_engine = engine.iter().filter(|it| it.text.contains("\nimpl Engine {")).count();
     let lines: usize = workspace.sources.iter().map(|source| source.text.lines().count()).sum();
     let mut text = format!(
-        "doc comments that open with a fragment or pronoun: {fragments} of {} ({:.1} %)\n\
+        "doc comments that open with a fragment or pronoun: {} of {docs} ({:.1} %)\n\
          lines beyond {COLUMNS_MAX} columns, but for rows of tables: {wide}\n\
          entries in crates/engine/src: {}\nfiles with `impl Engine`: {of_engine}\n\
          lines of Rust: {lines}\nwords of the former dialect:\n",
-        docs.len(),
-        100.0 * fragments as f64 / docs.len().max(1) as f64,
+        found.len(),
+        100.0 * found.len() as f64 / docs.max(1) as f64,
         entries.len(),
     );
     for word in DIALECT {
@@ -143,5 +177,6 @@ mod tests {
     fn words_are_whole_words() {
         assert_eq!(words_in("tell them, retell, tells; tell", "tell"), 2);
         assert!(opens_with("Of a log", "Of") && !opens_with("Offset", "Of"));
+        assert!(opens_with("In a log", "In") && !opens_with("In-inode attributes", "In"));
     }
 }

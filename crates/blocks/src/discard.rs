@@ -73,7 +73,7 @@ impl Shared {
                 continue;
             }
             loop {
-                let count = engine.freed_at_once(at, end.get() - at.get());
+                let count = engine.freeable_in_one_handle(at, end.get() - at.get());
                 handle.forget(at, count, Contents::Data);
                 let from = run.block + (at.get() - run.home.get());
                 self.freed.add(from..from + count, handle.transaction());
@@ -90,7 +90,7 @@ impl Shared {
         if units::fault!("blocks-discard-waits-for-all") {
             return self.until_reusable(&(0..u64::MAX)).await;
         }
-        // Those that others add meanwhile are theirs to wait for.
+        // Runs that concurrent discards add are theirs to wait for.
         match self.freed.latest(&(0..u64::MAX)) {
             Some(unsettled) => self.settle(unsettled).await,
             None => Ok(()),

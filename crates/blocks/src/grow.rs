@@ -99,7 +99,7 @@ impl BlockVolume {
             drop(busy);
             grown
         };
-        runtime::complete_anyway(&*world, whole).await?;
+        runtime::spawn_after_first_step(&*world, whole).await?;
         Ok(self.geometry().size)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::layout::CurrentLayout;
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, Operation};
-use engine::{Completed, DiskHome, Home};
+use engine::{DiskHome, DurabilityScope, Home};
 use std::rc::Rc;
 use units::HomeBlock;
 
@@ -73,7 +73,7 @@ impl Home for VolumeHome {
     fn logical_sector(&self) -> u32 {
         self.whole.logical_sector()
     }
-    fn make_durable(&self, what: Completed) -> LocalFuture<Result<(), DeviceError>> {
+    fn make_durable(&self, what: DurabilityScope) -> LocalFuture<Result<(), DeviceError>> {
         self.whole.make_durable(what)
     }
     fn head(&self) -> HomeBlock {

@@ -4,7 +4,7 @@
 //! overflow. Each exported block has one home, in the data and in no scattered log. Neighbours are
 //! neighbours at home, except where a log lies between two groups.
 
-use engine::{LogExtent, LogPlaces};
+use engine::{LogExtent, ScatteredLogMap};
 use format::blocks::{BlocksRole, BlocksSuperblock};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -136,18 +136,18 @@ impl BlocksLayout {
     }
 
     /// Returns the scattered logs, whose log blocks are numbered from `first` on.
-    pub(crate) fn logs(&self, first: LogBlock) -> Option<LogPlaces> {
+    pub(crate) fn logs(&self, first: LogBlock) -> Option<ScatteredLogMap> {
         let groups = self.superblock.groups?;
         let (group_blocks, blocks) = (u64::from(groups.group_blocks), groups.log_blocks);
         let home = |group: u64| {
             HomeBlock(self.superblock.data_at + (group + 1) * group_blocks - u64::from(blocks))
         };
         let homes = (0..u64::from(groups.logs)).map(home).collect();
-        Some(LogPlaces { first, blocks, homes })
+        Some(ScatteredLogMap { first, blocks, homes })
     }
 
     /// Returns the journal on the volume's own disk, and its scattered logs after it.
-    pub(crate) fn extents(&self) -> (Vec<LogExtent>, Option<LogPlaces>) {
+    pub(crate) fn extents(&self) -> (Vec<LogExtent>, Option<ScatteredLogMap>) {
         let superblock = &self.superblock;
         let count = superblock.journal_blocks;
         let own = LogExtent { first: LogBlock(0), count, disk_block: superblock.journal_at };

@@ -10,7 +10,7 @@ use crate::report::BlocksReport;
 use crate::volume::BlockVolume;
 use device::Disk;
 use engine::{
-    Engine, EngineOptions, EngineParts, LogArea, LogExtent, LogPlace, NoPacing,
+    Engine, EngineOptions, EngineParts, LogArea, LogDevice, LogExtent, NoPacing,
     PreviewedTransaction, RecoveryReport,
 };
 use format::blocks::{BlocksSuperblock, SUPERBLOCK_AT, blocks_copy_at};
@@ -67,8 +67,8 @@ impl BlockParts {
                 return Err(BlocksError::JournalMissing(superblock.journal_uuid));
             }
             let (extents, logs) = layout.extents();
-            let (place, superblock) = (LogPlace::Inside, LogBlock(0));
-            return Ok((LogArea { place, extents, superblock, logs }, None));
+            let (device, superblock) = (LogDevice::Inside, LogBlock(0));
+            return Ok((LogArea { device, extents, superblock, logs }, None));
         };
         if superblock.journal_blocks > 0 {
             return Err(BlocksError::JournalInside { disk: disk.name().to_owned() });
@@ -76,8 +76,8 @@ impl BlockParts {
         let found = check_journal(&**disk, superblock).await?;
         let (count, disk_block) = (found.superblock.journal_blocks, found.superblock.journal_at);
         let extent = LogExtent { first: LogBlock(0), count, disk_block };
-        let (place, superblock) = (LogPlace::Own(disk.clone()), LogBlock(0));
-        Ok((LogArea { place, extents: vec![extent], superblock, logs: None }, Some(found)))
+        let (device, superblock) = (LogDevice::Own(disk.clone()), LogBlock(0));
+        Ok((LogArea { device, extents: vec![extent], superblock, logs: None }, Some(found)))
     }
 }
 

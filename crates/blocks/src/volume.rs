@@ -110,7 +110,7 @@ impl BlockVolume {
                 drop(busy);
                 result
             };
-            runtime::complete_anyway(&*world, work).await.map_err(failed)
+            runtime::spawn_after_first_step(&*world, work).await.map_err(failed)
         })
     }
 }

@@ -183,11 +183,11 @@ impl Shared {
             // A byte and the base describe a block of zeros.
             let range = BlockRange::new(0, 1);
             let update = FileUpdate { range, bytes: &bytes[..1], base: Base::Zero, ..update };
-            return handle.file_data(update).await.map(drop);
+            return handle.write_file_data(update).await.map(drop);
         }
-        match handle.overwrite_now(&update)? {
+        match handle.try_overwrite(&update)? {
             Some(_) => Ok(()),
-            None => handle.file_data(update).await.map(drop),
+            None => handle.write_file_data(update).await.map(drop),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Most of the daemon's memory is pages of a block cache.
+/// The heap of the daemon, most of whose memory is pages of a block cache.
 #[global_allocator]
 static HEAP: runtime::Heap = runtime::Heap::new();
 

@@ -13,8 +13,8 @@
 //!    exception: each piece has a plan, and their barrier always flushes.
 
 use crate::commit_error::CommitError;
-use crate::home::Completed;
-use crate::log_area::{LogArea, LogPlace};
+use crate::home::DurabilityScope;
+use crate::log_area::{LogArea, LogDevice};
 use crate::plan_disks::PlanDisks;
 use journal::{Barrier, plan_home_durable};
 use std::cell::{Cell, RefCell};
@@ -56,8 +56,8 @@ struct Disks {
 impl Disks {
     fn of(disks: &PlanDisks) -> Disks {
         let of_home = disks.home.has_durable_writes();
-        let of_log = match disks.log.as_ref().map(|log| &log.place) {
-            Some(LogPlace::Own(disk)) => disk.geometry().forced_unit_access,
+        let of_log = match disks.log.as_ref().map(|log| &log.device) {
+            Some(LogDevice::Own(disk)) => disk.geometry().forced_unit_access,
             _ => of_home,
         };
         Disks {
@@ -85,7 +85,7 @@ impl Flush {
 
 /// Way in which the writes between two barriers become durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Phase {
+pub struct DurabilityMethod {
     /// The disk of each place is flushed when they have completed.
     pub flush: [bool; 2],
     /// A write of each place is durable by itself.
@@ -145,7 +145,7 @@ impl Durability {
     }
 
     /// Returns the state of disks in whose caches earlier runs may have left writes.
-    pub fn after_unknown(self) -> Durability {
+    pub fn with_dirty_caches(self) -> Durability {
         self.written.set(HomeWrites(1));
         self.unknown.set(HomeWrites(1));
         self
@@ -266,14 +266,14 @@ impl Durability {
     }
     /// Returns the writes that a flush of home which begins now must cover, besides `blocks`, which
     /// a plan wrote.
-    pub fn volatile_home(&self, mut blocks: Vec<Range<HomeBlock>>) -> Completed {
+    pub fn volatile_home(&self, mut blocks: Vec<Range<HomeBlock>>) -> DurabilityScope {
         let is_unknown = self.unflushed[DiskRole::Home as usize].get()
             || self.unknown.get() > self.durable.get();
         if is_unknown || !self.disks.separate {
-            return Completed::Everything;
+            return DurabilityScope::Everything;
         }
         blocks.extend(self.volatile.borrow().iter().map(|(_, blocks)| blocks.clone()));
-        Completed::Of(blocks)
+        DurabilityScope::Of(blocks)
     }
     pub fn flush_completed(&self, mut flush: Flush) {
         if units::fault!("flush-covers-later") {
@@ -308,12 +308,12 @@ impl Durability {
 
     /// Decides how `barrier` is carried out, behind a phase with the given number of writes of each
     /// place. A single write is made durable by itself, if that saves the flush.
-    pub fn end_phase(&self, writes: [usize; 2], barrier: Option<Barrier>) -> Phase {
+    pub fn end_phase(&self, writes: [usize; 2], barrier: Option<Barrier>) -> DurabilityMethod {
         let Some(barrier) = barrier.filter(|_| self.ordered.get()) else {
-            return Phase { flush: [false; 2], durable: [false; 2] };
+            return DurabilityMethod { flush: [false; 2], durable: [false; 2] };
         };
         if barrier == Barrier::FoundBeforeWrite && units::fault!("found-not-flushed") {
-            return Phase { flush: [false; 2], durable: [false; 2] };
+            return DurabilityMethod { flush: [false; 2], durable: [false; 2] };
         }
         let mut of_disk = [0; 2];
         for place in [DiskRole::Home, DiskRole::Log] {
@@ -342,7 +342,7 @@ impl Durability {
         }
         let mut durable = [DiskRole::Home, DiskRole::Log].map(|place| !flush[self.disk_of(place)]);
         durable[DiskRole::Home as usize] &= !forgotten;
-        Phase { flush, durable }
+        DurabilityMethod { flush, durable }
     }
 }
 
@@ -352,7 +352,7 @@ mod tests {
 
     const ONE: Disks = Disks { separate: false, forced_unit_access: [true; 2] };
     const TWO: Disks = Disks { separate: true, ..ONE };
-    const NOTHING: Phase = Phase { flush: [false; 2], durable: [true; 2] };
+    const NOTHING: DurabilityMethod = DurabilityMethod { flush: [false; 2], durable: [true; 2] };
 
     fn block(at: u64) -> Range<HomeBlock> {
         HomeBlock(at)..HomeBlock(at + 1)
@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn what_recovery_found_is_flushed_on_both_disks() {
         for disks in [ONE, TWO] {
-            let durability = Durability::new(disks, true).after_unknown();
+            let durability = Durability::new(disks, true).with_dirty_caches();
             let phase = durability.end_phase([0; 2], Some(Barrier::FoundBeforeWrite));
             let flushed =
                 [DiskRole::Home, DiskRole::Log].map(|place| phase.flush[durability.disk_of(place)]);
@@ -410,12 +410,12 @@ mod tests {
         // The first may fail yet.
         assert_eq!(
             durability.volatile_home(vec![block(9)]),
-            Completed::Of(vec![block(9), block(1), block(2)])
+            DurabilityScope::Of(vec![block(9), block(1), block(2)])
         );
         durability.flush_completed(first);
-        assert_eq!(durability.volatile_home(vec![]), Completed::Of(vec![block(2)]));
+        assert_eq!(durability.volatile_home(vec![]), DurabilityScope::Of(vec![block(2)]));
         flush(&durability);
-        assert_eq!(durability.volatile_home(vec![]), Completed::Of(vec![]));
+        assert_eq!(durability.volatile_home(vec![]), DurabilityScope::Of(vec![]));
     }
 
     #[test]
@@ -425,20 +425,20 @@ mod tests {
             durability.home_write_completed(block(at));
         }
         durability.home_write_completed(block(7));
-        assert_eq!(durability.volatile_home(vec![]), Completed::Everything);
+        assert_eq!(durability.volatile_home(vec![]), DurabilityScope::Everything);
         flush(&durability);
-        assert_eq!(durability.volatile_home(vec![]), Completed::Of(vec![]));
+        assert_eq!(durability.volatile_home(vec![]), DurabilityScope::Of(vec![]));
         let lax = Durability::new(TWO, false);
         lax.keep_barriers(true);
         for everything in
-            [lax, Durability::new(TWO, true).after_unknown(), Durability::new(ONE, true)]
+            [lax, Durability::new(TWO, true).with_dirty_caches(), Durability::new(ONE, true)]
         {
-            assert_eq!(everything.volatile_home(vec![]), Completed::Everything);
+            assert_eq!(everything.volatile_home(vec![]), DurabilityScope::Everything);
         }
     }
 
     #[test]
-    fn unordered_data_of_more_owners_than_are_kept_apart_is_flushed_by_each_sync() {
+    fn overflowing_owner_table_makes_each_sync_flush() {
         let durability = Durability::new(ONE, true);
         let owners = OWNERS_MAX as u64 + 1;
         for owner in 0..owners {
@@ -491,12 +491,12 @@ mod tests {
         let durability = Durability::new(ONE, true);
         assert_eq!(durability.end_phase([0, 1], Some(Barrier::CommitBeforeReply)), NOTHING);
         let two = durability.end_phase([1, 1], Some(Barrier::CommitBeforeReply));
-        assert_eq!(two, Phase { flush: [true, false], durable: [false; 2] });
+        assert_eq!(two, DurabilityMethod { flush: [true, false], durable: [false; 2] });
         let without = Durability::new(Disks { forced_unit_access: [false; 2], ..ONE }, true);
         assert!(without.end_phase([0, 1], Some(Barrier::CommitBeforeReply)).flush[0]);
         assert_eq!(
             durability.end_phase([2, 2], None),
-            Phase { flush: [false; 2], durable: [false; 2] }
+            DurabilityMethod { flush: [false; 2], durable: [false; 2] }
         );
         let unordered = Durability::new(ONE, false);
         assert_eq!(unordered.end_phase([2, 2], Some(Barrier::DataBeforeCommit)).flush, [false; 2]);
@@ -533,9 +533,9 @@ mod tests {
         let durability = Durability::new(TWO, true);
         assert_eq!(durability.end_phase([1, 1], Some(Barrier::DataBeforeCommit)), NOTHING);
         let both = durability.end_phase([2, 2], Some(Barrier::DataBeforeCommit));
-        assert_eq!(both, Phase { flush: [true; 2], durable: [false; 2] });
+        assert_eq!(both, DurabilityMethod { flush: [true; 2], durable: [false; 2] });
         let home = durability.end_phase([2, 1], Some(Barrier::DataBeforeCommit));
-        assert_eq!(home, Phase { flush: [true, false], durable: [false, true] });
+        assert_eq!(home, DurabilityMethod { flush: [true, false], durable: [false, true] });
     }
 
     #[test]
@@ -562,6 +562,6 @@ mod tests {
         assert_eq!(wants, [true, true, false]);
         flush(&durability);
         assert!(!durability.wants_flush_of_unordered(None));
-        assert!(!Durability::new(ONE, true).after_unknown().is_durable(HomeWrites(1)));
+        assert!(!Durability::new(ONE, true).with_dirty_caches().is_durable(HomeWrites(1)));
     }
 }

@@ -7,7 +7,7 @@
 use crate::claims::HomeClaims;
 use crate::commit_error::CommitError;
 use crate::durability::{DiskRole, Durability, HomeWrites};
-use crate::log_area::{LogArea, LogPlace};
+use crate::log_area::{LogArea, LogDevice};
 use crate::plan_disks::PlanDisks;
 use crate::write_counts::WriteCounts;
 use device::{Buffer, DeviceError, LocalFuture};
@@ -43,7 +43,7 @@ impl DiskWrite {
     }
 }
 
-pub struct Runner {
+pub struct PlanExecutor {
     disks: PlanDisks,
     /// Bytes of a log block.
     log_unit: Cell<usize>,
@@ -52,19 +52,19 @@ pub struct Runner {
     counts: RefCell<WriteCounts>,
 }
 
-impl Runner {
+impl PlanExecutor {
     /// Shares with its owner the claims and the durability of writes.
-    pub fn new(disks: PlanDisks, claims: HomeClaims, durability: Rc<Durability>) -> Runner {
+    pub fn new(disks: PlanDisks, claims: HomeClaims, durability: Rc<Durability>) -> PlanExecutor {
         let log_unit = Cell::new(disks.block_size.bytes());
-        Runner { disks, log_unit, claims, durability, counts: RefCell::default() }
+        PlanExecutor { disks, log_unit, claims, durability, counts: RefCell::default() }
     }
 
     /// Carries out plans of a log alone, each barrier kept. A log block has `unit` bytes.
-    pub fn of_log_alone(disks: PlanDisks, unit: usize) -> Runner {
+    pub fn log_only(disks: PlanDisks, unit: usize) -> PlanExecutor {
         let durability = Rc::new(Durability::of(&disks, true));
-        let runner = Runner::new(disks, HomeClaims::default(), durability);
-        runner.count_log_in(unit);
-        runner
+        let executor = PlanExecutor::new(disks, HomeClaims::default(), durability);
+        executor.count_log_in(unit);
+        executor
     }
 
     /// Returns what was written since this was made.
@@ -120,8 +120,8 @@ impl Runner {
         Ok(self.durability.home_write_completed(at..at.plus(kinds.len() as u64)))
     }
 
-    /// Writes as [`Runner::write_home`] does, for a sync that waits. Returns `None` if the write is
-    /// durable by itself.
+    /// Writes as [`PlanExecutor::write_home`] does, for a sync that waits. Returns `None` if the
+    /// write is durable by itself.
     pub async fn sync_home(
         &self,
         at: HomeBlock,
@@ -181,8 +181,8 @@ impl Runner {
         self.durability.check()?;
         let begun = self.durability.flush_begins(place).at(self.disks.now());
         self.counts.borrow_mut().flushed();
-        let flush = match (place, self.disks.log.as_ref().map(|log| &log.place)) {
-            (DiskRole::Log, Some(LogPlace::Own(disk))) => disk.flush(),
+        let flush = match (place, self.disks.log.as_ref().map(|log| &log.device)) {
+            (DiskRole::Log, Some(LogDevice::Own(disk))) => disk.flush(),
             _ => self.disks.home.make_durable(self.durability.volatile_home(blocks)),
         };
         let flushed = flush.await.map_err(CommitError::from);
@@ -281,7 +281,7 @@ impl Runner {
         self.log_unit.get()
     }
     /// Whether the log blocks `at..end` lie one behind the other on their disk.
-    pub fn lie_together(&self, at: LogBlock, end: LogBlock) -> bool {
+    pub fn are_contiguous(&self, at: LogBlock, end: LogBlock) -> bool {
         let bytes = self.byte_of(end) - self.byte_of(at);
         self.locate(self.byte_of(at)).is_ok_and(|(_, together)| bytes <= together)
     }
@@ -296,9 +296,9 @@ impl Runner {
         }
         let first = begin >> shift;
         let blocks = ((begin + length as u64).div_ceil(1 << shift) - first) as usize;
-        let bytes = match &self.log()?.place {
-            LogPlace::Inside => self.disks.home.read(HomeBlock(first), blocks).await?,
-            LogPlace::Own(disk) => disk.read(first << shift, blocks << shift).await?,
+        let bytes = match &self.log()?.device {
+            LogDevice::Inside => self.disks.home.read(HomeBlock(first), blocks).await?,
+            LogDevice::Own(disk) => disk.read(first << shift, blocks << shift).await?,
         };
         let skip = (begin - (first << shift)) as usize;
         if (skip, length) == (0, bytes.len()) {

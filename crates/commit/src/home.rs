@@ -42,7 +42,7 @@ pub trait Home {
     fn logical_sector(&self) -> u32 {
         self.physical_sector()
     }
-    fn make_durable(&self, what: Completed) -> LocalFuture<Result<(), DeviceError>>;
+    fn make_durable(&self, what: DurabilityScope) -> LocalFuture<Result<(), DeviceError>>;
     /// Returns the block behind the last read or write of home outside the log, where the disk's
     /// arm is or will be.
     fn head(&self) -> HomeBlock {
@@ -54,7 +54,7 @@ pub trait Home {
 
 /// Completed writes that shall be durable. A home may make more durable than that.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Completed {
+pub enum DurabilityScope {
     /// All writes: those of a log inside this home, and those of earlier runs, too.
     Everything,
     /// The writes of these blocks of home: for a store, of the files that hold them.
@@ -121,7 +121,7 @@ impl Home for DiskHome {
         self.disk.geometry().logical_sector
     }
     /// Flushes the whole disk, since a flush has no smaller unit.
-    fn make_durable(&self, _what: Completed) -> LocalFuture<Result<(), DeviceError>> {
+    fn make_durable(&self, _what: DurabilityScope) -> LocalFuture<Result<(), DeviceError>> {
         self.disk.flush()
     }
     fn head(&self) -> HomeBlock {

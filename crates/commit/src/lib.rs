@@ -6,22 +6,23 @@
 //!
 //! | what | type | of a volume | of a host |
 //! |---|---|---|---|
-//! | the home of a plan's blocks | [`Home`] | blocks of its disk | none ([`PlanDisks::log_alone`]) |
+//! | the home of a plan's blocks | [`Home`] | blocks of its disk | none ([`PlanDisks::log_only`]) |
 //! | the blocks of the log | [`LogArea`] | blocks of home, or a disk | the journal device |
-//! | a commit waits for writers | [`HoldTime`] | as long as they cost | a part of a commit |
+//! | a commit waits for writers | [`CommitDelayPolicy`] | as long as they cost | a part of a commit |
 //! | in flight at once | [`Pipeline`] | two at most | one |
 //!
 //! The [`Pipeline`] says which transaction runs, which are in flight, and who waits for which. The
 //! task that commits is its user's: it takes the running transaction ([`Pipeline::lock`]), has
-//! `journal` plan it, gives the plan to the [`Runner`], and reports the end ([`Pipeline::finish`]).
+//! `journal` plan it, gives the plan to the [`PlanExecutor`], and reports the end
+//! ([`Pipeline::finish`]).
 #![forbid(unsafe_code)]
 
+mod admission_queue;
 mod claims;
 mod commit_error;
 mod completion;
 mod durability;
 mod executor;
-mod gate;
 mod home;
 mod log_area;
 mod pipeline;
@@ -36,12 +37,12 @@ pub use claims::{HomeClaim, HomeClaims};
 pub use commit_error::CommitError;
 pub use completion::Completion;
 pub use durability::{Durability, HomeWrites};
-pub use executor::Runner;
-pub use home::{Completed, DiskHome, Home};
-pub use log_area::{LogArea, LogExtent, LogPlace};
+pub use executor::PlanExecutor;
+pub use home::{DiskHome, DurabilityScope, Home};
+pub use log_area::{LogArea, LogDevice, LogExtent};
 pub use pipeline::{IN_FLIGHT_MAX, Pipeline};
 pub use plan_disks::PlanDisks;
 pub use running::{Freed, RunningContent};
 pub use superblock::{ERRNO_DAMAGED, LogSuperblock, SuperblockChange, image_of};
 pub use write_counts::{WriteCounts, WrittenCount};
-pub use writers::HoldTime;
+pub use writers::CommitDelayPolicy;

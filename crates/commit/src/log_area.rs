@@ -4,7 +4,7 @@ use crate::commit_error::CommitError;
 use crate::home::Home;
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture};
 use format::jbd2::JournalSuperblock;
-use journal::{LogPlaces, Logs};
+use journal::{Logs, ScatteredLogMap};
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock, LogBlock};
 
@@ -20,7 +20,7 @@ pub struct LogExtent {
 /// Owner of the blocks that the log takes. The caller that puts the parts together sets it: nobody
 /// else can find out.
 #[derive(Clone)]
-pub enum LogPlace {
+pub enum LogDevice {
     /// Blocks of home (hidden inode): what is flushed for one of them is flushed for both.
     Inside,
     Own(Rc<dyn Disk>),
@@ -29,7 +29,7 @@ pub enum LogPlace {
 /// Place of the log on its disk.
 #[derive(Clone)]
 pub struct LogArea {
-    pub place: LogPlace,
+    pub device: LogDevice,
     /// Sorted by `first`, without overlap; together they hold every block that the journal
     /// superblock names.
     pub extents: Vec<LogExtent>,
@@ -37,7 +37,7 @@ pub struct LogArea {
     /// log blocks from its start, and has it in block 1 (2 with 1 KiB blocks).
     pub superblock: LogBlock,
     /// The volume's scattered logs: blocks of home behind those of the journal.
-    pub logs: Option<LogPlaces>,
+    pub logs: Option<ScatteredLogMap>,
 }
 
 impl LogArea {
@@ -56,9 +56,9 @@ impl LogArea {
             }
         }
         self.check_apart()?;
-        let is_there = |at: u64, count: u32| match &self.place {
-            LogPlace::Inside => home.contains(HomeBlock(at), u64::from(count)),
-            LogPlace::Own(disk) => {
+        let is_there = |at: u64, count: u32| match &self.device {
+            LogDevice::Inside => home.contains(HomeBlock(at), u64::from(count)),
+            LogDevice::Own(disk) => {
                 let blocks = disk.geometry().size >> superblock.block_size.shift();
                 at.checked_add(u64::from(count)).is_some_and(|end| end <= blocks)
             }
@@ -120,7 +120,7 @@ impl LogArea {
 
     /// Whether the log shares no disk with home.
     pub fn is_separate(&self) -> bool {
-        matches!(self.place, LogPlace::Own(_))
+        matches!(self.device, LogDevice::Own(_))
     }
 
     /// Writes to the log's disk, from its byte `at` on.
@@ -131,9 +131,9 @@ impl LogArea {
         parts: Vec<Rc<Buffer>>,
         durability: Durability,
     ) -> LocalFuture<Result<(), DeviceError>> {
-        match &self.place {
-            LogPlace::Inside => home.write_log(at, parts, durability),
-            LogPlace::Own(disk) => disk.write(at, parts, durability),
+        match &self.device {
+            LogDevice::Inside => home.write_log(at, parts, durability),
+            LogDevice::Own(disk) => disk.write(at, parts, durability),
         }
     }
 
@@ -144,24 +144,24 @@ impl LogArea {
         at: u64,
         length: usize,
     ) -> LocalFuture<Result<Buffer, DeviceError>> {
-        match &self.place {
-            LogPlace::Inside => home.read_log(at, length),
-            LogPlace::Own(disk) => disk.read(at, length),
+        match &self.device {
+            LogDevice::Inside => home.read_log(at, length),
+            LogDevice::Own(disk) => disk.read(at, length),
         }
     }
 
     /// Returns the unit in which the log's disk writes.
     pub fn physical_sector(&self, home: &dyn Home) -> u32 {
-        match &self.place {
-            LogPlace::Inside => home.physical_sector(),
-            LogPlace::Own(disk) => disk.physical_sector(),
+        match &self.device {
+            LogDevice::Inside => home.physical_sector(),
+            LogDevice::Own(disk) => disk.physical_sector(),
         }
     }
 
     pub fn logical_sector(&self, home: &dyn Home) -> u32 {
-        match &self.place {
-            LogPlace::Inside => home.logical_sector(),
-            LogPlace::Own(disk) => disk.geometry().logical_sector,
+        match &self.device {
+            LogDevice::Inside => home.logical_sector(),
+            LogDevice::Own(disk) => disk.geometry().logical_sector,
         }
     }
 

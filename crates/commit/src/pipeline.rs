@@ -12,12 +12,12 @@
 //!
 //! Nothing here writes: a commit task does, and reports to it.
 
+use crate::admission_queue::AdmissionQueue;
 use crate::commit_error::CommitError;
 use crate::completion::Completion;
-use crate::gate::Gate;
 use crate::running::{Freed, Running, RunningContent};
 use crate::shutdown::Shutdown;
-use crate::writers::{Hold, HoldTime, Writers};
+use crate::writers::{CommitDelay, CommitDelayPolicy, Writers};
 use device::World;
 use journal::{Holdings, RunningTransaction};
 use runtime::race;
@@ -54,7 +54,7 @@ pub struct Pipeline {
     wanted: Cell<TransactionId>,
     locking: Cell<bool>,
     writers: Writers,
-    gate: Gate,
+    joiners: AdmissionQueue,
     /// Something changed that the tasks wait for.
     work: Event,
     shutdown: Shutdown,
@@ -70,7 +70,7 @@ impl Pipeline {
         next: TransactionId,
         now: Instant,
         block_size: BlockSize,
-        hold: HoldTime,
+        delay: CommitDelayPolicy,
         quiesced: bool,
     ) -> Pipeline {
         Pipeline {
@@ -81,8 +81,8 @@ impl Pipeline {
             committed_at: Cell::new(now),
             wanted: Cell::new(next.previous()),
             locking: Cell::default(),
-            writers: Writers::new(hold),
-            gate: Gate::default(),
+            writers: Writers::new(delay),
+            joiners: AdmissionQueue::default(),
             work: Event::default(),
             shutdown: Shutdown::default(),
             quiesced: Cell::new(quiesced),
@@ -181,14 +181,14 @@ impl Pipeline {
     }
     /// The first of those who wait to join looks again.
     pub fn wake_joiners(&self) {
-        self.gate.wake_first();
+        self.joiners.wake_first();
     }
 
     // Who joins.
 
-    /// Waits for this caller's turn and until `admit` lets it in.
-    pub async fn pass<T>(&self, admit: impl FnMut() -> Option<T>) -> T {
-        self.gate.pass(admit).await
+    /// Waits in order of arrival, and until `admit` lets it in.
+    pub async fn enter<T>(&self, admit: impl FnMut() -> Option<T>) -> T {
+        self.joiners.enter(admit).await
     }
     /// Whether nothing happened in the running transaction, and nothing can.
     pub fn is_idle(&self) -> bool {
@@ -210,7 +210,7 @@ impl Pipeline {
         if self.locking.get() {
             self.work.notify();
         }
-        self.gate.wake_first();
+        self.joiners.wake_first();
     }
     /// Uses credits of an open handle that writes blocks of data past the log.
     pub fn use_home_credits(&self, count: u32) {
@@ -259,8 +259,8 @@ impl Pipeline {
     }
     /// Notes that one of the writers answered by the last commit is back; a held commit waits for
     /// the last of them.
-    pub fn note_return(&self) {
-        if self.writers.came_back() {
+    pub fn note_writer_arrival(&self) {
+        if self.writers.note_arrival() {
             self.work.notify();
         }
     }
@@ -273,16 +273,19 @@ impl Pipeline {
     }
     /// Waits shortly for the writers that the last commit answered: if they come back, they share
     /// this one. `is_urgent` ends the wait.
-    pub async fn hold(&self, world: &dyn World, is_urgent: impl Fn() -> bool) {
+    pub async fn delay_commit(&self, world: &dyn World, is_urgent: impl Fn() -> bool) {
         let waiting = self.running.borrow().completion().waiters();
-        let Some(Hold { until, few_writers }) = self.writers.hold(waiting) else { return };
+        let Some(CommitDelay { until, is_worth_polling }) = self.writers.commit_delay(waiting)
+        else {
+            return;
+        };
         if world.now() < until {
-            if few_writers {
+            if is_worth_polling {
                 world.expect_soon(true);
             }
-            let are_back = self.until(|| is_urgent() || self.writers.are_back());
-            race(are_back, world.sleep_until(until)).await;
-            if few_writers {
+            let arrived = self.until(|| is_urgent() || self.writers.all_arrived());
+            race(arrived, world.sleep_until(until)).await;
+            if is_worth_polling {
                 world.expect_soon(false);
             }
         }
@@ -312,7 +315,7 @@ impl Pipeline {
         drop(running);
         self.locking.set(false);
         completion.complete(Ok(()));
-        self.gate.wake_first();
+        self.joiners.wake_first();
         self.work.notify();
         true
     }
@@ -331,12 +334,12 @@ impl Pipeline {
     /// Ends the lock: the images are taken, and others may join the new transaction.
     pub fn end_lock(&self) {
         self.locking.set(false);
-        self.gate.wake_first();
+        self.joiners.wake_first();
         self.work.notify();
     }
     /// Whether few enough wait for a commit to make staying awake for the disk worth while.
-    pub fn few_wait_for(&self, completion: &Completion) -> bool {
-        self.writers.are_few(completion.waiters())
+    pub fn is_worth_polling(&self, completion: &Completion) -> bool {
+        self.writers.is_worth_polling(completion.waiters())
     }
     /// Notes that `transaction`, the oldest in flight, is durable.
     pub fn finish(&self, transaction: TransactionId, now: Instant) {
@@ -346,7 +349,7 @@ impl Pipeline {
         self.committed_at.set(now);
         self.writers.answered(oldest.completion.waiters(), now.since(oldest.locked), now);
         oldest.completion.complete(Ok(()));
-        self.gate.wake_first();
+        self.joiners.wake_first();
         self.work.notify();
     }
     /// Returns the number of transactions in flight.
@@ -398,8 +401,8 @@ mod tests {
     use units::BlockRange;
 
     fn pipeline() -> Pipeline {
-        let hold = HoldTime::PerWriter { once: Duration::ZERO, each: Duration::ZERO };
-        Pipeline::new(TransactionId(1), Instant(0), BlockSize::new(1024).unwrap(), hold, false)
+        let delay = CommitDelayPolicy::PerWriter { once: Duration::ZERO, each: Duration::ZERO };
+        Pipeline::new(TransactionId(1), Instant(0), BlockSize::new(1024).unwrap(), delay, false)
     }
     /// A handle that changes a block.
     fn change(pipeline: &Pipeline, at: u64) -> TransactionId {

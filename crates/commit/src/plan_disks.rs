@@ -1,5 +1,5 @@
 use crate::home::{DiskHome, Home};
-use crate::log_area::{LogArea, LogExtent, LogPlace};
+use crate::log_area::{LogArea, LogDevice, LogExtent};
 use device::{Disk, World};
 use std::ops::Range;
 use std::rc::Rc;
@@ -32,12 +32,12 @@ impl PlanDisks {
 
     /// Creates the disks of a log alone: no block of home is ever written.
     /// `blocks`: those of the disk that are the log's, its superblock first.
-    pub fn log_alone(disk: Rc<dyn Disk>, block_size: BlockSize, blocks: Range<u64>) -> PlanDisks {
+    pub fn log_only(disk: Rc<dyn Disk>, block_size: BlockSize, blocks: Range<u64>) -> PlanDisks {
         let home = Rc::new(DiskHome::new(disk.clone(), block_size, 0));
         let (first, count) = (LogBlock(0), (blocks.end - blocks.start) as u32);
         let extents = vec![LogExtent { first, count, disk_block: blocks.start }];
-        let place = LogPlace::Own(disk);
-        let log = Some(LogArea { place, extents, superblock: first, logs: None });
+        let device = LogDevice::Own(disk);
+        let log = Some(LogArea { device, extents, superblock: first, logs: None });
         PlanDisks { clock: None, home, log, table: None, block_size }
     }
 

@@ -16,7 +16,7 @@ const MEMORY: u32 = 8;
 
 /// Time for which a commit is held, from the last answers on.
 #[derive(Clone, Copy, Debug)]
-pub enum HoldTime {
+pub enum CommitDelayPolicy {
     /// Time that writers take to come back at once: `once`, and `each` for every one of them.
     PerWriter { once: Duration, each: Duration },
     /// The `part`th part of what a commit usually takes. Where that is less than `commit_min`,
@@ -26,15 +26,15 @@ pub enum HoldTime {
 
 /// A moment to wait for, as long as nothing else happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hold {
+pub struct CommitDelay {
     pub until: Instant,
     /// Whether the wait is short enough, and for few enough writers, that staying awake is
     /// worthwhile.
-    pub few_writers: bool,
+    pub is_worth_polling: bool,
 }
 
 pub struct Writers {
-    time: HoldTime,
+    time: CommitDelayPolicy,
     /// Writers that the last commit answered and that are not back yet.
     away: Cell<usize>,
     answered: Cell<Instant>,
@@ -43,7 +43,7 @@ pub struct Writers {
 }
 
 impl Writers {
-    pub fn new(time: HoldTime) -> Writers {
+    pub fn new(time: CommitDelayPolicy) -> Writers {
         let (away, answered, usual) = Default::default();
         Writers { time, away, answered, usual }
     }
@@ -55,12 +55,12 @@ impl Writers {
         self.usual.set(usual - usual / MEMORY + took / MEMORY);
     }
     /// Counts one writer as back. Returns whether it was the last.
-    pub fn came_back(&self) -> bool {
+    pub fn note_arrival(&self) -> bool {
         let Some(away) = self.away.get().checked_sub(1) else { return false };
         self.away.set(away);
         away == 0
     }
-    pub fn are_back(&self) -> bool {
+    pub fn all_arrived(&self) -> bool {
         self.away.get() == 0
     }
     /// Stops waiting for them.
@@ -69,22 +69,26 @@ impl Writers {
     }
     /// Whether few enough are about to make staying awake for the disk worth while: `waiting` for a
     /// commit, or away.
-    pub fn are_few(&self, waiting: usize) -> bool {
+    pub fn is_worth_polling(&self, waiting: usize) -> bool {
         waiting > 0 && waiting + self.away.get() <= FEW_WRITERS
     }
     /// Returns until when a commit with `waiting` waiters stays open for writers that are away.
     /// `None`: not at all.
-    pub fn hold(&self, waiting: usize) -> Option<Hold> {
-        if waiting == 0 || self.are_back() {
+    pub fn commit_delay(&self, waiting: usize) -> Option<CommitDelay> {
+        if waiting == 0 || self.all_arrived() {
             return None;
         }
         let (time, is_short) = match self.time {
-            HoldTime::PerWriter { once, each } => (once + each * self.away.get() as u32, true),
-            HoldTime::PerCommit { commit_min, .. } if self.usual.get() < commit_min => return None,
-            HoldTime::PerCommit { part, .. } => (self.usual.get() / part, false),
+            CommitDelayPolicy::PerWriter { once, each } => {
+                (once + each * self.away.get() as u32, true)
+            }
+            CommitDelayPolicy::PerCommit { commit_min, .. } if self.usual.get() < commit_min => {
+                return None;
+            }
+            CommitDelayPolicy::PerCommit { part, .. } => (self.usual.get() / part, false),
         };
-        let few_writers = is_short && self.are_few(waiting);
-        Some(Hold { until: self.answered.get().plus(time), few_writers })
+        let is_worth_polling = is_short && self.is_worth_polling(waiting);
+        Some(CommitDelay { until: self.answered.get().plus(time), is_worth_polling })
     }
 }
 
@@ -97,27 +101,30 @@ mod tests {
     const REVOLUTION: Duration = Duration::from_millis(4);
 
     fn per_writer() -> Writers {
-        Writers::new(HoldTime::PerWriter { once: ONCE, each: EACH })
+        Writers::new(CommitDelayPolicy::PerWriter { once: ONCE, each: EACH })
     }
     fn per_commit() -> Writers {
-        Writers::new(HoldTime::PerCommit { part: 4, commit_min: Duration::from_millis(2) })
+        Writers::new(CommitDelayPolicy::PerCommit { part: 4, commit_min: Duration::from_millis(2) })
     }
     fn until(writers: &Writers, waiting: usize) -> Option<Instant> {
-        writers.hold(waiting).map(|hold| hold.until)
+        writers.commit_delay(waiting).map(|delay| delay.until)
     }
 
     #[test]
     fn a_commit_is_held_while_some_wait_and_some_are_away() {
         let writers = per_writer();
-        assert_eq!(writers.hold(5), None);
+        assert_eq!(writers.commit_delay(5), None);
         writers.answered(3, Duration::ZERO, Instant(9000));
-        assert_eq!(writers.hold(0), None);
-        assert!(!writers.came_back());
+        assert_eq!(writers.commit_delay(0), None);
+        assert!(!writers.note_arrival());
         let until = Instant(9000).plus(ONCE + EACH * 2);
-        assert_eq!(writers.hold(1), Some(Hold { until, few_writers: true }));
-        assert_eq!(writers.hold(FEW_WRITERS), Some(Hold { until, few_writers: false }));
-        assert!(!writers.came_back() && writers.came_back() && !writers.came_back());
-        assert!(writers.are_back() && writers.hold(1).is_none());
+        assert_eq!(writers.commit_delay(1), Some(CommitDelay { until, is_worth_polling: true }));
+        assert_eq!(
+            writers.commit_delay(FEW_WRITERS),
+            Some(CommitDelay { until, is_worth_polling: false })
+        );
+        assert!(!writers.note_arrival() && writers.note_arrival() && !writers.note_arrival());
+        assert!(writers.all_arrived() && writers.commit_delay(1).is_none());
     }
 
     #[test]
@@ -125,33 +132,33 @@ mod tests {
         let writers = per_writer();
         writers.answered(3, Duration::ZERO, Instant(0));
         writers.give_up();
-        assert!(writers.hold(1).is_none() && !writers.came_back());
+        assert!(writers.commit_delay(1).is_none() && !writers.note_arrival());
     }
 
     #[test]
     fn those_answered_together_are_waited_for_a_part_of_a_commit() {
         let writers = per_commit();
-        assert_eq!(writers.hold(1), None, "nobody is away");
+        assert_eq!(writers.commit_delay(1), None, "nobody is away");
         for revolution in 1..=100 {
             let now = Instant(revolution * 4_000_000);
             writers.answered(2, REVOLUTION, now);
-            assert_eq!(writers.hold(0), None, "nobody waits");
-            assert!(!writers.came_back(), "one is away");
+            assert_eq!(writers.commit_delay(0), None, "nobody waits");
+            assert!(!writers.note_arrival(), "one is away");
             match until(&writers, 1) {
                 Some(until) => assert!(until <= now.plus(REVOLUTION / 4)),
                 None => assert!(revolution <= 8, "it knows the disk's revolution by now"),
             }
-            assert!(writers.came_back() && writers.are_back());
-            assert_eq!(writers.hold(2), None);
+            assert!(writers.note_arrival() && writers.all_arrived());
+            assert_eq!(writers.commit_delay(2), None);
         }
         writers.answered(2, REVOLUTION, Instant(404_000_000));
-        writers.came_back();
+        writers.note_arrival();
         assert!(until(&writers, 1) > Some(Instant(404_900_000)), "about a quarter");
         // The other stays away: once.
         writers.give_up();
         writers.answered(1, REVOLUTION, Instant(409_000_000));
-        assert!(writers.came_back());
-        assert_eq!(writers.hold(1), None);
+        assert!(writers.note_arrival());
+        assert_eq!(writers.commit_delay(1), None);
     }
 
     #[test]
@@ -160,8 +167,8 @@ mod tests {
         for commit in 1..=100 {
             let took = Duration::from_micros(300);
             writers.answered(2, took, Instant(0).plus(took * commit));
-            assert!(!writers.came_back());
-            assert_eq!(writers.hold(1), None);
+            assert!(!writers.note_arrival());
+            assert_eq!(writers.commit_delay(1), None);
         }
     }
 }

@@ -215,7 +215,7 @@ impl Elevator {
     /// Starts work that ends even if its future is dropped.
     fn begin<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> LocalFuture<T> {
         let world = self.0.world.clone();
-        Box::pin(async move { runtime::complete_anyway(&*world, work).await })
+        Box::pin(async move { runtime::spawn_after_first_step(&*world, work).await })
     }
 
     /// The parts of a long request.

@@ -7,8 +7,8 @@
 
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture};
 use engine::{
-    Base, Credits, DiskHome, Engine, EngineOptions, EngineParts, FileUpdate, LogArea, LogExtent,
-    LogPlace,
+    Base, Credits, DiskHome, Engine, EngineOptions, EngineParts, FileUpdate, LogArea, LogDevice,
+    LogExtent,
 };
 use format::jbd2::JournalSuperblock;
 use runtime::RealWorld;
@@ -82,7 +82,7 @@ fn main() {
         home: Rc::new(DiskHome::new(disk.clone(), block_size, HOME_BLOCKS + u64::from(LOG_BLOCKS))),
         block_size,
         log: Some(LogArea {
-            place: LogPlace::Inside,
+            device: LogDevice::Inside,
             extents: vec![LogExtent {
                 first: LogBlock(0),
                 count: LOG_BLOCKS,
@@ -163,6 +163,6 @@ async fn append(engine: &Rc<Engine>, writer: u64, writers: u64, number: u64) {
         in_place: false,
         durable_only: false,
     };
-    handle.file_data(update).await.expect("room");
+    handle.write_file_data(update).await.expect("room");
     engine.commit(handle.stop()).await.expect("a commit");
 }

@@ -2,10 +2,10 @@
 //!
 //! Each owner has a file, and its invariants at the head of it. They are [`Pipeline`], [`Cache`],
 //! [`DirtyQueue`] with [`HomeClaims`], [`Durability`], [`Checkpoints`], [`UnorderedData`],
-//! [`DirectWrites`], [`Sequences`], and [`LogState`] with its tail. The [`Runner`] gives plans to
-//! the disks. Work that needs several of them is in parts that borrow those they need
-//! ([`Reader`], [`HomeWriter`], [`Committer`] and others); `interface/calls` has the calls of
-//! the engine, each carried out by one part.
+//! [`DirectWrites`], [`Sequences`], and [`LogState`] with its tail. The [`PlanExecutor`] gives
+//! plans to the disks. Work that needs several of them is in parts that borrow those they need
+//! ([`Reader`], [`HomeWriter`], [`Committer`] and others); `interface/calls` has the calls of the
+//! engine, each carried out by one part.
 
 use crate::cache::block_cache::Cache;
 use crate::cache::direct_write::DirectWriter;
@@ -41,7 +41,7 @@ use commit::Durability;
 use commit::Home;
 use commit::HomeClaims;
 use commit::Pipeline;
-use commit::Runner;
+use commit::PlanExecutor;
 use device::World;
 use journal::Policy;
 use std::cell::{Cell, RefCell};
@@ -72,7 +72,7 @@ pub struct Engine {
     pub(crate) sequences: Sequences,
     pub(crate) range_checks: RangeChecks,
     pub(crate) log: Option<RefCell<LogState>>,
-    pub(crate) runner: Runner,
+    pub(crate) executor: PlanExecutor,
 
     /// The tasks that write run. They do until the engine is closed or fails.
     pub(crate) begun: Cell<bool>,
@@ -129,7 +129,11 @@ impl Engine {
         let last_checkpoint = self.checkpoints.last();
         Statistics {
             last_checkpoint,
-            ..self.counters.borrow().snapshot(&self.runner.counts(), cache, log.unwrap_or_default())
+            ..self.counters.borrow().snapshot(
+                &self.executor.counts(),
+                cache,
+                log.unwrap_or_default(),
+            )
         }
     }
 
@@ -154,7 +158,7 @@ impl Engine {
             counters: &self.counters,
             direct_writes: &self.direct_writes,
             log: self.log.as_ref(),
-            runner: &self.runner,
+            executor: &self.executor,
         }
     }
     pub(crate) fn copies(&self) -> CopyWriter<'_> {
@@ -184,7 +188,7 @@ impl Engine {
             durability: &self.durability,
             pacing: &*self.pacing,
             pipeline: &self.pipeline,
-            runner: &self.runner,
+            executor: &self.executor,
             queue: &self.queue,
             counters: &self.counters,
             sequences: &self.sequences,
@@ -195,7 +199,7 @@ impl Engine {
             log: self.log.as_ref(),
             pipeline: &self.pipeline,
             options: &self.options,
-            runner: &self.runner,
+            executor: &self.executor,
             cache: &self.cache,
             queue: &self.queue,
         }
@@ -232,7 +236,7 @@ impl Engine {
             pipeline: &self.pipeline,
             durability: &self.durability,
             queue: &self.queue,
-            runner: &self.runner,
+            executor: &self.executor,
         }
     }
     pub(crate) fn syncer(&self) -> Syncer<'_> {

@@ -1,7 +1,7 @@
 //! Carries plans out: block cache, handles, commit, write-back, checkpoint, recovery. One thread,
 //! no locks.
 //!
-//! What the floor above sees: [`crate::Engine`], [`Block`], [`Handle`], [`FileUpdate`],
+//! Interface to the layer above: [`crate::Engine`], [`Block`], [`Handle`], [`FileUpdate`],
 //! [`Credits`]; how it is opened: [`EngineParts`], [`recover`].
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ mod transaction;
 mod writeback;
 
 pub use ::commit::{
-    Completed, DiskHome, ERRNO_DAMAGED, Home, LogArea, LogExtent, LogPlace, WrittenCount,
+    DiskHome, DurabilityScope, ERRNO_DAMAGED, Home, LogArea, LogDevice, LogExtent, WrittenCount,
 };
 pub use cache::block::Block;
 pub use engine::Engine;
@@ -26,7 +26,7 @@ pub use interface::options::{BarrierKind, DurableMemory, EngineOptions, EnginePa
 pub use interface::stats::{CacheUse, LatencyClass, LogUse, RequestClass, Statistics, SyncLatency};
 pub use interface::update::{Base, Contents, Credits, FileRun, FileUpdate};
 pub use journal::records::RecordFormat;
-pub use journal::{DataMode, LogGap, LogKind, LogPlaces, WriteThreshold};
+pub use journal::{DataMode, LogGap, LogKind, ScatteredLogMap, WriteThreshold};
 pub use recovery::passes::{clear_recorded_error, flush_found, recover};
 pub use recovery::replay_preview::{PreviewedBlock, PreviewedTransaction, replay_preview};
 pub use recovery::report::{PassReport, RecoveryReport, RestartForecast};

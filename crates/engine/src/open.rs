@@ -18,10 +18,10 @@ use crate::writeback::unordered_data::UnorderedData;
 use crate::writeback::utilization::{MeasuredHome, Utilization};
 use commit::DiskHome;
 use commit::HomeClaims;
-use commit::Runner;
-use commit::{HoldTime, Pipeline};
+use commit::PlanExecutor;
+use commit::{CommitDelayPolicy, Pipeline};
 use device::{Disk, World};
-use journal::{ReplayImage, plan_empty_log, plan_found_log};
+use journal::{ReplayImage, plan_empty_log, plan_flush_on_open};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
@@ -29,8 +29,10 @@ use units::{BlockSize, TransactionId};
 
 /// Time for which a commit is held for writers about to return: about what they cost the
 /// processors. So a group that comes back at once is not waited for in vain.
-const HOLD: HoldTime =
-    HoldTime::PerWriter { once: Duration::from_micros(100), each: Duration::from_micros(5) };
+const COMMIT_DELAY: CommitDelayPolicy = CommitDelayPolicy::PerWriter {
+    once: Duration::from_micros(100),
+    each: Duration::from_micros(5),
+};
 
 impl Engine {
     /// An engine that journals nothing: for volumes without a journal, and for tests.
@@ -107,7 +109,7 @@ impl Engine {
         };
         let plan = log.borrow_mut().plan_start(self.running());
         match plan {
-            Some(plan) => Ok(self.runner.run(plan).await?),
+            Some(plan) => Ok(self.executor.run(plan).await?),
             None => Ok(()),
         }
     }
@@ -119,17 +121,17 @@ impl Engine {
             parts.home = Rc::new(MeasuredHome { home: parts.home, utilization });
         }
         let (claims, durability) = (HomeClaims::default(), Rc::new(parts.durability()));
-        let runner = Runner::new(parts.disks(), claims.clone(), durability.clone());
+        let executor = PlanExecutor::new(parts.disks(), claims.clone(), durability.clone());
         let mut cache = Cache::new(parts.options.cache_bytes, parts.block_size);
         log.iter().for_each(|log| cache.count_table(log.mapping().memory()));
         let sequences = Sequences::new(sequence_sweep::table_max(&cache));
         cache.count_table(sequences.memory_in_use());
         let EngineParts { world, home, block_size, options, pacing, .. } = parts;
-        log.iter().for_each(|log| runner.count_log_in(log.records().block_bytes()));
+        log.iter().for_each(|log| executor.count_log_in(log.records().block_bytes()));
         let engine = Rc::new(Engine {
             policy,
             utilization,
-            pipeline: Pipeline::new(next, world.now(), block_size, HOLD, options.read_only),
+            pipeline: Pipeline::new(next, world.now(), block_size, COMMIT_DELAY, options.read_only),
             cache: RefCell::new(cache),
             queue: DirtyQueue::default(),
             claims,
@@ -141,7 +143,7 @@ impl Engine {
             range_checks: RangeChecks::default(),
             sequences,
             log: log.map(RefCell::new),
-            runner,
+            executor,
             counters: RefCell::default(),
             pacing,
             begun: Cell::default(),
@@ -208,7 +210,7 @@ impl Engine {
             .log
             .as_ref()
             .and_then(|log| log.borrow().superblock().emptied(self.committed(), checksums));
-        self.runner.run(plan_empty_log(clean)).await?;
+        self.executor.run(plan_empty_log(clean)).await?;
         self.pipeline.check()?;
         if let Some(log) = &self.log {
             log.borrow_mut().emptied(self.pipeline.committed());
@@ -222,7 +224,7 @@ impl Engine {
         self.check()?;
         if !units::fault!("mount-finds-no-cache") {
             self.durability.assume_unflushed();
-            let flushed = self.runner.run(plan_found_log()).await.map_err(EngineError::from);
+            let flushed = self.executor.run(plan_flush_on_open()).await.map_err(EngineError::from);
             flushed.inspect_err(|error| self.aborter().stop_writing(error))?;
         }
         self.pipeline.set_quiesced(false);
@@ -262,7 +264,8 @@ impl Engine {
                 log.borrow_mut().forget_notes();
             }
             if !units::fault!("barriers-begin-unflushed") {
-                let flushed = self.runner.run(plan_found_log()).await.map_err(EngineError::from);
+                let flushed =
+                    self.executor.run(plan_flush_on_open()).await.map_err(EngineError::from);
                 flushed.inspect_err(|error| self.abort(error))?;
             }
         }

@@ -4,7 +4,7 @@ use crate::{EvictionWorkload, FlushZone, ZoneError};
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
 use format::flush_zone::FoundFlushZone;
 use runtime::sync::{Event, RwLock};
-use runtime::{complete_anyway, join_window, spawn_with_result};
+use runtime::{join_window, spawn_after_first_step, spawn_with_result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -212,7 +212,7 @@ impl State {
             };
             work(&self).await
         };
-        complete_anyway(&*world, whole).await
+        spawn_after_first_step(&*world, whole).await
     }
 }
 

@@ -44,8 +44,8 @@ pub enum SnapshotItem {
     /// belong to that transaction.
     Run { transaction: TransactionId, start: LogBlock, blocks: u32 },
     /// The run, from its byte `offset` on, holds a block whole. `sum`: checksum of its content.
-    /// `stays`: durability is enough for its file.
-    Whole { home: HomeBlock, stays: bool, offset: u32, sum: u32 },
+    /// `durable_only`: durability is enough for its file.
+    Whole { home: HomeBlock, durable_only: bool, offset: u32, sum: u32 },
     /// The run holds parts of a block, or an obsolete copy. A later transaction has the block
     /// whole, home has it, or `read_from` is no later.
     Other { home: HomeBlock },
@@ -58,7 +58,7 @@ pub enum SnapshotItem {
 mod tag {
     pub const RUN: u8 = 1;
     pub const WHOLE: u8 = 2;
-    pub const STAYS: u8 = 3;
+    pub const DURABLE_ONLY: u8 = 3;
     pub const OTHER: u8 = 4;
     pub const REVOKE: u8 = 5;
     pub const MOVED: u8 = 6;
@@ -85,9 +85,9 @@ impl SnapshotItem {
                 start: LogBlock(second),
                 blocks: third,
             },
-            tag::WHOLE | tag::STAYS => SnapshotItem::Whole {
+            tag::WHOLE | tag::DURABLE_ONLY => SnapshotItem::Whole {
                 home,
-                stays: bytes[0] == tag::STAYS,
+                durable_only: bytes[0] == tag::DURABLE_ONLY,
                 offset: second,
                 sum: third,
             },
@@ -111,10 +111,10 @@ impl SnapshotItem {
                 put(12, blocks);
                 (tag::RUN, u64::from(transaction.0))
             }
-            SnapshotItem::Whole { home, stays, offset, sum } => {
+            SnapshotItem::Whole { home, durable_only, offset, sum } => {
                 put(8, offset);
                 put(12, sum);
-                (if stays { tag::STAYS } else { tag::WHOLE }, home.get())
+                (if durable_only { tag::DURABLE_ONLY } else { tag::WHOLE }, home.get())
             }
             SnapshotItem::Other { home } => (tag::OTHER, home.get()),
             SnapshotItem::Revoke { home } => (tag::REVOKE, home.get()),
@@ -249,7 +249,7 @@ pub fn tables() -> String {
         ],
     );
     row(
-        tag::STAYS,
+        tag::DURABLE_ONLY,
         [
             "the same, of a file for which durability is enough",
             "home block",
@@ -277,8 +277,13 @@ mod tests {
         let home = HomeBlock(HOME_END - 1);
         vec![
             SnapshotItem::Run { transaction, start, blocks: 9 },
-            SnapshotItem::Whole { home, stays: false, offset: 4096, sum: 5 },
-            SnapshotItem::Whole { home: HomeBlock(1), stays: true, offset: 0, sum: u32::MAX },
+            SnapshotItem::Whole { home, durable_only: false, offset: 4096, sum: 5 },
+            SnapshotItem::Whole {
+                home: HomeBlock(1),
+                durable_only: true,
+                offset: 0,
+                sum: u32::MAX,
+            },
             SnapshotItem::Other { home },
             SnapshotItem::Revoke { home: HomeBlock(0) },
             SnapshotItem::Moved { transaction, start },

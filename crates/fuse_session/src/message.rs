@@ -63,8 +63,8 @@ impl Bytes {
             Bytes::Long(buffer, _) => buffer.len(),
         }
     }
-    /// Splits a long WRITE into the bytes before its data, and the data in place, if they are whole
-    /// sectors.
+    /// Splits a large WRITE into the bytes before its data, and the data in place, if they are
+    /// whole sectors.
     pub fn into_data(self) -> Result<(Vec<u8>, Rc<Buffer>), Bytes> {
         match self {
             Bytes::Long(buffer, range) if range.len().saturating_sub(DATA_AT) % 512 == 0 => {

@@ -34,7 +34,7 @@ enum Payload {
     At(usize),
     /// The first bytes of memory of the transport: nothing was copied.
     Lent(Rc<dyn Lent>, usize),
-    /// Memory of its own: the data of a long WRITE.
+    /// Memory of its own: the data of a large WRITE.
     Own(Rc<Buffer>),
 }
 

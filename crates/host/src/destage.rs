@@ -5,7 +5,7 @@
 //! makes it durable; its slot is freed; the journal makes that durable. Only then is the file
 //! written again or its token returned.
 
-use crate::destage_choice::{DestageChoice, LoggedFacts, due, for_journal, share_of};
+use crate::destage_choice::{DestageChoice, LoggedFacts, count_expired, for_journal, share_of};
 use crate::error::HostError;
 use crate::files::{Dirty, File};
 use crate::host::Host;
@@ -431,7 +431,7 @@ impl Host {
         let known: Vec<(Instant, u64)> =
             files.iter().map(|(dirty, file)| (dirty.since, file.held_bytes())).collect();
         let most = self.options.dirty_bytes_max.saturating_sub(kept);
-        let count = due(&known, now, expire, most);
+        let count = count_expired(&known, now, expire, most);
         let mut chosen = to_store(files, count);
         chosen.extend(self.due_again(&again));
         let is_some = !chosen.is_empty();

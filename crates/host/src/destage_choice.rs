@@ -42,7 +42,7 @@ pub(crate) struct LoggedFacts {
 /// Returns how many dirty files are destaged when the journal is not short. `files` has when each
 /// became dirty and the bytes that it holds, oldest first; the oldest are destaged first. `expire`:
 /// see `destage=`.
-pub(crate) fn due(
+pub(crate) fn count_expired(
     files: &[(Instant, u64)],
     now: Instant,
     expire: Option<Duration>,
@@ -103,21 +103,21 @@ mod tests {
     #[test]
     fn files_go_when_they_are_old() {
         let files = [(at(10), 10), (at(11), 10), (at(30), 10)];
-        assert_eq!(due(&files, at(69), Some(MINUTE), 1000), 0);
-        assert_eq!(due(&files, at(70), Some(MINUTE), 1000), 1);
-        assert_eq!(due(&files, at(90), Some(MINUTE), 1000), 3);
-        assert_eq!(due(&files, at(9000), None, 1000), 0);
+        assert_eq!(count_expired(&files, at(69), Some(MINUTE), 1000), 0);
+        assert_eq!(count_expired(&files, at(70), Some(MINUTE), 1000), 1);
+        assert_eq!(count_expired(&files, at(90), Some(MINUTE), 1000), 3);
+        assert_eq!(count_expired(&files, at(9000), None, 1000), 0);
     }
 
     #[test]
     fn memory_that_is_short_sends_the_oldest_files_and_no_more() {
         let files = [(at(10), 10), (at(20), 10), (at(30), 10)];
-        assert_eq!(due(&files, at(31), None, 30), 0);
-        assert_eq!(due(&files, at(31), None, 29), 1);
-        assert_eq!(due(&files, at(31), None, 19), 2);
-        assert_eq!(due(&files, at(31), None, 0), 3);
+        assert_eq!(count_expired(&files, at(31), None, 30), 0);
+        assert_eq!(count_expired(&files, at(31), None, 29), 1);
+        assert_eq!(count_expired(&files, at(31), None, 19), 2);
+        assert_eq!(count_expired(&files, at(31), None, 0), 3);
         // Files destaged by age count.
-        assert_eq!(due(&files, at(70), Some(MINUTE), 20), 1);
+        assert_eq!(count_expired(&files, at(70), Some(MINUTE), 20), 1);
     }
 
     #[test]

@@ -381,7 +381,7 @@ impl Host {
                     return None;
                 }
             }
-            if units::fault!("host-refused-file-let-go") {
+            if units::fault!("host-refused-file-released") {
                 self.release(std::mem::take(&mut held)).await;
             }
         }

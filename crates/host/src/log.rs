@@ -17,7 +17,7 @@
 use crate::error::HostError;
 use crate::record::{BLOCK, FileRecord, STATES_MAX, Slot};
 use crate::superblock::HostJournal;
-use commit::{Completion, HoldTime, LogSuperblock, Pipeline, Runner};
+use commit::{CommitDelayPolicy, Completion, LogSuperblock, Pipeline, PlanExecutor};
 use device::{Buffer, World};
 use journal::records::{self, RecordFormat, Records, RecordsWanted};
 use journal::{
@@ -41,13 +41,14 @@ const REVOKE_SHARE: u32 = 16;
 /// follows its last write one revolution later, whenever within the revolution it was issued, so
 /// there a part of that costs nothing. Commits that take less come from no disk with an arm: the
 /// fastest revolution takes 4 ms.
-const HOLD: HoldTime = HoldTime::PerCommit { part: 4, commit_min: Duration::from_millis(2) };
+const COMMIT_DELAY: CommitDelayPolicy =
+    CommitDelayPolicy::PerCommit { part: 4, commit_min: Duration::from_millis(2) };
 /// Part of the log that one transaction may fill.
 const TRANSACTION_SHARE: u32 = 4;
 
 pub struct HostLog {
     world: Rc<dyn World>,
-    runner: Runner,
+    executor: PlanExecutor,
     pipeline: Pipeline,
     state: RefCell<State>,
     /// Ends with the task: nothing of this log is written any more.
@@ -190,7 +191,7 @@ impl HostLog {
             gap_bytes: 0,
         };
         let records = records::begin(&mut superblock, wanted, || world.random());
-        let runner = journal.runner(records.block_bytes());
+        let executor = journal.executor(records.block_bytes());
         let state = State {
             space: CircularLog::of(&superblock),
             superblock: LogSuperblock::new(superblock, LogBlock(0), false),
@@ -203,9 +204,9 @@ impl HostLog {
             slots: BTreeMap::new(),
         };
         let log = Rc::new(HostLog {
-            runner,
+            executor,
             state: RefCell::new(state),
-            pipeline: Pipeline::new(next, world.now(), BLOCK, HOLD, false),
+            pipeline: Pipeline::new(next, world.now(), BLOCK, COMMIT_DELAY, false),
             task: Rc::default(),
             held_up: RefCell::default(),
             refusal: RefCell::default(),
@@ -452,7 +453,7 @@ impl HostLog {
     pub async fn commit(&self, id: TransactionId) -> Result<(), HostError> {
         self.check()?;
         if id == self.running_id() && self.pipeline.has_something_to_commit() {
-            self.pipeline.note_return();
+            self.pipeline.note_writer_arrival();
         }
         let Some(completion) = self.pipeline.completion_of(id) else { return Ok(()) };
         let log_ends = async {
@@ -486,7 +487,7 @@ impl HostLog {
             let result = match self.tail_wanted.replace(false) {
                 true => self.move_tail().await,
                 false => {
-                    pipeline.hold(&*self.world, || self.waiting.get() > 0).await;
+                    pipeline.delay_commit(&*self.world, || self.waiting.get() > 0).await;
                     self.commit_running().await
                 }
             };
@@ -503,7 +504,7 @@ impl HostLog {
             return Ok(());
         }
         let (mut planned, transaction) = self.lock()?;
-        self.runner.run(std::mem::take(&mut planned.plan)).await?;
+        self.executor.run(std::mem::take(&mut planned.plan)).await?;
         self.commits.set(self.commits.get() + 1);
         let committed = planned.carried_out(transaction);
         let id = committed.id;
@@ -564,7 +565,7 @@ impl HostLog {
             (tail, state.superblock.change(superblock))
         };
         // Home is durable already: a slot is freed only after the store's fsync.
-        self.runner.run(plan_tail_update(change.image())).await?;
+        self.executor.run(plan_tail_update(change.image())).await?;
         let mut state = self.state.borrow_mut();
         state.superblock.arrived(change);
         state.space.release_before(tail);
@@ -600,7 +601,7 @@ impl HostLog {
             _ => None,
         };
         match emptied {
-            Some(image) => Ok(self.runner.run(plan_empty_log(Some(image))).await?),
+            Some(image) => Ok(self.executor.run(plan_empty_log(Some(image))).await?),
             None => self.check(),
         }
     }

@@ -30,7 +30,7 @@ use crate::replay::{FileReplay, LogContent};
 use crate::superblock::HostJournal;
 use commit::LogSuperblock;
 use device::World;
-use journal::{plan_empty_log, plan_found_log};
+use journal::{plan_empty_log, plan_flush_on_open};
 use runtime::sync::RwLock;
 use runtime::{Either, join_window, race};
 use serde::Serialize;
@@ -157,9 +157,9 @@ pub(crate) async fn recover_noting(
     };
     report.files.sort_by_key(|outcome| outcome.file);
     if !dry_run {
-        let runner = journal.runner(superblock.log_block_bytes());
+        let executor = journal.executor(superblock.log_block_bytes());
         let superblock = LogSuperblock::new(superblock, LogBlock(0), true);
-        runner.run(plan_empty_log(superblock.emptied(content.next.previous(), true))).await?;
+        executor.run(plan_empty_log(superblock.emptied(content.next.previous(), true))).await?;
         end_at_store(store, journal).await?;
     }
     report.nanoseconds = world.now().since(begun).as_nanos() as u64;
@@ -174,7 +174,7 @@ async fn begin_at_store(store: &dyn Store, journal: &HostJournal) -> Result<(), 
     }
     if !units::fault!("host-found-not-flushed") {
         // A killed daemon may have left it in the disk's cache, and it is acted upon.
-        journal.runner(BLOCK.bytes()).run(plan_found_log()).await?;
+        journal.executor(BLOCK.bytes()).run(plan_flush_on_open()).await?;
     }
     if !units::fault!("host-not-fenced") {
         store.fence(&journal.head.identity).await?;

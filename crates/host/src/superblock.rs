@@ -6,7 +6,7 @@
 use crate::error::HostError;
 use crate::journal_disk::{AbandonedChanges, JournalDisk};
 use crate::record::{BLOCK, Fields};
-use commit::{PlanDisks, Runner};
+use commit::{PlanDisks, PlanExecutor};
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use format::jbd2::JournalSuperblock;
 use std::cell::RefCell;
@@ -199,9 +199,9 @@ impl HostJournal {
     }
 
     /// Carries out plans of the log, whose blocks have `unit` bytes.
-    pub(crate) fn runner(&self, unit: usize) -> Runner {
+    pub(crate) fn executor(&self, unit: usize) -> PlanExecutor {
         let blocks = LOG_START..LOG_START + u64::from(self.head.log_blocks);
-        Runner::of_log_alone(PlanDisks::log_alone(self.disk.clone(), BLOCK, blocks), unit)
+        PlanExecutor::log_only(PlanDisks::log_only(self.disk.clone(), BLOCK, blocks), unit)
     }
     /// Reads the log from its byte `at` on.
     pub(crate) async fn read_log(&self, at: u64, length: usize) -> Result<Buffer, DeviceError> {

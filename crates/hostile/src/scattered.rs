@@ -8,7 +8,7 @@ use format::scattered::NamedSnapshot;
 use format::scattered::{ActiveLogs, LOGS_SUPERBLOCK_SIZE, LogsSuperblock, RunHeader};
 use format::snapshot::{ITEM_BYTES, SnapshotItem};
 use journal::{
-    Address, FindRuns, FoundRuns, HomeBounds, LogPlaces, Logs, ReadSnapshot, ReadTable,
+    Address, FindRuns, FoundRuns, HomeBounds, Logs, ReadSnapshot, ReadTable, ScatteredLogMap,
     SnapshotContents, SnapshotRing, Step, plan_piece,
 };
 use std::collections::BTreeMap;
@@ -115,7 +115,7 @@ fn search(choice: u8, bytes: &[u8]) {
 
 fn logs() -> Rc<Logs> {
     let homes = (0..LOGS).map(|log| HomeBlock(1000 * u64::from(log))).collect();
-    let places = LogPlaces { first: LogBlock(FIRST), blocks: EACH, homes };
+    let places = ScatteredLogMap { first: LogBlock(FIRST), blocks: EACH, homes };
     Rc::new(places.in_units(1).expect("few blocks"))
 }
 
@@ -258,7 +258,7 @@ fn item_of(word: &[u8], next: &mut TransactionId, choice: u8) -> SnapshotItem {
         }
         3 | 4 => SnapshotItem::Whole {
             home,
-            stays: word[8] & 16 == 0,
+            durable_only: word[8] & 16 == 0,
             offset: number(4),
             sum: number(6),
         },

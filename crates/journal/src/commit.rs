@@ -7,7 +7,7 @@
 
 use crate::log_space::{LogFull, LogRuns, LogSlot, LogSpace};
 use crate::plan::{Address, Barrier, BlockKind, Plan, Step, blocks_in};
-use crate::records::{CommitStamp, Images, LogContent, Records, WholePlace, Wholes};
+use crate::records::{CommitStamp, Images, LogContent, Records, WholeBlockLocation, WholeBlocks};
 use crate::transaction::{
     CommittedTransaction, CommittingTransaction, Coverage, LockedTransaction,
 };
@@ -39,7 +39,7 @@ pub struct CommitPlan {
     pub payload: u64,
     /// Requirements for replaying each record, sorted by block.
     pub records: Vec<(HomeBlock, Coverage)>,
-    wholes: Wholes,
+    wholes: WholeBlocks,
 }
 
 impl CommitPlan {
@@ -103,7 +103,7 @@ impl CommitPlan {
         self.plan.write_table(log.table_pages(self.transaction));
         // In front of the table, too: to a restart it is as good as a header.
         if let Some(at) = log.stale_start(self.transaction) {
-            self.plan.wipe_before_log(at, self.log_block_bytes);
+            self.plan.wipe_stale_header(at, self.log_block_bytes);
         }
         runs
     }
@@ -123,13 +123,13 @@ impl CommitPlan {
         runs: &LogRuns,
         records: &dyn Records,
         bytes: usize,
-    ) -> Vec<(HomeBlock, WholePlace)> {
+    ) -> Vec<(HomeBlock, WholeBlockLocation)> {
         let unit = self.log_block_bytes as u64;
         let place = |(home, at): (HomeBlock, u64)| {
             let (index, offset) = ((at / unit) as u32, (at % unit) as u16);
             let count = records.blocks_of_whole(offset.into(), bytes);
             match runs.part(index, count)[..] {
-                [run] => Some((home, WholePlace { at: run.start, offset })),
+                [run] => Some((home, WholeBlockLocation { at: run.start, offset })),
                 _ => None,
             }
         };

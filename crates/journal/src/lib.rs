@@ -20,17 +20,17 @@ pub mod transaction;
 pub use checkpoint::Checkpoint;
 pub use commit::{CommitPlan, plan_commit, plan_commit_home};
 pub use log_space::{
-    CircularLog, Gaps, LogFull, LogGap, LogKind, LogPlaces, LogRing, LogRun, LogRuns, LogSlot,
-    LogSpace, LogSwap, LogWalk, Logs, ScatteredLog, SwappedRun, TablePage, TimedCommit,
+    CircularLog, Gaps, LogFull, LogGap, LogKind, LogRing, LogRun, LogRuns, LogSlot, LogSpace,
+    LogSwap, LogWalk, Logs, ScatteredLog, ScatteredLogMap, SwappedRun, TablePage, TimedCommit,
 };
 pub use pass_outcome::{PassCounts, RecoverError};
 pub use plan::{Address, Barrier, BlockKind, Plan, Step, Write};
 pub use policy::{
-    AutoThreshold, CommitCost, DataMode, Decision, LOGGED_WRITE_SIZE, Policy, TimedWrites,
-    UnknownMode, Update, UpdateSequence, Variations, WriteThreshold, varied,
+    AutoThreshold, CommitCost, DataMode, Decision, LOGGED_WRITE_SIZE, Policy, PolicyOverrides,
+    TimedWrites, UnknownMode, Update, UpdateSequence, WriteThreshold, with_overrides,
 };
 pub use ranges::RangeSet;
-pub use records::{CommitStamp, Records, WholePlace};
+pub use records::{CommitStamp, Records, WholeBlockLocation};
 pub use recover::{
     Bounds, FindCopies, FindRuns, FoundRuns, HomeBounds, IN_FLIGHT_MAX, LogStart, Pass,
     ReadSnapshot, ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord,
@@ -38,11 +38,11 @@ pub use recover::{
     look_ahead,
 };
 pub use revoke::RevokeTable;
-pub use snapshot::{NewPiece, SnapshotPiece, SnapshotRing, plan_naming, plan_piece};
+pub use snapshot::{NewPiece, SnapshotPiece, SnapshotRing, plan_piece, plan_snapshot_superblock};
 pub use swap::{plan_copies, plan_run_headers, plan_table_forgotten};
 pub use tail::{
-    SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_found_log,
-    plan_home_durable, plan_kept_log, plan_tail_update, take_tail_along,
+    SuperblockImage, begin_log, plan_announcement, plan_empty_log, plan_flush_on_open,
+    plan_home_durable, plan_retained_log, plan_tail_update, take_tail_along,
 };
 
 pub use transaction::{

@@ -138,7 +138,7 @@ impl Plan {
     }
     /// Inserts, in front of all other steps, a wipe of the first block of a run that a power cut
     /// has left.
-    pub fn wipe_before_log(&mut self, at: LogBlock, unit: usize) {
+    pub fn wipe_stale_header(&mut self, at: LogBlock, unit: usize) {
         let blocks = vec![(BlockKind::RunHeader, Rc::new(Buffer::zeroed(unit)))];
         let wipe = Step::Write(Write { at: Address::Log(at), blocks });
         self.steps.splice(0..0, [wipe, Step::Barrier(Barrier::WipedBeforeRun)]);

@@ -201,7 +201,7 @@ pub fn plan_piece(piece: Option<&NewPiece>) -> Plan {
 }
 
 /// Plans the write of the superblock that names the pieces that count, behind [`plan_piece`].
-pub fn plan_naming(superblock: SuperblockImage) -> Plan {
+pub fn plan_snapshot_superblock(superblock: SuperblockImage) -> Plan {
     let mut plan = Plan::default();
     plan.steps.push(superblock.write());
     plan.barrier(Barrier::TailBeforeReuse);

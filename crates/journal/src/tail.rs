@@ -75,7 +75,7 @@ pub fn plan_home_durable() -> Plan {
 }
 
 /// Plans the barrier with which a mount begins: nothing is written before.
-pub fn plan_found_log() -> Plan {
+pub fn plan_flush_on_open() -> Plan {
     let mut plan = Plan::default();
     plan.barrier(Barrier::FoundBeforeWrite);
     plan
@@ -83,7 +83,7 @@ pub fn plan_found_log() -> Plan {
 
 /// Plans a log that stays as recovery found it; blocks that it does not hold whole are home.
 /// `headers`: blocks to write over those that must not be found again.
-pub fn plan_kept_log(headers: Vec<(LogBlock, Rc<Buffer>)>) -> Plan {
+pub fn plan_retained_log(headers: Vec<(LogBlock, Rc<Buffer>)>) -> Plan {
     let mut plan = Plan::default();
     for (at, header) in headers {
         if units::fault!("kept-torn-header") {

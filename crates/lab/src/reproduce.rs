@@ -259,7 +259,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
         let (begin, name, shown) = (Instant::now(), figure.name, under_way.clone());
         let context = Context {
             seed: arguments.seed,
-            turn: 0,
+            run_index: 0,
             quick: arguments.quick,
             jobs: jobs.clone(),
             progress: Arc::new(move |done, all| shown.show(name, done, all)),

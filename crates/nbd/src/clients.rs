@@ -5,7 +5,7 @@
 //! up carries out one of the same bytes. So nothing old overwrites what was acknowledged since.
 //!
 //! That a connection was given up is seen at once on a Unix socket. Over TCP, or through a tunnel,
-//! its end may stand behind requests that are still on their way.
+//! its end may stand behind requests that are still in flight.
 
 use crate::connection::Connection;
 use runtime::sync::Event;

@@ -14,7 +14,7 @@ pub struct Context {
     pub seed: u64,
     /// Index of the seed among a figure's seeds, from 0: side pictures are played with the first
     /// alone.
-    pub turn: u64,
+    pub run_index: u64,
     /// Whether runs are shorter and points fewer, for tests: the shapes need not come out.
     pub quick: bool,
     /// Limit of cells played at once, of all runs together.
@@ -78,24 +78,24 @@ impl Context {
         // the others.
         let done: Mutex<Vec<(usize, usize)>> = Mutex::new(vec![(0, 0); seeds as usize]);
         let (done, progress) = (Arc::new(done), &self.progress);
-        let turn = |turn: usize| {
+        let play_run = |index: usize| {
             let (done, progress) = (done.clone(), progress.clone());
-            let of_all = move |of_turn: usize, cells: usize| {
+            let of_all = move |of_run: usize, cells: usize| {
                 let mut done = done.lock().expect("nobody panics while holding it");
-                done[turn] = (of_turn, cells);
+                done[index] = (of_run, cells);
                 let all = |of: &(usize, usize)| if of.1 == 0 { cells } else { of.1 };
                 progress(done.iter().map(|of| of.0).sum(), done.iter().map(all).sum());
             };
             let Context { quick, interrupted, varied, .. } = *self;
-            let (seed, jobs) = (self.seed + turn as u64, self.jobs.clone());
+            let (seed, jobs) = (self.seed + index as u64, self.jobs.clone());
             // Requests of one seed are enough, and those of another would overwrite them.
-            let trace = self.trace.clone().filter(|_| turn == 0);
-            let (turn, progress, block_traces) =
-                (turn as u64, Arc::new(of_all), self.block_traces.clone());
+            let trace = self.trace.clone().filter(|_| index == 0);
+            let (run_index, progress, block_traces) =
+                (index as u64, Arc::new(of_all), self.block_traces.clone());
             let overrides = self.overrides.clone();
             play(&Context {
                 seed,
-                turn,
+                run_index,
                 quick,
                 jobs,
                 progress,
@@ -106,7 +106,7 @@ impl Context {
                 overrides,
             })
         };
-        self.jobs.side_by_side(seeds as usize, turn).into_iter().collect()
+        self.jobs.side_by_side(seeds as usize, play_run).into_iter().collect()
     }
 
     /// Returns the sorted names of the block traces with their checksums; none without a directory,
@@ -126,13 +126,13 @@ impl Context {
 
     /// Returns this context with something varied, one seed, no traces and no progress.
     pub(crate) fn with_varied(&self, varied: Varied) -> Context {
-        let Context { seed, turn, quick, interrupted, .. } = *self;
+        let Context { seed, run_index, quick, interrupted, .. } = *self;
         let (jobs, progress) = (self.jobs.clone(), Arc::new(|_, _| ()));
         let (varied, block_traces) = (Some(varied), self.block_traces.clone());
         let overrides = self.overrides.clone();
         Context {
             seed,
-            turn,
+            run_index,
             quick,
             jobs,
             progress,

@@ -102,7 +102,7 @@ mod tests {
             at_once.fetch_sub(1, Ordering::SeqCst);
             part
         };
-        let all = jobs.side_by_side(5, |turn| jobs.side_by_side(4, |at| part(turn * 4 + at)));
+        let all = jobs.side_by_side(5, |outer| jobs.side_by_side(4, |at| part(outer * 4 + at)));
         assert_eq!(all.concat(), (0..20).collect::<Vec<_>>());
         assert!((1..=2).contains(&most.into_inner()));
     }

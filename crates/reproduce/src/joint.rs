@@ -195,7 +195,7 @@ impl JointRun<'_> {
         let (quick, varied) = short_form(figure);
         let context = Context {
             seed: 1,
-            turn: 0,
+            run_index: 0,
             quick,
             jobs: self.jobs.clone(),
             progress: Arc::new(|_, _| ()),

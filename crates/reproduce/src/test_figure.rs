@@ -19,7 +19,7 @@ pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 pub fn context(seed: u64) -> Context {
     Context {
         seed,
-        turn: 0,
+        run_index: 0,
         quick: false,
         jobs: std::sync::Arc::new(crate::Jobs::new(2)),
         progress: std::sync::Arc::new(|_, _| ()),

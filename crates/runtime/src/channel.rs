@@ -72,7 +72,7 @@ pub fn spawn_with_result<T: 'static>(
 
 /// Takes the first step of `work` on the calling task, and the rest as a task of its own. So work
 /// that has begun completes even if nobody waits for it any more.
-pub async fn complete_anyway<T: 'static>(
+pub async fn spawn_after_first_step<T: 'static>(
     world: &dyn World,
     work: impl Future<Output = T> + 'static,
 ) -> T {

@@ -20,7 +20,7 @@ mod timers;
 mod virtual_world;
 
 pub use channel::{
-    Either, Receiver, Sender, complete_anyway, join_all, join_window, oneshot, race,
+    Either, Receiver, Sender, join_all, join_window, oneshot, race, spawn_after_first_step,
     spawn_with_result, yield_now,
 };
 pub use heap::Heap;

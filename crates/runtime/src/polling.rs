@@ -107,7 +107,7 @@ impl Polling {
 
     /// Whether enough polls were worthwhile, without a sleep between them, to keep the processors
     /// awake that are waited for.
-    pub fn is_sure(&self) -> bool {
+    pub fn is_worthwhile(&self) -> bool {
         self.row.get() >= ROW
     }
 
@@ -192,13 +192,13 @@ mod tests {
     fn others_are_kept_awake_after_many_short_waits_and_not_after_a_long_one() {
         let mut machine = Machine::new(2);
         assert_eq!(machine.waits(COST + ROW - 1, SHORT), ROW - 1);
-        assert!(!machine.polling.is_sure());
+        assert!(!machine.polling.is_worthwhile());
         machine.waits(1, SHORT);
-        assert!(machine.polling.is_sure());
+        assert!(machine.polling.is_worthwhile());
         machine.wait(Answer, LONG, false);
-        assert!(!machine.polling.is_sure(), "it slept, with as much credit as before");
+        assert!(!machine.polling.is_worthwhile(), "it slept, with as much credit as before");
         machine.waits(ROW, SHORT);
-        assert!(machine.polling.is_sure());
+        assert!(machine.polling.is_worthwhile());
     }
 
     #[test]

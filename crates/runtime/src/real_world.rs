@@ -21,10 +21,10 @@ use units::SplitMix;
 use units::{Instant, Timestamp};
 
 /// Polls after which the ring is examined, so that tasks that wake one another cannot starve it.
-const POLLS_PER_TURN: usize = 4096;
+const POLLS_PER_ITERATION: usize = 4096;
 /// Total time of steps after which the ring is examined. Tasks that yield, and are ready again at
 /// once, would otherwise keep requests and completions waiting.
-const STEPS_PER_TURN_MAX: Duration = device::STEP_LONG;
+const STEPS_PER_ITERATION_MAX: Duration = device::STEP_LONG;
 /// Polls after which the clocks are read. A small write asks for the time six times.
 const POLLS_PER_LOOK: usize = 16;
 
@@ -113,9 +113,9 @@ impl RealWorld {
         loop {
             let mut polls = 0;
             self.0.tasks.begin_steps();
-            while polls < POLLS_PER_TURN && self.0.tasks.poll_first() {
+            while polls < POLLS_PER_ITERATION && self.0.tasks.poll_first() {
                 polls += 1;
-                if self.0.tasks.steps_took() >= STEPS_PER_TURN_MAX {
+                if self.0.tasks.steps_took() >= STEPS_PER_ITERATION_MAX {
                     break;
                 }
                 if polls % POLLS_PER_LOOK == 0 {
@@ -125,9 +125,12 @@ impl RealWorld {
             let over = result.borrow_mut().take();
             // Also at the end: operations that tasks have sent (an answer, a write nobody waits
             // for) must go out.
-            let turn =
-                if over.is_some() { self.0.ring.turn(Wait::No).map(drop) } else { self.turn() };
-            turn.unwrap_or_else(|error| panic!("waiting for the kernel: {error}"));
+            let outcome = if over.is_some() {
+                self.0.ring.submit_and_wait(Wait::No).map(drop)
+            } else {
+                self.run_once()
+            };
+            outcome.unwrap_or_else(|error| panic!("waiting for the kernel: {error}"));
             if let Some(value) = over {
                 return value;
             }
@@ -139,9 +142,9 @@ impl RealWorld {
     }
 
     /// Submits, and waits if no task can continue.
-    fn turn(&self) -> io::Result<()> {
+    fn run_once(&self) -> io::Result<()> {
         if self.0.tasks.ready_count() > 0 {
-            self.0.ring.turn(Wait::No)?;
+            self.0.ring.submit_and_wait(Wait::No)?;
             self.look_at_clocks();
             return Ok(());
         }
@@ -154,12 +157,12 @@ impl RealWorld {
             limit if window.is_zero() => Wait::Asleep(limit),
             limit => Wait::Awake { awake: window, limit },
         };
-        let ended = self.0.ring.turn(wait)?;
+        let ended = self.0.ring.submit_and_wait(wait)?;
         self.look_at_clocks();
         let now = self.now();
         self.0.polling.learn(expected, ended, now.since(begin), window, now);
         let paid = ended == Ended::Completion && !window.is_zero();
-        if paid && self.0.polling.is_sure() {
+        if paid && self.0.polling.is_worthwhile() {
             self.0.ring.keep_others_awake();
         }
         Ok(())

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Bytes of a page of the kernel that splits writes.
 const PAGE: usize = 4096;
 
-/// Everything that decides a run: the same case is the same run.
+/// Parameters that decide a run: the same case is the same run.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub setup: Setup,
@@ -104,7 +104,7 @@ const IMAGES_A_CUT: u64 = 16;
 const IMAGES_A_LIFE: u64 = 8;
 /// Scattered logs: images taken always when the superblock was to record that logs are swapped, or
 /// which snapshot counts.
-const TURNS_AT_SUPERBLOCK: u64 = 4;
+const IMAGES_AT_SUPERBLOCK: u64 = 4;
 /// One in this many images is not judged: its time goes to the lives after others.
 const IMAGES_A_LEFT_OUT: u64 = 3;
 const SCATTERED_CHANGES_A_CUT: u64 = 5;
@@ -245,7 +245,7 @@ impl Case {
 
     /// Returns the time of write-back: in every other case that of each block by its age.
     pub(crate) fn checkpoint(&self) -> CheckpointTimes {
-        match (self.turn() / 3 + self.life) % 6 {
+        match (self.rotation() / 3 + self.life) % 6 {
             1 => CheckpointTimes::Manual,
             3 => CheckpointTimes::Periodic(Duration::from_millis(4)),
             5 => CheckpointTimes::Idle(Duration::from_millis(1)),
@@ -255,7 +255,7 @@ impl Case {
 
     /// Whether free blocks are discarded and addresses of files queried: every other case.
     fn has_requests(&self) -> bool {
-        (self.turn() / 2 + self.life) % 2 == 0 && !self.setup.is_tight() && !self.hostile
+        (self.rotation() / 2 + self.life) % 2 == 0 && !self.setup.is_tight() && !self.hostile
     }
 
     /// Whether the physical sectors of home and journal disk have different lengths: two cases of
@@ -365,9 +365,9 @@ impl Case {
             && (image + self.seed) % IMAGES_A_LEFT_OUT == 1
     }
 
-    /// Returns the turn of the seed: seeds use all worlds in turn; on each kind of volume another
-    /// one first.
-    fn turn(&self) -> u64 {
+    /// Returns the position of the seed in the rotation over all worlds, which begins at another
+    /// one on each kind of volume.
+    fn rotation(&self) -> u64 {
         let name =
             self.setup.name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
         self.seed.wrapping_add(name)
@@ -380,7 +380,7 @@ impl Case {
         if let Some(mix) = self.mix {
             return mix;
         }
-        match (self.turn() / 4).wrapping_add(self.turn()) % 4 {
+        match (self.rotation() / 4).wrapping_add(self.rotation()) % 4 {
             _ if self.setup.is_tight() => Mix::Large,
             0 if self.has_short_log() => Mix::Large,
             0 | 1 => Mix::Overwrites,
@@ -397,7 +397,7 @@ impl Case {
         if self.is_scattered() { SCATTERED_CHANGES_A_CUT } else { 1 }
     }
     pub fn intervals(&self) -> Intervals {
-        match (self.turn() + self.life) % 4 {
+        match (self.rotation() + self.life) % 4 {
             _ if self.is_scattered() => Intervals::RESTLESS,
             0 => Intervals::EAGER,
             1 => Intervals::PATCHY,
@@ -591,17 +591,17 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
     };
     let (mut last_lost, mut first_torn) = (None, None);
     let (mut log, mut last_cut) = (WrittenLog::new(case, &at_cuts), None);
-    let (mut turn, mut known) = (0, Recoveries::default());
+    let (mut nth, mut known) = (0, Recoveries::default());
     for (index, snapshot) in snapshots.into_iter().enumerate() {
         let sampled = only_cut.is_some() || (index as u64) % case.sample == 0;
         let (cut, left) = (snapshot.cut, snapshot.left.clone());
         if last_lost == Some(cut) {
             continue;
         }
-        turn = if last_cut == Some(cut) { turn + 1 } else { 0 };
+        nth = if last_cut == Some(cut) { nth + 1 } else { 0 };
         // Independent of the images of other cuts: one cut alone is played as it was among all.
-        let image = cut.wrapping_mul(IMAGES_A_CUT) + turn;
-        let life = case.lives_on(image, snapshot.at_superblock && turn < TURNS_AT_SUPERBLOCK);
+        let image = cut.wrapping_mul(IMAGES_A_CUT) + nth;
+        let life = case.lives_on(image, snapshot.at_superblock && nth < IMAGES_AT_SUPERBLOCK);
         let judged = match last_cut.replace(cut) {
             Some(last) if last == cut => Ok(()),
             _ => judge_stale(case, &mut log, &snapshot, &histories, &mut known, &mut report),
@@ -610,7 +610,7 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
             if let (State::Cut(disks), None) = (&snapshot.state, &case.lying_disk) {
                 log.check(cut, disks)?;
             }
-            if only_cut.is_none() && life.is_none() && case.leaves_out(cut + turn) {
+            if only_cut.is_none() && life.is_none() && case.leaves_out(cut + nth) {
                 return Ok(());
             }
             let extra = ExtraChecks { sampled, life };

@@ -42,9 +42,9 @@ const SUBSETS_MAX: u64 = 8;
 const EVICTION_WRITES_A_CUT: u64 = 4;
 /// One in this many cuts also kills the daemon.
 const CUTS_A_KILL: u64 = 3;
-/// Images that most cuts leave: a turn of each, independent of other cuts, so that one cut alone
-/// leaves the same.
-const TURNS_A_CUT: u64 = 3;
+/// Images that most cuts leave: images are numbered by it independently of other cuts, so
+/// that one cut alone leaves the same.
+const USUAL_IMAGES_A_CUT: u64 = 3;
 
 /// Content of the disks at a cut.
 pub struct CutContent {
@@ -183,9 +183,9 @@ fn watch(disks: &MemoryDisks, volume: &Rc<Volume>, case: &Case, watched: Watched
             snapshots.push(Snapshot { cut, left, at_superblock, state, progress });
         };
         let images = images(&all, seed.wrapping_mul(0x9e37_79b9).wrapping_add(cut));
-        for (turn, (left, disks)) in (cut * TURNS_A_CUT..).zip(images) {
-            let (left, disks) = spoiled(left, disks, older_table.as_ref(), turn);
-            let (left, disks) = snapshot::spoiled(left, disks, setup, &journal, turn);
+        for (number, (left, disks)) in (cut * USUAL_IMAGES_A_CUT..).zip(images) {
+            let (left, disks) = spoiled(left, disks, older_table.as_ref(), number);
+            let (left, disks) = snapshot::spoiled(left, disks, setup, &journal, number);
             add(left, State::Cut(disks));
         }
         if cut % CUTS_A_KILL == 0 {

@@ -1,4 +1,5 @@
-//! All short scripts over a small alphabet, to include those that a person would not think of.
+//! Enumerates all short scripts over a small alphabet, to include those that a person would not
+//! think of.
 
 use crate::model::History;
 use crate::script::{Action, Offset, Script, ScriptStep, Sync};

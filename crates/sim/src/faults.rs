@@ -38,7 +38,7 @@ pub enum FaultKind {
     Hang,
 }
 
-/// All kinds of faults.
+/// Kinds of faults.
 pub const KINDS: [(Operation, FaultKind); 7] = [
     (Operation::Read, FaultKind::Once),
     (Operation::Read, FaultKind::Forever),

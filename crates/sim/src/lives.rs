@@ -98,8 +98,8 @@ pub fn judge(
     report.lives += 1;
     let CutState { before, cut, images, progress, outcomes } = left;
     let histories = case.histories_from(before, &outcomes);
-    for (turn, (name, disks)) in (case.life..).zip(images) {
-        let (name, disks) = spoiled(name.to_owned(), disks, None, turn);
+    for (number, (name, disks)) in (case.life..).zip(images) {
+        let (name, disks) = spoiled(name.to_owned(), disks, None, number);
         judge_image(case, &disks, found, &histories, &progress).map_err(|why| {
             let life = case.life;
             Violation::from(format!("after life {life}, cut again at {cut} ({name}): {why}"))

@@ -21,12 +21,12 @@ const SECTOR: u64 = 512;
 
 /// Damages the table: mostly it stays as the cut has left it; or it is empty, that of the mount
 /// before, or without a sector.
-pub fn spoiled(left: String, disks: Disks, older: Option<&Image>, turn: u64) -> (String, Disks) {
+pub fn spoiled(left: String, disks: Disks, older: Option<&Image>, number: u64) -> (String, Disks) {
     let Some(table) = &disks.table else { return (left, disks) };
-    let (name, table) = match turn % 8 {
+    let (name, table) = match number % 8 {
         1 => ("its table is lost", Some(Image::new(TABLE_BYTES))),
         3 => ("its table is that of the mount before", older.cloned()),
-        5 => ("a sector of its table is lost", Some(without_sector(table, turn))),
+        5 => ("a sector of its table is lost", Some(without_sector(table, number))),
         // As if the next mount did not name it.
         7 => ("its table is not named", None),
         _ => return (left, disks),

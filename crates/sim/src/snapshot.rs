@@ -16,12 +16,12 @@ pub fn spoiled(
     disks: Disks,
     setup: Setup,
     journal: &[u64],
-    turn: u64,
+    number: u64,
 ) -> (String, Disks) {
-    let spoils = turn % 8 == 2 || turn % 8 == 6;
+    let spoils = number % 8 == 2 || number % 8 == 6;
     let found = if spoils { pieces(&disks.home, setup, journal) } else { None };
     let Some(pieces) = found else { return (left, disks) };
-    let (rng, mut home) = (SplitMix::new(turn), disks.home.clone());
+    let (rng, mut home) = (SplitMix::new(number), disks.home.clone());
     // Most pieces take a block, and begin with the fields that count.
     let at = pieces[rng.below(pieces.len() as u64) as usize] * setup.block_size();
     let mut sector = vec![0; SECTOR as usize];

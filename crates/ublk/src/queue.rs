@@ -13,7 +13,7 @@ pub trait Queue {
     /// was none), and waits for the next one. Both begin at the call, not when it is awaited.
     ///
     /// # Errors
-    /// The device is no more: no request comes.
+    /// The device was removed: no request comes.
     fn next(&self, slot: u16, result: Option<i32>) -> LocalFuture<io::Result<Descriptor>>;
     /// Copies the data of the slot's write. Does not wait.
     ///

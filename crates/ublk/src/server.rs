@@ -19,7 +19,7 @@ const ZEROES: u32 = REQUEST_BYTES_MAX;
 pub struct Server(Rc<Cell<bool>>);
 
 impl Server {
-    /// Begins to serve. Every slot is on its way to the driver when this returns: it goes by the
+    /// Begins to serve. On return every slot has been submitted to the driver, which goes by the
     /// rights that the process has then.
     pub fn start(world: &Rc<dyn World>, queue: Rc<dyn Queue>, export: &ExportedDisk) -> Server {
         let stopped = Rc::new(Cell::new(false));

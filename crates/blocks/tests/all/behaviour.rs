@@ -158,7 +158,7 @@ fn only_what_was_flushed_or_forced_is_promised() {
     }
 }
 
-/// The last block is read before it changes, and others flush meanwhile.
+/// The last block is read before it changes, and other clients flush in between.
 #[test]
 fn a_write_within_blocks_is_one_transaction() {
     for cut in 0..24 {

@@ -652,7 +652,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&End { clean: true }).unwrap(), r#"{"clean":true}"#);
     }
 
-    /// Ends at all: whoever asks may be root, and the socket a user's who means harm.
+    /// Ends at all: the caller may be root, and the socket a user's who means harm.
     #[test]
     fn nobody_who_accepts_no_connection_is_waited_for() {
         let directory = tempfile::tempdir().unwrap();

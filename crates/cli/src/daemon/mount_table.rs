@@ -177,7 +177,7 @@ fn statfs(directory: &Path) -> io::Result<libc::statfs> {
 }
 
 /// Returns whether a call failed because the daemon has died. A call that the kernel had queued
-/// for a daemon on its way out fails with ECONNABORTED, a later one with ENOTCONN.
+/// for a daemon that is shutting down fails with ECONNABORTED, a later one with ENOTCONN.
 fn has_no_daemon(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }

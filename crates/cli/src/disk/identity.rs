@@ -1,4 +1,4 @@
-//! What distinguishes a disk from its copies.
+//! Facts that distinguish a disk from its copies.
 
 use std::fs::{Metadata, metadata};
 use std::io;

@@ -9,7 +9,7 @@ use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
 use crate::text::quantity::parse_size;
 use crate::text::table::Table;
-use eviction::fingerprint::{self as prints, Fingerprint, FingerprintError, Grid, Phase};
+use eviction::fingerprint::{self as prints, Fingerprint, FingerprintError, Grid, ProbePhase};
 use eviction::{FlushTest, Profile, Verdict};
 use runtime::RealWorld;
 use saved::{BEGIN_ANEW, Conditions, read_saved, save, write};
@@ -190,11 +190,11 @@ async fn take(subject: &Subject, arguments: &Examination) -> Result<Found, CliEr
         if last_shown.elapsed() > Duration::from_millis(200) {
             last_shown = Instant::now();
             let phase = match at.phase {
-                Phase::Calibration => "what cache and medium take",
-                Phase::Grid => "every workload",
-                Phase::Borders => "where workloads differ",
-                Phase::Choice => "the cheapest that evicts",
-                Phase::AtOnce => "the cheapest that evicts at once",
+                ProbePhase::Calibration => "what cache and medium take",
+                ProbePhase::Grid => "every workload",
+                ProbePhase::Borders => "where workloads differ",
+                ProbePhase::Choice => "the cheapest that evicts",
+                ProbePhase::AtOnce => "the cheapest that evicts at once",
             };
             let left = match at.remaining.as_secs() {
                 seconds @ 0..120 => format!("{seconds} s"),

@@ -29,7 +29,7 @@ impl AsMut<SessionSettings> for HostSettings {
 
 type Row = MountOption<HostSettings>;
 
-/// All options.
+/// Options of a host, by section.
 pub const SECTIONS: &[Section<HostSettings>] = &[
     Section { title: "The journal and the store", options: JOURNAL },
     Section { title: "Requests and access", options: ACCESS },

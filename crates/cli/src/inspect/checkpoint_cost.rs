@@ -6,7 +6,8 @@ use crate::disk::served::{ServedModel, TimedRequests};
 use crate::error::CliError;
 use journal::records;
 use journal::{
-    FindRuns, HomeBounds, LogPlaces, Logs, Pass, ReplayAction, ReplayPass, RevokePass, ScanPass,
+    FindRuns, HomeBounds, Logs, Pass, ReplayAction, ReplayPass, RevokePass, ScanPass,
+    ScatteredLogMap,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -39,7 +40,7 @@ pub struct CheckpointCost {
 /// Reads the log as recovery does. `log_of`: by transaction, the log of its run.
 pub fn held_blocks(
     log: &LogReader,
-    places: &LogPlaces,
+    places: &ScatteredLogMap,
     blocks: u64,
     log_of: &BTreeMap<u32, usize>,
 ) -> Result<HeldBlocks, CliError> {

@@ -9,7 +9,7 @@ use crate::text::quantity::{format_duration, format_size};
 use crate::text::table::Table;
 use format::ext4::extent::Extent;
 use format::scattered::{ActiveLogs, LogsSuperblock, RunHeader};
-use journal::LogPlaces;
+use journal::ScatteredLogMap;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -174,7 +174,7 @@ pub fn report(path: &Path, all: bool) -> Result<LogsReport, CliError> {
         .map(|log| place(1 + u64::from(log) * u64::from(superblock.log_blocks)));
     let homes = homes.collect::<Result<_, _>>()?;
     let places =
-        LogPlaces { first: LogBlock(journal.length), blocks: superblock.log_blocks, homes };
+        ScatteredLogMap { first: LogBlock(journal.length), blocks: superblock.log_blocks, homes };
     // A mount may change the log during the read; damage is reported elsewhere.
     let held = if live {
         held_blocks(&log_reader, &places, reader.superblock.blocks, &log_of).ok()

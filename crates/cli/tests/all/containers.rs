@@ -68,7 +68,7 @@ fn a_mount_maps_users_and_groups_for_containers() {
            refuses as_user 5 touch pod/home/of_5 2>>printed; refuses as_user 101000 cat pod/of_root 2>>printed
            as_user 100000 cat pod/of_root >printed
            chown 102000:102000 pod/of_root; [ $(owner $M/of_root) = 2000:2000 ]
-           # Set-id bits go with a write by whoever may not keep them, and not by a change that nobody made.
+           # Set-id bits go with a write by a caller who may not keep them, and not by a change that nobody made.
            as_user 101000 cp /bin/true pod/home/tool; chmod 4777 pod/home/tool; [ $(stat -c %a $M/home/tool) = 4777 ]
            refuses as_user 101000 chown : pod/home/tool 2>>printed; [ $(stat -c %a $M/home/tool) = 4777 ]
            as_user 101000 /bin/sh -c "echo more >>$pod/home/tool"; [ $(stat -c %a $M/home/tool) = 777 ]

@@ -50,7 +50,7 @@ fn a_daemon_of_root_gives_up_what_it_does_not_need() {
 /// Images are free at once. A device is kept by the kernel, and the processes that keep it are
 /// named.
 #[test]
-fn a_dead_mount_whose_files_are_open_is_mounted_again_or_its_users_are_named() {
+fn busy_dead_mount_is_remounted_or_names_users() {
     let rig = Rig::new();
     rig.run(
         r#"H=; trap '[ -z "$H" ] || kill $H' EXIT

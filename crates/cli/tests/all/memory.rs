@@ -13,7 +13,7 @@ const FILE: usize = 2 * CACHE;
 /// Bytes on top of `cache=`, as in `okeanos mount --help`: the program and its data,
 const PROGRAM: usize = 32 * MEBIBYTE;
 /// and large requests at the front end.
-const DOOR: usize = 64 * MEBIBYTE;
+const FRONT_END: usize = 64 * MEBIBYTE;
 /// Bytes that the heap loses between short buffers, for parts of blocks in flight to the log.
 const PARTS: usize = 8 * MEBIBYTE;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -136,20 +136,20 @@ fn parts_of_blocks_on_their_way_to_the_log_stay_within_the_bound() {
 #[test]
 fn overwriting_a_file_of_twice_the_cache_stays_within_the_bound() {
     for mode in ["ordered", "writeback", "journal", "wasteless"] {
-        with_bounded_memory(mode, PROGRAM + DOOR, overwrites);
+        with_bounded_memory(mode, PROGRAM + FRONT_END, overwrites);
     }
 }
 
 #[test]
 fn mapped_writes_of_twice_the_cache_stay_within_the_bound() {
     for mode in ["ordered", "writeback"] {
-        with_bounded_memory(mode, PROGRAM + DOOR, mapped_writes);
+        with_bounded_memory(mode, PROGRAM + FRONT_END, mapped_writes);
     }
 }
 
 #[test]
 fn files_written_and_removed_again_and_again_stay_within_the_bound() {
     for mode in ["ordered", "writeback", "wasteless"] {
-        with_bounded_memory(mode, PROGRAM + DOOR, written_and_removed);
+        with_bounded_memory(mode, PROGRAM + FRONT_END, written_and_removed);
     }
 }

@@ -78,7 +78,7 @@ fn a_device_that_waits_can_be_taken_away() {
         refuses $O blocks detach image 2>said; grep -q 'not attached' said"#);
 }
 
-/// What is above it would go on over the copy, without what was acknowledged since.
+/// Over the copy a file system would go on without what was acknowledged since.
 #[test]
 fn a_device_that_waits_is_only_for_its_disk_as_it_was() {
     run(

@@ -146,7 +146,7 @@ impl MemoryDisk {
             check(&disk.0.name, disk.geometry(), logged.operation, logged.at, logged.length)?;
             let world = disk.0.world.clone();
             // The first poll is the caller's: an operation starts when its future is first polled.
-            runtime::complete_anyway(&*world, work(disk)).await
+            runtime::spawn_after_first_step(&*world, work(disk)).await
         })
     }
 }

@@ -271,7 +271,7 @@ impl EmulatedDisk {
             disks::check(disk.name(), disk.geometry(), operation, at, length)?;
             let world = disk.0.world.clone();
             // The first poll is the caller's: an operation starts when its future is first polled.
-            runtime::complete_anyway(&*world, work(disk)).await
+            runtime::spawn_after_first_step(&*world, work(disk)).await
         })
     }
 }

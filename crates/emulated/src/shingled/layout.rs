@@ -25,12 +25,12 @@ const SEGMENT: u64 = (32 << 20) / crate::SECTOR;
 
 /// One log: sectors of the drive, and their cylinders.
 #[derive(Clone, Debug)]
-pub(super) struct LogPlace {
+pub(super) struct LogRegion {
     pub sectors: Range<u64>,
     pub cylinder: u32,
 }
 
-impl LogPlace {
+impl LogRegion {
     /// Size in sectors.
     pub fn size(&self) -> u64 {
         self.sectors.end - self.sectors.start
@@ -43,7 +43,7 @@ pub(super) struct ShingledLayout {
     homes: Vec<(u64, u64)>,
     /// Number of sectors of the logical disk.
     pub sectors: u64,
-    pub logs: Vec<LogPlace>,
+    pub logs: Vec<LogRegion>,
     /// Indexes of logs by cylinder.
     by_cylinder: Vec<usize>,
     /// Sectors of the logs of each neighbourhood.
@@ -78,7 +78,7 @@ impl ShingledLayout {
                     let cylinder = layout.places.place(from).cylinder;
                     layout
                         .logs
-                        .push(LogPlace { sectors: from..cache.min(from + SEGMENT), cylinder });
+                        .push(LogRegion { sectors: from..cache.min(from + SEGMENT), cylinder });
                 }
                 layout.add_home(cache, all.checked_sub(cache)?);
                 // A segment is shorter than a band of tracks, and may lie in two.
@@ -100,7 +100,7 @@ impl ShingledLayout {
                         while log < end && tracks > 0 {
                             let until = end.min(log + u64::from(tracks) * track);
                             let cylinder = layout.places.place(log).cylinder;
-                            layout.logs.push(LogPlace { sectors: log..until, cylinder });
+                            layout.logs.push(LogRegion { sectors: log..until, cylinder });
                             log = until;
                         }
                         sector += cylinders * surfaces * track;

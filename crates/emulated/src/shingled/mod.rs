@@ -21,7 +21,7 @@ use crate::{Lies, SECTOR};
 use choose_log::Reservation;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
 use extents::Extents;
-use layout::{LogPlace, ShingledLayout};
+use layout::{LogRegion, ShingledLayout};
 use runtime::sync::Event;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -150,7 +150,7 @@ impl ShingledDisk {
         let inner = Inner {
             extents: Extents::default(),
             logs: vec![Log::default(); layout.logs.len()],
-            free: layout.logs.iter().map(LogPlace::size).sum(),
+            free: layout.logs.iter().map(LogRegion::size).sum(),
             reserved: 0,
             orders: 0,
             current: 0,
@@ -203,7 +203,7 @@ impl ShingledDisk {
             disks::check(disk.name(), disk.geometry(), operation, at, length)?;
             let state = disk.0.clone();
             let world = state.world.clone();
-            runtime::complete_anyway(&*world, async move {
+            runtime::spawn_after_first_step(&*world, async move {
                 state.inner.borrow_mut().requests += 1;
                 let result = work(state.clone(), at / SECTOR..(at + length) / SECTOR).await;
                 let mut inner = state.inner.borrow_mut();
@@ -267,7 +267,7 @@ impl State {
         (runs, logs)
     }
     fn log_of(&self, place: u64) -> usize {
-        let holds = |log: &layout::LogPlace| log.sectors.contains(&place);
+        let holds = |log: &layout::LogRegion| log.sectors.contains(&place);
         // Addresses rise with cylinders but for the reverse of odd surfaces, within one band of the
         // layout.
         let cylinder = self.layout.cylinder(place);

@@ -12,7 +12,7 @@ use crate::cache::images::{Images, Usage};
 use crate::cache::state::BlockState;
 use crate::interface::update::Contents;
 use device::Buffer;
-use journal::{RangeSet, ReplayImage, SwappedRun, WholePlace};
+use journal::{RangeSet, ReplayImage, SwappedRun, WholeBlockLocation};
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -68,7 +68,7 @@ pub(crate) struct CachedBlock {
     contents: Cell<Contents>,
     verified: Cell<bool>,
     /// Durability is enough for it: it is written home only if there is no other way.
-    stays: Cell<bool>,
+    durable_only: Cell<bool>,
     clock: Cell<ClockState>,
     /// Time at which it became newer than home: its entry in the queue of dirty blocks.
     dirty_since: Cell<Option<Instant>>,
@@ -85,7 +85,7 @@ impl CachedBlock {
             state: Cell::new(BlockState::Settled),
             contents: Cell::new(Contents::Data),
             verified: Cell::new(false),
-            stays: Cell::new(false),
+            durable_only: Cell::new(false),
             clock: Cell::new(ClockState::Unused),
             dirty_since: Cell::new(None),
             reading: RefCell::new(None),
@@ -208,15 +208,15 @@ impl CachedBlock {
     pub fn clear_unordered(&self) {
         self.state.set(self.state.get().without_unordered());
     }
-    pub fn stays(&self) -> bool {
-        self.stays.get()
+    pub fn is_durable_only(&self) -> bool {
+        self.durable_only.get()
     }
     /// The log holds what of it is not home, and that is enough.
     pub fn stays_in_log(&self) -> bool {
-        self.stays() && self.is_held_by_log()
+        self.is_durable_only() && self.is_held_by_log()
     }
-    pub fn set_stays(&self, stays: bool) {
-        self.stays.set(stays);
+    pub fn set_durable_only(&self, durable_only: bool) {
+        self.durable_only.set(durable_only);
     }
     /// Notes that the running transaction frees it: its current content is worthless. Images of
     /// committed transactions stay: until this one commits, the block is not free. Says to whom it
@@ -236,7 +236,7 @@ impl CachedBlock {
     }
     /// Notes that `by` is committed in the log: its image may be written home, in place of any
     /// older one. `place`: where the log holds it whole.
-    pub fn commit(&self, by: TransactionId, place: Option<WholePlace>) {
+    pub fn commit(&self, by: TransactionId, place: Option<WholeBlockLocation>) {
         self.images.commit(by, place);
         self.images.note_release();
     }
@@ -260,7 +260,10 @@ impl CachedBlock {
     }
     /// Returns the place and the bytes of the image that `by` logged, if it is the latest committed
     /// one and not home. The place is `None` if the log does not hold the image whole.
-    pub fn committed_by(&self, by: TransactionId) -> Option<(Option<WholePlace>, Rc<Buffer>)> {
+    pub fn committed_by(
+        &self,
+        by: TransactionId,
+    ) -> Option<(Option<WholeBlockLocation>, Rc<Buffer>)> {
         self.images.committed_by(by)
     }
     /// The latest committed transaction that has it, if that is not home.
@@ -273,7 +276,7 @@ impl CachedBlock {
     }
     /// Evicts the image of the latest committed transaction, which the log holds whole and memory
     /// need not write home. This says whose it is, where it lies, and its bytes.
-    pub fn evict(&self) -> Option<(TransactionId, WholePlace, Rc<Buffer>)> {
+    pub fn evict(&self) -> Option<(TransactionId, WholeBlockLocation, Rc<Buffer>)> {
         self.images.evict()
     }
     /// Notes that `by` is committed and wrote its image home. False if the block has a newer one.

@@ -39,11 +39,11 @@ pub(crate) struct Cache {
     /// Blocks made for the log by commits in flight.
     made: usize,
     /// Reads in flight that go past the cache.
-    passing: Vec<Rc<Passing>>,
+    watched: Vec<Rc<WatchedRange>>,
     /// Blocks in flight from the log to home, or to another log.
     fetched: usize,
     /// Blocks in flight to home past the cache.
-    passed: usize,
+    bypassed: usize,
     /// Bytes that tables take of memory: of the mapping, of update sequences.
     tables: Vec<Rc<Cell<usize>>>,
     image_bytes: usize,
@@ -72,9 +72,9 @@ impl Cache {
             nothing: Rc::new(Buffer::zeroed(size.bytes())),
             usage: Rc::default(),
             made: 0,
-            passing: Vec::new(),
+            watched: Vec::new(),
             fetched: 0,
-            passed: 0,
+            bypassed: 0,
             tables: Vec::new(),
             image_bytes,
         }
@@ -100,16 +100,16 @@ impl Cache {
         self.usage.frozen()
             + self.made
             + self.fetched
-            + self.passed
+            + self.bypassed
             + self.tables.iter().map(|bytes| bytes.get().div_ceil(self.image_bytes)).sum::<usize>()
     }
     /// Notes that a commit has made `blocks` for the log besides the images that it writes there.
-    pub fn note_made(&mut self, blocks: usize) {
+    pub fn note_log_buffers(&mut self, blocks: usize) {
         self.made += blocks;
         self.shrink();
     }
-    /// Drops blocks that [`Cache::note_made`] has counted.
-    pub fn drop_made(&mut self, blocks: usize) {
+    /// Drops blocks that [`Cache::note_log_buffers`] has counted.
+    pub fn drop_log_buffers(&mut self, blocks: usize) {
         self.made -= blocks;
         self.shrink();
     }
@@ -126,17 +126,18 @@ impl Cache {
     }
     /// Notes that `blocks`, which are clean or absent, get new content that bypasses the cache.
     /// Reads of them that are in flight past the cache are notified.
-    pub fn pass(&mut self, blocks: &Range<HomeBlock>) {
+    pub fn note_bypass(&mut self, blocks: &Range<HomeBlock>) {
         (blocks.start.get()..blocks.end.get()).for_each(|at| drop(self.remove(HomeBlock(at))));
-        let overlaps =
-            |read: &&Rc<Passing>| read.blocks.start < blocks.end && blocks.start < read.blocks.end;
-        self.passing.iter().filter(overlaps).for_each(|read| read.met.set(true));
-        self.passed += (blocks.end.get() - blocks.start.get()) as usize;
+        let overlaps = |read: &&Rc<WatchedRange>| {
+            read.blocks.start < blocks.end && blocks.start < read.blocks.end
+        };
+        self.watched.iter().filter(overlaps).for_each(|read| read.was_hit.set(true));
+        self.bypassed += (blocks.end.get() - blocks.start.get()) as usize;
         self.shrink();
     }
     /// Drops `blocks` that bypassed the cache and are home.
-    pub fn drop_passed(&mut self, blocks: usize) {
-        self.passed -= blocks;
+    pub fn drop_bypassed(&mut self, blocks: usize) {
+        self.bypassed -= blocks;
     }
     /// Counts a table as memory in use; `bytes` holds its present size.
     pub fn count_table(&mut self, bytes: Rc<Cell<usize>>) {
@@ -178,10 +179,10 @@ impl Cache {
         let block = Rc::new(CachedBlock::new(at, self.nothing.clone(), self.usage.clone()));
         self.blocks.insert(at, block.clone());
         self.areas.add(at);
-        self.passing
+        self.watched
             .iter()
             .filter(|read| read.blocks.contains(&at))
-            .for_each(|read| read.met.set(true));
+            .for_each(|read| read.was_hit.set(true));
         match temperature {
             Temperature::Warm => self.clock.push_back(Rc::downgrade(&block)),
             Temperature::Cold => self.clock.push_front(Rc::downgrade(&block)),
@@ -265,32 +266,32 @@ impl Cache {
 }
 
 /// A read from home of blocks that are not in the cache, and shall not be.
-struct Passing {
+struct WatchedRange {
     blocks: Range<HomeBlock>,
     /// Whether one of them has come into the cache since.
-    met: Cell<bool>,
+    was_hit: Cell<bool>,
 }
 
 /// Watch over a range of blocks: as long as it lives, the cache notes whether one of them comes in.
-pub(crate) struct PastCache<'a> {
+pub(crate) struct RangeWatch<'a> {
     cache: &'a RefCell<Cache>,
-    read: Rc<Passing>,
+    read: Rc<WatchedRange>,
 }
 
-impl PastCache<'_> {
-    pub fn begin(cache: &RefCell<Cache>, blocks: Range<HomeBlock>) -> PastCache<'_> {
-        let read = Rc::new(Passing { blocks, met: Cell::new(false) });
-        cache.borrow_mut().passing.push(read.clone());
-        PastCache { cache, read }
+impl RangeWatch<'_> {
+    pub fn begin(cache: &RefCell<Cache>, blocks: Range<HomeBlock>) -> RangeWatch<'_> {
+        let read = Rc::new(WatchedRange { blocks, was_hit: Cell::new(false) });
+        cache.borrow_mut().watched.push(read.clone());
+        RangeWatch { cache, read }
     }
-    pub fn met(&self) -> bool {
-        self.read.met.get()
+    pub fn was_hit(&self) -> bool {
+        self.read.was_hit.get()
     }
 }
 
-impl Drop for PastCache<'_> {
+impl Drop for RangeWatch<'_> {
     fn drop(&mut self) {
-        self.cache.borrow_mut().passing.retain(|read| !Rc::ptr_eq(read, &self.read));
+        self.cache.borrow_mut().watched.retain(|read| !Rc::ptr_eq(read, &self.read));
     }
 }
 
@@ -354,12 +355,12 @@ mod tests {
         cache.borrow().peek(HomeBlock(9)).unwrap().mark_clean();
         assert!(cache.borrow().can_do_without(&blocks));
         let [beside, overlapping] = [0..8, 15..17]
-            .map(|read| PastCache::begin(&cache, HomeBlock(read.start)..HomeBlock(read.end)));
-        cache.borrow_mut().pass(&blocks);
-        assert_eq!((beside.met(), overlapping.met()), (false, true));
+            .map(|read| RangeWatch::begin(&cache, HomeBlock(read.start)..HomeBlock(read.end)));
+        cache.borrow_mut().note_bypass(&blocks);
+        assert_eq!((beside.was_hit(), overlapping.was_hit()), (false, true));
         assert!(cache.borrow().peek(HomeBlock(9)).is_none());
         assert_eq!(cache.borrow().images(), 8);
-        cache.borrow_mut().drop_passed(8);
+        cache.borrow_mut().drop_bypassed(8);
         assert_eq!(cache.borrow().images(), 0);
     }
 

@@ -80,7 +80,7 @@ impl DirectWriter<'_> {
             self.keep(&write, &memory);
             self.aborter.abort(&error);
         }
-        self.updates.reader.cache.borrow_mut().drop_passed(count);
+        self.updates.reader.cache.borrow_mut().drop_bypassed(count);
         self.updates.reader.direct_writes.arrive(&write);
         self.updates.pipeline.wake_joiners();
     }
@@ -113,7 +113,7 @@ impl DirectWriter<'_> {
     ) -> Result<(), EngineError> {
         let kinds = vec![BlockKind::HomeData; count];
         let writes =
-            self.aborter.runner.write_home(write.blocks.start, &kinds, vec![memory]).await?;
+            self.aborter.executor.write_home(write.blocks.start, &kinds, vec![memory]).await?;
         self.updates.reader.counters.borrow_mut().requested_home_write();
         match write.before {
             Some(_) => self.writer.durability.note_early(writes),

@@ -67,7 +67,7 @@ impl Image {
     }
 
     /// Whether the two are one image: what is filled into one may be taken over by the other.
-    pub fn is_one_with(&self, other: &Image) -> bool {
+    pub fn is_same_image(&self, other: &Image) -> bool {
         self.is(&other.bytes) && self.known == other.known
     }
 }

@@ -1,4 +1,4 @@
-//! All images of a block: the current one, those of transactions in flight, and the latest
+//! Images of a block: the current one, those of transactions in flight, and the latest
 //! committed one.
 //!
 //! Invariants
@@ -11,7 +11,7 @@
 use crate::cache::image::Image;
 use commit::IN_FLIGHT_MAX;
 use device::Buffer;
-use journal::{SwappedRun, WholePlace};
+use journal::{SwappedRun, WholeBlockLocation};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use units::{BlockRange, BlockSize, TransactionId};
@@ -58,11 +58,11 @@ struct Committed {
     by: TransactionId,
     image: Image,
     /// Place at which the log holds the image, if it holds it whole.
-    in_log: Option<WholePlace>,
+    in_log: Option<WholeBlockLocation>,
 }
 
 impl Committed {
-    fn place(&self) -> Option<WholePlace> {
+    fn place(&self) -> Option<WholeBlockLocation> {
         self.in_log.filter(|_| self.image.is_whole())
     }
 }
@@ -127,7 +127,10 @@ impl Images {
 
     /// Returns the place and the bytes of the latest committed image, if it is of `by` and not
     /// home. The place is `None` if the log does not hold the image whole.
-    pub fn committed_by(&self, by: TransactionId) -> Option<(Option<WholePlace>, Rc<Buffer>)> {
+    pub fn committed_by(
+        &self,
+        by: TransactionId,
+    ) -> Option<(Option<WholeBlockLocation>, Rc<Buffer>)> {
         let kept = self.kept.borrow();
         let committed = kept.committed.as_ref().filter(|committed| committed.by == by)?;
         Some((committed.place(), committed.image.bytes().clone()))
@@ -159,7 +162,7 @@ impl Images {
             kept.current.fill(&base, size);
             let filled = kept.current.clone();
             for image in kept.older_mut() {
-                if image.is_one_with(&was) {
+                if image.is_same_image(&was) {
                     *image = filled.clone();
                 } else {
                     image.fill(&base, size);
@@ -180,7 +183,7 @@ impl Images {
     }
     /// Notes that `by` is committed in the log: its image may be written home, in place of any
     /// older one. `in_log`: where the log holds it whole.
-    pub fn commit(&self, by: TransactionId, in_log: Option<WholePlace>) {
+    pub fn commit(&self, by: TransactionId, in_log: Option<WholeBlockLocation>) {
         self.alter(|kept| {
             let mut image = kept.thaw(by).expect("one image of each, since the lock");
             if units::fault!("frozen-copy") {
@@ -215,7 +218,7 @@ impl Images {
     }
     /// Drops the latest committed image if the log holds it whole: whose it is, where it lies, and
     /// its bytes.
-    pub fn evict(&self) -> Option<(TransactionId, WholePlace, Rc<Buffer>)> {
+    pub fn evict(&self) -> Option<(TransactionId, WholeBlockLocation, Rc<Buffer>)> {
         self.alter(|kept| {
             let place = kept.committed.as_ref()?.in_log?;
             let Committed { by, image, .. } = kept.committed.take_if(|it| it.image.is_whole())?;
@@ -333,7 +336,7 @@ mod tests {
 
     #[test]
     fn only_what_the_log_holds_whole_is_let_go() {
-        let place = journal::WholePlace { at: units::LogBlock(5), offset: 0 };
+        let place = journal::WholeBlockLocation { at: units::LogBlock(5), offset: 0 };
         for at in [None, Some(place)] {
             let images = images();
             images.replace(Buffer::zeroed(1024));

@@ -103,9 +103,9 @@ impl Reader<'_> {
         read: LogRead,
         copies: &[Copy],
     ) -> Result<Vec<(usize, Option<Rc<Buffer>>)>, EngineError> {
-        let bytes = self.runner.read_log(read.at, read.end.get() - read.at.get()).await?;
+        let bytes = self.executor.read_log(read.at, read.end.get() - read.at.get()).await?;
         let Some(log) = self.log else { return Ok(Vec::new()) };
-        let (records, unit) = (log.borrow().records().clone(), self.runner.log_unit());
+        let (records, unit) = (log.borrow().records().clone(), self.executor.log_unit());
         let take = |index: usize| {
             let copy = copies[index].1;
             let place = copy.place();
@@ -132,9 +132,9 @@ impl Reader<'_> {
             match reads.last_mut() {
                 Some(last)
                     if place.at <= last.end.plus(GAP_MAX)
-                        && (end.get() - last.at.get()) as usize * self.runner.log_unit()
+                        && (end.get() - last.at.get()) as usize * self.executor.log_unit()
                             <= READ_MAX
-                        && self.runner.lie_together(last.at, end) =>
+                        && self.executor.are_contiguous(last.at, end) =>
                 {
                     last.end = last.end.max(end);
                     last.copies.push(index);

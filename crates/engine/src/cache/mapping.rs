@@ -11,7 +11,7 @@
 use crate::interface::update::Contents;
 use device::Buffer;
 use format::jbd2::Seed;
-use journal::{Records, SwappedRun, WholePlace};
+use journal::{Records, SwappedRun, WholeBlockLocation};
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -35,21 +35,21 @@ pub(crate) struct LogCopy {
     offset: u16,
     pub contents: Contents,
     /// Whether it is written home only if there is no other way.
-    pub stays: bool,
+    pub durable_only: bool,
 }
 
 impl LogCopy {
     pub fn new(
         by: TransactionId,
-        place: WholePlace,
+        place: WholeBlockLocation,
         sum: u32,
         contents: Contents,
-        stays: bool,
+        durable_only: bool,
     ) -> LogCopy {
-        LogCopy { by, sum, at: place.at, offset: place.offset, contents, stays }
+        LogCopy { by, sum, at: place.at, offset: place.offset, contents, durable_only }
     }
-    pub fn place(&self) -> WholePlace {
-        WholePlace { at: self.at, offset: self.offset }
+    pub fn place(&self) -> WholeBlockLocation {
+        WholeBlockLocation { at: self.at, offset: self.offset }
     }
     /// Reads the block, whose log blocks begin with `log`; returns `None` where they are not, or no
     /// longer, what was logged.
@@ -114,11 +114,12 @@ impl Mapping {
         found.next().map(|(block, _)| HomeBlock(block))
     }
     pub fn has_some_to_write_back(&self) -> bool {
-        self.copies.iter().any(|(_, copy)| !copy.stays)
+        self.copies.iter().any(|(_, copy)| !copy.durable_only)
     }
     /// Returns the blocks, sorted: all, or those that are not to stay in the log.
     pub fn blocks(&self, with_those_that_stay: bool) -> Vec<HomeBlock> {
-        let found = self.copies.iter().filter(|(_, copy)| with_those_that_stay || !copy.stays);
+        let found =
+            self.copies.iter().filter(|(_, copy)| with_those_that_stay || !copy.durable_only);
         found.map(|(block, _)| HomeBlock(block)).collect()
     }
     /// Returns the blocks within `runs` (first block and count, in order and apart), sorted.
@@ -154,7 +155,7 @@ mod tests {
         let copy = |by| {
             LogCopy::new(
                 TransactionId(by),
-                WholePlace { at: LogBlock(9), offset: 3 },
+                WholeBlockLocation { at: LogBlock(9), offset: 3 },
                 7,
                 Contents::Data,
                 false,

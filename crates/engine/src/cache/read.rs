@@ -2,7 +2,7 @@
 //! others wait for it.
 
 use crate::cache::block::{Block, CachedBlock};
-use crate::cache::block_cache::{PastCache, Temperature};
+use crate::cache::block_cache::{RangeWatch, Temperature};
 use crate::cache::reader::Reader;
 use crate::interface::error::EngineError;
 use device::Buffer;
@@ -60,8 +60,8 @@ impl Reader<'_> {
             let numbers = (0..u64::from(count)).map(|index| at.plus(index));
             let blocks: Vec<_> = numbers.map(|number| self.look_up(number, temperature)).collect();
             self.load_all(&blocks, CachedBlock::is_whole).await?;
-            // A block that was freed meanwhile has left the cache. What was written since is in
-            // another, and home may have had a part of it already when this one was filled.
+            // A block that was freed during the read has left the cache. What was written since is
+            // in another, and home may have had a part of it already when this one was filled.
             let is_here = |block: &Rc<CachedBlock>| block.is_cached();
             if blocks.iter().all(is_here) || units::fault!("freed-while-read-is-returned") {
                 return Ok(blocks);
@@ -109,11 +109,11 @@ impl Reader<'_> {
     /// and what was read is neither old nor torn. Otherwise the cache is asked.
     async fn read_missing(&self, run: Range<HomeBlock>) -> Result<Vec<Rc<Buffer>>, EngineError> {
         let (at, count) = (run.start, (run.end.get() - run.start.get()) as usize);
-        let read = PastCache::begin(self.cache, run.clone());
+        let read = RangeWatch::begin(self.cache, run.clone());
         self.counters.borrow_mut().requested_home_read();
         self.direct_writes.until_home_holds(&run).await;
         let content = self.home.read(at, count).await?;
-        if read.met() && !units::fault!("past-cache-not-asked") {
+        if read.was_hit() && !units::fault!("past-cache-not-asked") {
             return self.read_data(at, count as u32).await;
         }
         Ok(vec![Rc::new(content)])

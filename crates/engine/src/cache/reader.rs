@@ -5,7 +5,7 @@ use crate::cache::direct_writes::DirectWrites;
 use crate::interface::stats::Counters;
 use crate::log::log_state::LogState;
 use commit::Home;
-use commit::Runner;
+use commit::PlanExecutor;
 use std::cell::RefCell;
 use units::BlockSize;
 
@@ -18,5 +18,5 @@ pub(crate) struct Reader<'a> {
     pub counters: &'a RefCell<Counters>,
     pub direct_writes: &'a DirectWrites,
     pub log: Option<&'a RefCell<LogState>>,
-    pub runner: &'a Runner,
+    pub executor: &'a PlanExecutor,
 }

@@ -24,7 +24,7 @@ use commit::{Freed, RunningContent};
 use journal::Policy;
 use journal::{
     CommitCost, CommitPlan, CommitStamp, CommittingTransaction, LockedTransaction, Plan,
-    TimedCommit, TimedWrites, WholePlace, plan_commit_home,
+    TimedCommit, TimedWrites, WholeBlockLocation, plan_commit_home,
 };
 use runtime::race;
 use std::cell::Cell;
@@ -52,10 +52,10 @@ pub(crate) struct Commit {
     /// Blocks made for the log.
     made: usize,
     /// Places at which the log will hold blocks whole, sorted.
-    places: Vec<(HomeBlock, WholePlace)>,
+    places: Vec<(HomeBlock, WholeBlockLocation)>,
     handles: u64,
     /// Whether few enough writers wait for it that staying awake for the disk is worthwhile.
-    few_wait: bool,
+    is_worth_polling: bool,
     /// Number of callers that had asked for it when it was locked.
     waiters: usize,
 }
@@ -90,10 +90,10 @@ impl Committer<'_> {
             if self.admission.pipeline.has_ended() {
                 return;
             }
-            self.hold().await;
-            self.overlap.until_it_may_begin().await;
+            self.delay().await;
+            self.overlap.wait_until_startable().await;
             self.admission.pipeline.stop_handles().await;
-            self.overlap.until_it_may_be_locked().await;
+            self.overlap.wait_until_lockable().await;
             if self.admission.pipeline.has_ended() {
                 return;
             }
@@ -111,7 +111,7 @@ impl Committer<'_> {
     }
 
     /// Waits as long as the pacing says, and for the writers answered by the last commit.
-    async fn hold(&self) {
+    async fn delay(&self) {
         let next = || {
             self.admission
                 .pacing
@@ -121,11 +121,11 @@ impl Committer<'_> {
         while let Some(at) = next() {
             self.admission.world.sleep_until(at).await;
         }
-        self.admission.pipeline.hold(self.admission.world, || false).await;
+        self.admission.pipeline.delay_commit(self.admission.world, || false).await;
     }
 
-    pub(crate) fn expect_soon(&self, few: bool, soon: bool) {
-        if few {
+    pub(crate) fn expect_soon(&self, is_worth_polling: bool, soon: bool) {
+        if is_worth_polling {
             self.admission.world.expect_soon(soon);
         }
     }
@@ -134,11 +134,11 @@ impl Committer<'_> {
     /// No handle is open.
     async fn commit_running(&self, beside: &dyn Fn(Commit)) -> Result<(), EngineError> {
         let commit = self.lock()?;
-        let few = commit.few_wait;
-        self.expect_soon(few, true);
+        let is_worth_polling = commit.is_worth_polling;
+        self.expect_soon(is_worth_polling, true);
         let result = self.issue_commit(commit, beside).await;
         if self.admission.pipeline.in_flight() == 0 {
-            self.expect_soon(few, false);
+            self.expect_soon(is_worth_polling, false);
         }
         result
     }
@@ -168,7 +168,7 @@ impl Committer<'_> {
             self.aborter.abort(&error);
         }
         if self.admission.pipeline.in_flight() == 0 {
-            // It does not matter for which of them few waited.
+            // It does not matter which of them it was worth polling for.
             self.expect_soon(true, false);
         }
     }
@@ -178,7 +178,7 @@ impl Committer<'_> {
         self.tail.note_tail();
         let plan = std::mem::take(&mut commit.plan.plan);
         let clock = self.begin_clock(&plan);
-        self.aborter.runner.run(plan).await?;
+        self.aborter.executor.run(plan).await?;
         self.admission.pipeline.until_oldest(commit.plan.transaction).await?;
         self.log_is_written(&commit, clock);
         self.finish(commit).await
@@ -189,16 +189,16 @@ impl Committer<'_> {
     fn lock(&self) -> Result<Commit, EngineError> {
         let RunningContent { transaction, freed, completion } =
             self.admission.pipeline.lock(self.admission.world.now());
-        let made = self.admission.made_for_log(&transaction.holdings());
+        let made = self.admission.log_buffer_blocks_max(&transaction.holdings());
         self.admission.pacing.locked();
         let locked = transaction.lock();
         let (logged, home) = self.take_images(&locked)?;
-        self.cache.borrow_mut().note_made(made);
+        self.cache.borrow_mut().note_log_buffers(made);
         let handles = locked.handles();
         let (plan, transaction) = self.plan(locked)?;
         self.admission.pipeline.end_lock();
-        let (few_wait, waiters) =
-            (self.admission.pipeline.few_wait_for(&completion), completion.waiters());
+        let (is_worth_polling, waiters) =
+            (self.admission.pipeline.is_worth_polling(&completion), completion.waiters());
         Ok(Commit {
             transaction,
             freed,
@@ -208,7 +208,7 @@ impl Committer<'_> {
             made,
             places: Vec::new(),
             handles,
-            few_wait,
+            is_worth_polling,
             waiters,
         })
     }
@@ -276,10 +276,10 @@ impl Committer<'_> {
         self.tail.note_tail();
         let first = std::mem::take(&mut commit.plan.plan);
         let mut clock = self.begin_clock(&first);
-        self.aborter.runner.run(first).await?;
+        self.aborter.executor.run(first).await?;
         clock.home_is_done(self.admission.world.now());
         let moved = self.tail.take_tail_along(&mut last);
-        self.aborter.runner.run(last).await?;
+        self.aborter.executor.run(last).await?;
         self.log_is_written(&commit, clock);
         self.admission.pipeline.check()?;
         if let Some(moved) = moved {
@@ -301,7 +301,7 @@ impl Committer<'_> {
         let (now, written) = (self.admission.world.now(), commit.plan.log_bytes());
         let CommitTimes { home, idle, log: took } =
             clock.log_is_done(now, self.admission.pipeline.committed_at());
-        let (gap, writes) = (commit.plan.gap_bytes(), self.aborter.runner.counts().writes());
+        let (gap, writes) = (commit.plan.gap_bytes(), self.aborter.executor.counts().writes());
         log.borrow_mut().is_written(&TimedCommit { gap, written, idle, took, writes });
         if let Some(auto) = self.policy.learns() {
             let log =
@@ -332,7 +332,7 @@ impl Committer<'_> {
         }
         if let Some(log) = self.admission.log {
             log.borrow_mut().committed(&committed);
-            let written_back = commit.logged.iter().filter(|block| !block.stays());
+            let written_back = commit.logged.iter().filter(|block| !block.is_durable_only());
             self.checkpoints.logged(written_back.map(|block| block.number()));
         }
         // Before anyone learns that they may be used again.
@@ -344,9 +344,9 @@ impl Committer<'_> {
         self.unordered.committed(committed.id);
         self.admission.pipeline.finish(committed.id, self.admission.world.now());
         drop((commit.logged, commit.home, commit.plan));
-        self.cache.borrow_mut().drop_made(commit.made);
+        self.cache.borrow_mut().drop_log_buffers(commit.made);
         let is_much = self.admission.pinned_images() > self.cache.borrow().limit() / 2;
-        let is_much = is_much || self.sequences.are_too_many();
+        let is_much = is_much || self.sequences.exceeds_memory_max();
         if self.admission.log_is_short() || is_much || self.snapshots.snapshot_is_due() {
             self.admission.queue.request();
         }

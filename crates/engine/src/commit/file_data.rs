@@ -108,11 +108,13 @@ impl DataUpdates<'_> {
         self.reader.counters.borrow_mut().updated(update.request, bytes, !block.is_running());
         self.queue.mark_dirty(block, || self.world.now(), self.reader.cache);
         let mut transaction = self.pipeline.transaction();
-        let stays = update.durable_only && decision.is_logged();
-        block.set_stays(stays);
+        let durable_only = update.durable_only && decision.is_logged();
+        block.set_durable_only(durable_only);
         // A restart asks for it, and that keeps scattered logs alone.
-        transaction
-            .set_stays(at, stays && self.reader.log.is_some_and(|log| log.borrow().redirects()));
+        transaction.set_durable_only(
+            at,
+            durable_only && self.reader.log.is_some_and(|log| log.borrow().redirects()),
+        );
         // From now on the commit makes the block durable as a whole, in the log or at home.
         let takes_along = matches!(decision, Decision::LogBlock | Decision::HomeBeforeCommit);
         if takes_along && self.unordered.remove(update.owner, at) {

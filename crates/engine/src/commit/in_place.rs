@@ -53,13 +53,13 @@ impl InPlaceSync<'_> {
         {
             return Ok(false);
         }
-        let durable = self.syncs.aborter.runner.make_writes_durable().await;
+        let durable = self.syncs.aborter.executor.make_writes_durable().await;
         durable.map_err(EngineError::from).inspect_err(|error| self.syncs.aborter.abort(error))?;
         self.syncs.admission.pipeline.check()?;
         if let Some(auto) = self.policy.learns() {
             auto.data_sync_answered(asked, self.syncs.admission.world.now());
         }
-        self.syncs.admission.pipeline.note_return();
+        self.syncs.admission.pipeline.note_writer_arrival();
         let latency = self.syncs.admission.world.now().since(asked);
         self.syncs.counters.borrow_mut().synced(latency);
         Ok(true)

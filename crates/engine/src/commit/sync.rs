@@ -26,7 +26,7 @@ impl Syncer<'_> {
     pub async fn commit(&self, transaction: TransactionId) -> Result<(), EngineError> {
         let asked = self.admission.world.now();
         self.admission.pipeline.check()?;
-        self.admission.pipeline.note_return();
+        self.admission.pipeline.note_writer_arrival();
         if let Some(completion) = self.admission.pipeline.completion_of(transaction) {
             completion.wait().await?;
         }
@@ -94,7 +94,7 @@ impl Syncer<'_> {
         owner: Option<Owner>,
     ) -> Result<(), EngineError> {
         match self.aborter.durability.wants_flush_of_unordered(owner) {
-            true => Ok(self.aborter.runner.run(plan_home_durable()).await?),
+            true => Ok(self.aborter.executor.run(plan_home_durable()).await?),
             false => Ok(()),
         }
     }
@@ -111,7 +111,7 @@ impl Syncer<'_> {
         if units::fault!("loose-without-admission") {
             self.admission.pipeline.join(0, 0, self.admission.world.now());
         } else {
-            let joined = self.admission.pipeline.pass(|| self.admission.admit(0, 0).transpose());
+            let joined = self.admission.pipeline.enter(|| self.admission.admit(0, 0).transpose());
             match joined.await {
                 Err(EngineError::ReadOnly) if !units::fault!("sync-refused-at-rest") => {
                     // The log is being emptied: everything is durable at home when that is over,

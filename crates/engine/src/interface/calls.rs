@@ -77,16 +77,16 @@ impl Engine {
         self.reader().metadata_in_memory(at)
     }
 
-    /// Returns the credits for the revokes of a run that is freed as [`Engine::freed_at_once`]
-    /// says.
+    /// Returns the credits for the revokes of a run that is freed as
+    /// [`Engine::freeable_in_one_handle`] says.
     pub fn credits_revokes(&self) -> Credits {
         self.freeing().credits_revokes()
     }
 
     /// Returns how many of the `count` blocks from `start` on may be freed with
     /// [`Engine::credits_revokes`], and without a step that lasts: as many from either end.
-    pub fn freed_at_once(&self, start: HomeBlock, count: u64) -> u64 {
-        self.freeing().freed_at_once(start, count)
+    pub fn freeable_in_one_handle(&self, start: HomeBlock, count: u64) -> u64 {
+        self.freeing().freeable_in_one_handle(start, count)
     }
 
     /// Whether one handle may reserve so much.
@@ -187,12 +187,12 @@ impl Engine {
     /// Writes home all that was committed at the call, not necessarily durably; the log keeps it,
     /// too. So a checkpoint begins, and so Linux's sync(2) ends: it writes what its journal has
     /// committed.
-    pub async fn write_committed_home(&self) -> Result<(), EngineError> {
-        self.ended_by(self.writeback().write_committed_home().await)
+    pub async fn write_back_committed(&self) -> Result<(), EngineError> {
+        self.ended_by(self.writeback().write_back_committed().await)
     }
 
     /// Ends the engine if a write or a flush has failed: the caller alone would have the error, and
-    /// an update of the log's superblock that was under way would keep every later commit waiting.
+    /// an update of the log's superblock that was in flight would keep every later commit waiting.
     /// A block that cannot be read is the caller's affair.
     fn ended_by<T>(&self, result: Result<T, EngineError>) -> Result<T, EngineError> {
         result.inspect_err(|error| {

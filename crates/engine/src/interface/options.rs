@@ -4,12 +4,13 @@ use crate::interface::commit_pacing::CommitPacing;
 use crate::interface::error::EngineError;
 use crate::writeback::checkpoints::CheckpointTimes;
 use commit::Home;
-use commit::{Durability, LogArea, LogPlace, PlanDisks};
+use commit::{Durability, LogArea, LogDevice, PlanDisks};
 use device::{Buffer, Disk, World};
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
 use journal::{
-    DataMode, LOGGED_WRITE_SIZE, LogGap, LogKind, Policy, Variations, WriteThreshold, varied,
+    DataMode, LOGGED_WRITE_SIZE, LogGap, LogKind, Policy, PolicyOverrides, WriteThreshold,
+    with_overrides,
 };
 use std::fmt;
 use std::rc::Rc;
@@ -50,11 +51,11 @@ pub struct EngineOptions {
     pub data: DataMode,
     /// Selective mode: which requests are logged.
     pub threshold: WriteThreshold,
-    /// [`Variations::threshold_per_block`].
+    /// [`PolicyOverrides::threshold_per_block`].
     pub threshold_per_block: bool,
     /// Adaptive mode: the longest request that is logged.
     pub logged_write_size: u64,
-    /// [`Variations::ordered_overwrites`].
+    /// [`PolicyOverrides::ordered_overwrites`].
     pub order_overwrites: bool,
     /// Bytes of a sequential stream after which its requests bypass the cache. Requests
     /// shorter than a sixteenth of it do not. `None`: none goes past it.
@@ -85,7 +86,7 @@ pub struct EngineOptions {
     /// A checksum over each transaction in every mode, not in the extended ones alone. A commit
     /// needs one barrier less, and nobody else can read the log. Only with `journal_checksum`.
     pub transaction_checksum: bool,
-    /// [`Variations::durable_only`]: [`crate::FileUpdate::durable_only`] says which.
+    /// [`PolicyOverrides::durable_only`]: [`crate::FileUpdate::durable_only`] says which.
     pub durable_only: bool,
     /// Record format; `None` for the one of [`EngineOptions::record_format`].
     pub records: Option<RecordFormat>,
@@ -159,13 +160,13 @@ impl EngineOptions {
     pub(crate) fn policy(&self, holds_records: bool) -> Box<dyn Policy> {
         let mut policy = self.data.policy(self.threshold);
         policy.set_logged_write_size(self.logged_write_size);
-        let variations = Variations {
+        let overrides = PolicyOverrides {
             durable_only: self.durable_only
                 || (holds_records && !units::fault!("kept-log-bypassed")),
             ordered_overwrites: self.order_overwrites,
             threshold_per_block: self.threshold_per_block,
         };
-        varied(policy, variations)
+        with_overrides(policy, overrides)
     }
 
     /// Returns the format in which transactions are written.
@@ -285,9 +286,9 @@ impl EngineParts {
         count: usize,
     ) -> Result<Buffer, EngineError> {
         let shift = self.block_size.shift();
-        Ok(match &area.place {
-            LogPlace::Inside => self.home.read(HomeBlock(at), count).await?,
-            LogPlace::Own(disk) => disk.read(at << shift, count << shift).await?,
+        Ok(match &area.device {
+            LogDevice::Inside => self.home.read(HomeBlock(at), count).await?,
+            LogDevice::Own(disk) => disk.read(at << shift, count << shift).await?,
         })
     }
 }

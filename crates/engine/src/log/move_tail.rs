@@ -11,7 +11,7 @@ use crate::writeback::sequences::Sequences;
 use commit::Durability;
 use commit::Home;
 use commit::Pipeline;
-use commit::Runner;
+use commit::PlanExecutor;
 use journal::{CommitPlan, Plan, plan_announcement, plan_tail_update, take_tail_along};
 use std::cell::RefCell;
 use units::TransactionId;
@@ -24,7 +24,7 @@ pub(crate) struct TailMover<'a> {
     pub durability: &'a Durability,
     pub pacing: &'a dyn CommitPacing,
     pub pipeline: &'a Pipeline,
-    pub runner: &'a Runner,
+    pub executor: &'a PlanExecutor,
     pub queue: &'a DirtyQueue,
     pub counters: &'a RefCell<Counters>,
     pub sequences: &'a Sequences,
@@ -42,7 +42,7 @@ impl TailMover<'_> {
         let Some(log) = self.log else { return Ok(()) };
         let moved = log.borrow_mut().ask_tail(occasion, self.commits_cover_home());
         if let Some(moved) = moved {
-            self.runner.run(plan_tail_update(moved.image())).await?;
+            self.executor.run(plan_tail_update(moved.image())).await?;
             self.tail_moved(moved);
         }
         Ok(())
@@ -95,7 +95,7 @@ impl TailMover<'_> {
             match announce() {
                 Announcement::Needless => return Ok(()),
                 Announcement::Begins(change) => {
-                    self.runner.run(plan_announcement(change.image())).await?;
+                    self.executor.run(plan_announcement(change.image())).await?;
                     // A commit, or a swap, may have one more to announce.
                     log.borrow_mut().announced(change);
                     // Write-back may have left the tail in place during the announcement.

@@ -5,7 +5,7 @@
 //! records of millions of blocks. So nobody revokes without a reservation:
 //!
 //! 1. Who frees a run reserves [`crate::Engine::credits_revokes`], and frees no more at once than
-//!    [`crate::Engine::freed_at_once`] says.
+//!    [`crate::Engine::freeable_in_one_handle`] says.
 //! 2. Beside it a handle frees at most [`FREED_BESIDE_RUN_MAX`] blocks: nodes of a tree, a block of
 //!    attributes. Room for these is kept for every open handle, as long as the log has that
 //!    many records ([`LogState::revoke_reserve`]).
@@ -42,7 +42,7 @@ pub(crate) struct Freeing<'a> {
 
 impl Freeing<'_> {
     /// Returns the credits for the revokes of a run that is freed as
-    /// [`crate::Engine::freed_at_once`] says.
+    /// [`crate::Engine::freeable_in_one_handle`] says.
     pub fn credits_revokes(&self) -> Credits {
         if self.log.is_some() { Credits(CREDITS) } else { Credits(0) }
     }
@@ -55,7 +55,7 @@ impl Freeing<'_> {
 
     /// Returns how many of the `count` blocks from `start` on may be freed with
     /// [`crate::Engine::credits_revokes`], and without a step that lasts: as many from either end.
-    pub fn freed_at_once(&self, start: HomeBlock, count: u64) -> u64 {
+    pub fn freeable_in_one_handle(&self, start: HomeBlock, count: u64) -> u64 {
         if units::fault!("freed-in-one-step") {
             return count;
         }

@@ -17,12 +17,14 @@ use crate::cache::mapping::sum;
 use crate::interface::error::EngineError;
 use crate::interface::options::EngineOptions;
 use crate::log::log_state::LogState;
-use crate::log::log_state::Naming;
+use crate::log::log_state::SnapshotSuperblockWrite;
 use crate::writeback::dirty_queue::DirtyQueue;
 use commit::Pipeline;
-use commit::Runner;
+use commit::PlanExecutor;
 use format::snapshot::{HOME_END, SnapshotItem};
-use journal::{LogRun, LogSwap, NewPiece, WholePlace, plan_naming, plan_piece};
+use journal::{
+    LogRun, LogSwap, NewPiece, WholeBlockLocation, plan_piece, plan_snapshot_superblock,
+};
 use std::cell::RefCell;
 use units::{HomeBlock, TransactionId};
 
@@ -43,7 +45,7 @@ pub(crate) struct SnapshotWriter<'a> {
     pub log: Option<&'a RefCell<LogState>>,
     pub pipeline: &'a Pipeline,
     pub options: &'a EngineOptions,
-    pub runner: &'a Runner,
+    pub executor: &'a PlanExecutor,
     pub cache: &'a RefCell<Cache>,
     pub queue: &'a DirtyQueue,
 }
@@ -141,17 +143,18 @@ impl SnapshotWriter<'_> {
     ) -> Result<(), EngineError> {
         let Some(log) = self.log else { return Ok(()) };
         // During this write the superblock is free for commits.
-        self.runner.run(plan_piece(piece.as_ref())).await?;
+        self.executor.run(plan_piece(piece.as_ref())).await?;
         loop {
-            let naming = log.borrow_mut().begin_naming(piece.as_ref(), read_from, ends_swap);
-            match naming {
-                Naming::Begins(naming) => {
-                    self.runner.run(plan_naming(naming.image())).await?;
-                    log.borrow_mut().named(*naming, piece, self.pipeline.committed());
+            let write =
+                log.borrow_mut().begin_snapshot_superblock(piece.as_ref(), read_from, ends_swap);
+            match write {
+                SnapshotSuperblockWrite::Begins(write) => {
+                    self.executor.run(plan_snapshot_superblock(write.image())).await?;
+                    log.borrow_mut().named(*write, piece, self.pipeline.committed());
                     return Ok(());
                 }
                 // A commit has it in flight with something else.
-                Naming::Waits(arrived) => {
+                SnapshotSuperblockWrite::Waits(arrived) => {
                     let over = || self.pipeline.has_failed() || !log.borrow().is_moving();
                     arrived.until(|| over().then_some(())).await;
                     self.pipeline.check()?;
@@ -188,10 +191,10 @@ impl SnapshotWriter<'_> {
             let whole = match in_memory {
                 Some(((None, _), _)) => None,
                 Some(((Some(place), image), block)) => {
-                    self.whole_item(*home, run, place, block.stays(), || sum(&image))
+                    self.whole_item(*home, run, place, block.is_durable_only(), || sum(&image))
                 }
                 None => mapped().and_then(|copy| {
-                    self.whole_item(*home, run, copy.place(), copy.stays, || copy.sum)
+                    self.whole_item(*home, run, copy.place(), copy.durable_only, || copy.sum)
                 }),
             };
             items.push(whole.unwrap_or(SnapshotItem::Other { home: *home }));
@@ -205,15 +208,15 @@ impl SnapshotWriter<'_> {
         &self,
         home: HomeBlock,
         run: LogRun,
-        place: WholePlace,
-        stays: bool,
+        place: WholeBlockLocation,
+        durable_only: bool,
         sum: impl FnOnce() -> u32,
     ) -> Option<SnapshotItem> {
         let offset = u64::from(place.at.get().checked_sub(run.start.get())?)
-            * self.runner.log_unit() as u64
+            * self.executor.log_unit() as u64
             + u64::from(place.offset);
         let offset = u32::try_from(offset).ok()?;
-        Some(SnapshotItem::Whole { home, stays, offset, sum: sum() })
+        Some(SnapshotItem::Whole { home, durable_only, offset, sum: sum() })
     }
 
     /// The oldest transaction before `end` that a restart needs for a block which the log does not

@@ -93,7 +93,7 @@ impl LogSwapper<'_> {
         // Nothing is in flight yet. A sync that comes before the swap has ended waits for no flush
         // of this one, but for its own.
         let pages = log.borrow_mut().forget_table();
-        self.tail.runner.run(plan_table_forgotten(pages)).await?;
+        self.tail.executor.run(plan_table_forgotten(pages)).await?;
         if !units::fault!("swap-not-announced") {
             self.tail.announce_places(None).await?;
         }
@@ -106,7 +106,7 @@ impl LogSwapper<'_> {
             return Ok(false);
         }
         let headers = log.borrow().headers_of_swap(swap, self.tail.pipeline.committed());
-        self.tail.runner.run(plan_run_headers(headers)).await?;
+        self.tail.executor.run(plan_run_headers(headers)).await?;
         self.snapshots.count_copies(swap).await?;
         self.tail.pipeline.check()?;
         self.runs_moved(swap);
@@ -116,7 +116,7 @@ impl LogSwapper<'_> {
     }
 
     async fn copy_runs(&self, swap: &LogSwap, activity: u64) -> Result<Copies, EngineError> {
-        let (unit, block) = (self.tail.runner.log_unit(), self.block_size.bytes());
+        let (unit, block) = (self.tail.executor.log_unit(), self.block_size.bytes());
         let part = self.snapshots.cache.borrow().limit() / CACHE_PART / BUFFERS * block;
         let at_once = (MOVED_AT_ONCE.min(part) / unit).max(1) as u32;
         for run in swap.runs() {
@@ -132,7 +132,7 @@ impl LogSwapper<'_> {
                     .cache
                     .borrow_mut()
                     .note_fetched((count as usize * unit * buffers).div_ceil(block));
-                let Ok(mut bytes) = self.tail.runner.read_log(run.from.plus(done), count).await
+                let Ok(mut bytes) = self.tail.executor.read_log(run.from.plus(done), count).await
                 else {
                     return Ok(Copies::Unreadable);
                 };
@@ -145,7 +145,7 @@ impl LogSwapper<'_> {
                 }
                 done += count;
                 if !bytes.is_empty() {
-                    self.tail.runner.run(plan_copies(to, Rc::new(bytes))).await?;
+                    self.tail.executor.run(plan_copies(to, Rc::new(bytes))).await?;
                 }
             }
         }

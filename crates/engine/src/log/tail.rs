@@ -6,7 +6,7 @@
 //! where a commit's flush makes home durable, too ("covered"), blocks that were home before one
 //! flush are durable after it. The superblock then goes out in front of the next.
 //!
-//! | who asks | fact that decides (first that applies) | decision | why |
+//! | request from | fact that decides (first that applies) | decision | why |
 //! |---|---|---|---|
 //! | a commit | nobody has wished for it | stay | the superblock is one block more to write |
 //! | a commit | the superblock is in flight | stay | an older tail could overtake a newer one |
@@ -75,7 +75,7 @@ pub(crate) enum TailRequest {
 
 /// Urgency of moving the tail.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-enum Wish {
+enum Urgency {
     #[default]
     None,
     Soon,
@@ -94,7 +94,7 @@ struct Noted {
 /// has it.
 pub(crate) struct Tail {
     on_disk: TransactionId,
-    wish: Wish,
+    urgency: Urgency,
     round_over: bool,
     moving: bool,
     /// Tail that was possible when the last commit began, and the one that is possible already.
@@ -106,7 +106,7 @@ impl Tail {
     pub fn new(on_disk: TransactionId) -> Tail {
         Tail {
             on_disk,
-            wish: Wish::None,
+            urgency: Urgency::None,
             round_over: false,
             moving: false,
             noted: None,
@@ -118,14 +118,14 @@ impl Tail {
     }
     /// Notes that a handle waits for log space.
     pub fn is_waited_for(&mut self) {
-        self.wish = Wish::Now;
+        self.urgency = Urgency::Now;
     }
 
     fn facts(&self) -> Facts {
         Facts {
             by_commit: false,
-            wished: self.wish >= Wish::Soon,
-            waited_for: self.wish == Wish::Now,
+            wished: self.urgency >= Urgency::Soon,
+            waited_for: self.urgency == Urgency::Now,
             covered: false,
             second_round: false,
             moving: self.moving,
@@ -146,7 +146,7 @@ impl Tail {
         let ahead = tail.is_some_and(|tail| tail != self.on_disk);
         let decision = decide(Facts { covered, second_round, ahead, ..self.facts() });
         if decision == TailDecision::LeaveToCommit {
-            self.wish = Wish::Soon;
+            self.urgency = Urgency::Soon;
         }
         decision
     }
@@ -191,7 +191,7 @@ impl Tail {
     /// The superblock on disk says `tail`.
     pub fn moved(&mut self, tail: TransactionId) {
         (self.on_disk, self.moving) = (tail, false);
-        (self.wish, self.round_over) = (Wish::None, false);
+        (self.urgency, self.round_over) = (Urgency::None, false);
     }
 }
 

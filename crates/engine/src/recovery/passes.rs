@@ -10,7 +10,7 @@ use crate::recovery::report::{PassReport, RecoveryReport};
 use commit::Home;
 use commit::HomeClaims;
 use commit::LogArea;
-use commit::Runner;
+use commit::PlanExecutor;
 use commit::{ERRNO_DAMAGED, image_of};
 use device::{Buffer, Disk};
 use format::jbd2::JournalSuperblock;
@@ -20,7 +20,7 @@ use journal::{
     BlockKind, Bounds, FindRuns, FoundRuns, HomeBounds, LogRing, Logs, Pass, ReadSnapshot,
     ReadTable, ReplayAction, ReplayImage, ReplayImages, ReplayPass, ReplayedRecord, RevokePass,
     RevokeTable, ScanPass, Scanned, SnapshotContents, SnapshotRefused, SuperblockImage,
-    plan_announcement, plan_empty_log, plan_found_log, plan_run_headers,
+    plan_announcement, plan_empty_log, plan_flush_on_open, plan_run_headers,
 };
 use runtime::join_window;
 use std::iter::Peekable;
@@ -58,11 +58,11 @@ pub async fn clear_recorded_error(parts: &EngineParts) -> Result<(), EngineError
         return Err(EngineError::NeedsRecovery);
     }
     superblock.errno = 0;
-    let runner = runner_over_found(parts);
-    runner.count_log_in(superblock.log_block_bytes());
+    let executor = executor_over_found(parts);
+    executor.count_log_in(superblock.log_block_bytes());
     let at = superblock_at(area, &superblock);
     let image = image_of(&superblock);
-    Ok(runner.run(plan_announcement(SuperblockImage { at, image })).await?)
+    Ok(executor.run(plan_announcement(SuperblockImage { at, image })).await?)
 }
 
 /// The place of the superblock, in blocks of a log that has this one.
@@ -74,13 +74,13 @@ fn superblock_at(area: &LogArea, superblock: &JournalSuperblock) -> LogBlock {
 /// new engine finds, and a sync has nothing to write of it. For volumes that are not recovered,
 /// before anything is written to them; a recovery does it by itself.
 pub async fn flush_found(parts: &EngineParts) -> Result<(), EngineError> {
-    Ok(runner_over_found(parts).run(plan_found_log()).await?)
+    Ok(executor_over_found(parts).run(plan_flush_on_open()).await?)
 }
 
-/// Returns a runner over disks of which it is unknown what earlier runs left in their caches.
-fn runner_over_found(parts: &EngineParts) -> Runner {
-    let durability = Rc::new(parts.durability().after_unknown());
-    Runner::new(parts.disks(), HomeClaims::default(), durability)
+/// Returns a executor over disks of which it is unknown what earlier runs left in their caches.
+fn executor_over_found(parts: &EngineParts) -> PlanExecutor {
+    let durability = Rc::new(parts.durability().with_dirty_caches());
+    PlanExecutor::new(parts.disks(), HomeClaims::default(), durability)
 }
 
 pub(crate) enum RecoveryStart<'a> {
@@ -95,7 +95,7 @@ pub(crate) struct Recovery<'a> {
     pub superblock: JournalSuperblock,
     pub report: RecoveryReport,
     pub(crate) reader: LogReader<'a>,
-    pub runner: Runner,
+    pub executor: PlanExecutor,
     begun: Instant,
 }
 
@@ -120,10 +120,10 @@ impl<'a> Recovery<'a> {
         };
         area.check_apart()?;
         // Home is flushed in any case.
-        let runner = runner_over_found(parts);
+        let executor = executor_over_found(parts);
         if !dry_run {
             // Also where the log is empty: that may be in a cache alone.
-            runner.run(plan_found_log()).await?;
+            executor.run(plan_flush_on_open()).await?;
         }
         let mut superblock = parts.read_superblock(area).await?;
         report.recorded_error = superblock.errno;
@@ -145,14 +145,14 @@ impl<'a> Recovery<'a> {
             superblock = copy;
         }
         let reader = LogReader::new(parts, area, &superblock);
-        runner.count_log_in(superblock.log_block_bytes());
+        executor.count_log_in(superblock.log_block_bytes());
         Ok(RecoveryStart::Live(Box::new(Recovery {
             parts,
             area,
             superblock,
             report,
             reader,
-            runner,
+            executor,
             begun,
         })))
     }
@@ -253,7 +253,7 @@ impl<'a> Recovery<'a> {
         let missing =
             found.as_ref().and_then(|found| found.missing_header(&self.superblock, scanned.end));
         if let Some(header) = missing.filter(|_| !self.report.dry_run) {
-            self.runner.run(plan_run_headers(vec![header])).await?;
+            self.executor.run(plan_run_headers(vec![header])).await?;
         }
         Ok(ReadLog { scanned, revokes: revoke.finish(), found })
     }
@@ -440,7 +440,7 @@ impl<'a> Recovery<'a> {
                 contents.push(Rc::new(next.content));
             }
             let kinds = vec![BlockKind::HomeData; contents.len()];
-            self.runner.write_home(begun, &kinds, contents).await?;
+            self.executor.write_home(begun, &kinds, contents).await?;
         }
         Ok(done)
     }
@@ -482,7 +482,7 @@ impl<'a> Recovery<'a> {
         superblock.set_clean(next.previous());
         records::clear(&mut superblock, self.parts.options.journal_checksum);
         let marks = !units::fault!("given-up-unmarked") && !units::fault!("given-up-marked-late");
-        if self.report.left_some_out() && marks {
+        if self.report.is_incomplete() && marks {
             superblock.errno = ERRNO_DAMAGED;
         }
         // In the blocks of the log that was read: an empty one is of no format yet.
@@ -491,7 +491,7 @@ impl<'a> Recovery<'a> {
         if units::fault!("recovery-no-flush") {
             plan.steps.remove(0);
         }
-        Ok(self.runner.run(plan).await?)
+        Ok(self.executor.run(plan).await?)
     }
 }
 

@@ -66,7 +66,7 @@ pub struct RecoveryReport {
 
 impl RecoveryReport {
     /// Whether anything that was committed was left out, so that the file system wants a check.
-    pub fn left_some_out(&self) -> bool {
+    pub fn is_incomplete(&self) -> bool {
         self.gave_up || !self.skipped_blocks.is_empty()
     }
 }

@@ -9,7 +9,7 @@
 //! 3. The part of the log that a snapshot covers is not read, if all of it fits
 //!    ([`Recovery::read_snapshot`]). Else all is read.
 //! 4. Nothing of the log changes but headers of torn runs, and of copies that an interrupted swap
-//!    has left ([`journal::plan_kept_log`]). So a crash of a restart is one before it.
+//!    has left ([`journal::plan_retained_log`]). So a crash of a restart is one before it.
 
 use crate::cache::block_cache::Cache;
 use crate::cache::mapped::table_max;
@@ -25,7 +25,7 @@ use crate::recovery::retained_log::{ReplayRecords, RetainedLog};
 use device::Buffer;
 use journal::{
     FindCopies, FoundRuns, LogKind, ReplayImage, ReplayImages, ReplayedRecord, SnapshotPiece,
-    plan_kept_log, records,
+    plan_retained_log, records,
 };
 use runtime::join_window;
 use std::cell::Cell;
@@ -144,7 +144,7 @@ impl Recovery<'_> {
             if is_full.get() {
                 return None;
             }
-            record.stays &= leaves_them;
+            record.durable_only &= leaves_them;
             let is_copy = gathered.add(&record, read_early);
             if let Some(images) = &mut parts {
                 match is_copy {
@@ -212,7 +212,7 @@ impl Recovery<'_> {
             Ok(kept) => Ok(kept),
             Err(why) => {
                 // What was written home is what any replay writes there first.
-                self.runner.check()?;
+                self.executor.check()?;
                 self.report = RecoveryReport {
                     snapshot_refused: Some(why),
                     snapshot_blocks_read: self.report.snapshot_blocks_read,
@@ -286,7 +286,7 @@ impl Recovery<'_> {
                 Box::pin(async move {
                     let place = copy.place();
                     let count = records.blocks_of_whole(place.offset.into(), bytes);
-                    let log = self.runner.read_log(place.at, count).await?;
+                    let log = self.executor.read_log(place.at, count).await?;
                     let block = copy.read_from(&**records, &log, bytes);
                     Ok((home, block.ok_or(EngineError::LogCopyDamaged { at: home })?))
                 })
@@ -309,7 +309,7 @@ impl Recovery<'_> {
         let copies = self.find_copies().await?;
         let headers = found.headers_from(end).chain(copies).map(|at| (at, nothing.clone()));
         let headers = headers.collect();
-        self.runner.run(plan_kept_log(headers)).await?;
+        self.executor.run(plan_retained_log(headers)).await?;
         self.report.transactions = count as u64;
         self.report.blocks_in_part = parts.len() as u64;
         self.report.blocks_kept = (gathered.copies() + parts.len()) as u64;

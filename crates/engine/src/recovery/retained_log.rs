@@ -15,7 +15,7 @@ use crate::interface::update::Contents;
 use format::jbd2::JournalSuperblock;
 use journal::{
     CommittedTransaction, Coverage, LogRun, ReplayAction, ReplayImage, ReplayedRecord, RevokeTable,
-    SnapshotBlock, SnapshotPiece, WholePlace,
+    SnapshotBlock, SnapshotPiece, WholeBlockLocation,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use units::{HomeBlock, TransactionId};
@@ -116,7 +116,7 @@ impl ReplayRecords {
         covered: &SnapshotBlock,
         run: LogRun,
         unit: u32,
-        stays: bool,
+        durable_only: bool,
         is_early: bool,
     ) {
         self.record(home, covered.by, Coverage::Whole);
@@ -124,11 +124,17 @@ impl ReplayRecords {
             self.at_home.insert(home);
             return;
         };
-        let place = WholePlace {
+        let place = WholeBlockLocation {
             at: run.start.plus(whole.offset / unit),
             offset: (whole.offset % unit) as u16,
         };
-        let copy = LogCopy::new(covered.by, place, whole.sum, Contents::Data, whole.stays && stays);
+        let copy = LogCopy::new(
+            covered.by,
+            place,
+            whole.sum,
+            Contents::Data,
+            whole.durable_only && durable_only,
+        );
         if is_early {
             self.bases.insert(home, copy);
         }
@@ -138,13 +144,14 @@ impl ReplayRecords {
     /// Records come in log order. `read_early`: blocks that are read at home before there is an
     /// engine. Whether a copy stays in the log.
     pub fn add(&mut self, record: &ReplayedRecord, read_early: &[HomeBlock]) -> bool {
-        let ReplayedRecord { by, place, stays, action } = record;
+        let ReplayedRecord { by, place, durable_only, action } = record;
         let home = action.home();
         let (coverage, copy) = match action {
             ReplayAction::WriteWhole { bytes, .. } => {
                 // Whose it is no record says.
-                let copy =
-                    place.map(|place| LogCopy::new(*by, place, sum(bytes), Contents::Data, *stays));
+                let copy = place.map(|place| {
+                    LogCopy::new(*by, place, sum(bytes), Contents::Data, *durable_only)
+                });
                 (Coverage::Whole, copy)
             }
             ReplayAction::Merge { base_zero: true, .. } => (Coverage::Whole, None),
@@ -208,10 +215,10 @@ impl ReplayRecords {
                 this
             });
         let transactions = transactions.collect();
-        let stays = |home: HomeBlock| parts.binary_search_by_key(&home, |part| part.home).is_ok();
-        let stays = |home: HomeBlock| stays(home) && !units::fault!("kept-part-at-home");
+        let is_kept = |home: HomeBlock| parts.binary_search_by_key(&home, |part| part.home).is_ok();
+        let is_kept = |home: HomeBlock| is_kept(home) && !units::fault!("kept-part-at-home");
         let gone =
-            self.newest.iter().filter(|(home, newest)| newest.copy.is_none() && !stays(**home));
+            self.newest.iter().filter(|(home, newest)| newest.copy.is_none() && !is_kept(**home));
         let at_home = self.at_home.iter().copied().chain(gone.map(|(home, _)| *home)).collect();
         let copies =
             self.newest.iter().filter_map(|(home, newest)| Some((*home, newest.copy?))).collect();

@@ -6,7 +6,7 @@ use crate::log::log_state::LogState;
 use crate::writeback::dirty_queue::DirtyQueue;
 use commit::Durability;
 use commit::Pipeline;
-use commit::Runner;
+use commit::PlanExecutor;
 use device::World;
 use std::cell::RefCell;
 
@@ -19,7 +19,7 @@ pub(crate) struct Aborter<'a> {
     pub pipeline: &'a Pipeline,
     pub durability: &'a Durability,
     pub queue: &'a DirtyQueue,
-    pub runner: &'a Runner,
+    pub executor: &'a PlanExecutor,
 }
 
 impl Aborter<'_> {
@@ -59,7 +59,7 @@ impl Aborter<'_> {
         let is_damaged = matches!(cause, EngineError::Stopped { .. });
         let note =
             log.borrow().superblock().with_failure(is_damaged, self.options.journal_checksum);
-        let Ok(write) = self.runner.write_after_failure(note) else { return };
+        let Ok(write) = self.executor.write_after_failure(note) else { return };
         // Whether it succeeds changes nothing: the engine has stopped.
         self.world.spawn(Box::pin(async move { drop(write.await) }));
     }

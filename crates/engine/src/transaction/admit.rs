@@ -67,7 +67,7 @@ impl Admission<'_> {
         if let Some(log) = self.log {
             let coming = self.pipeline.holdings().and_blocks(needed);
             let bound = log.borrow().bound(&coming);
-            made_at_most = log.borrow().made_of(bound, &coming);
+            made_at_most = log.borrow().log_buffer_blocks(bound, &coming);
             if !self.has_log_space(log, bound) {
                 return Ok(None);
             }
@@ -112,7 +112,7 @@ impl Admission<'_> {
 
     /// Images that cannot be evicted: those of dirty blocks, and what commits make of them.
     pub(crate) fn pinned_images(&self) -> usize {
-        self.images_until_home() + self.made_for_log(&self.pipeline.holdings())
+        self.images_until_home() + self.log_buffer_blocks_max(&self.pipeline.holdings())
     }
 
     /// Whether pinned images alone keep everybody out.
@@ -128,15 +128,15 @@ impl Admission<'_> {
     }
 
     /// Returns the most blocks made for the log when a transaction with `holdings` commits.
-    pub(crate) fn made_for_log(&self, holdings: &Holdings) -> usize {
+    pub(crate) fn log_buffer_blocks_max(&self, holdings: &Holdings) -> usize {
         let Some(log) = self.log else { return 0 };
         let log = log.borrow();
-        log.made_of(log.bound(holdings), holdings)
+        log.log_buffer_blocks(log.bound(holdings), holdings)
     }
 
     /// Whether an open handle may make images for `credits` more.
     pub(crate) fn has_memory_for(&self, credits: Credits) -> bool {
-        let made = self.made_for_log(&self.pipeline.holdings().and_blocks(credits.0));
+        let made = self.log_buffer_blocks_max(&self.pipeline.holdings().and_blocks(credits.0));
         self.has_memory(credits.0, made)
     }
 

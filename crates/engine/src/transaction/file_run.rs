@@ -25,7 +25,7 @@ impl FileRun<'_> {
 
 impl Handle {
     /// Sends a run of blocks home past the cache, if it would bypass the log. False, and nothing is
-    /// done, if the cache is to take it ([`Handle::file_data_now`]).
+    /// done, if the cache is to take it ([`Handle::try_write_file_data`]).
     pub fn file_run_past_cache(&mut self, run: &FileRun<'_>) -> Result<bool, EngineError> {
         let engine = self.engine().clone();
         let count = run.bytes.len() >> engine.block_size.shift();
@@ -43,7 +43,7 @@ impl Handle {
         if before.is_some() {
             engine.pipeline.transaction().add_home_run(run.bytes.len() as u64);
         }
-        engine.cache.borrow_mut().pass(&blocks);
+        engine.cache.borrow_mut().note_bypass(&blocks);
         // Now: a task that brings these blocks into the cache from here on writes them home later.
         let claim = engine.claims.enqueue(run.home, count as u64);
         let write = engine.direct_writes.begin(run.owner, blocks, before);

@@ -57,7 +57,7 @@ impl Handle {
         }
         let admit = || admission.admit(needed, home_credits).transpose();
         let pipeline = &engine.pipeline;
-        pipeline.pass(admit).await.map_err(|error| error.of_changes(pipeline.was_shut_down()))?;
+        pipeline.enter(admit).await.map_err(|error| error.of_changes(pipeline.was_shut_down()))?;
         Ok(Handle {
             transaction: engine.running(),
             engine,
@@ -200,9 +200,9 @@ impl Handle {
     /// Writes within one block of file data. The policy of the mount decides what is logged; it may
     /// have to read the rest of the block first. Whether the log will hold it: then only a commit
     /// makes it durable.
-    pub async fn file_data(&mut self, update: FileUpdate<'_>) -> Result<bool, EngineError> {
+    pub async fn write_file_data(&mut self, update: FileUpdate<'_>) -> Result<bool, EngineError> {
         loop {
-            if let Some(is_logged) = self.file_data_now(&update)? {
+            if let Some(is_logged) = self.try_write_file_data(&update)? {
                 return Ok(is_logged);
             }
             let engine = self.engine.clone();
@@ -213,9 +213,12 @@ impl Handle {
         }
     }
 
-    /// Writes as [`Handle::file_data`] does, but never waits: returns `None`, and does nothing, if
-    /// the rest of the block must be read first.
-    pub fn file_data_now(&mut self, update: &FileUpdate<'_>) -> Result<Option<bool>, EngineError> {
+    /// Writes as [`Handle::write_file_data`] does, but never waits: returns `None`, and does
+    /// nothing, if the rest of the block must be read first.
+    pub fn try_write_file_data(
+        &mut self,
+        update: &FileUpdate<'_>,
+    ) -> Result<Option<bool>, EngineError> {
         let engine = self.engine.clone();
         assert!(!update.range.is_empty() && update.range.end as usize <= engine.block_size.bytes());
         assert_eq!(update.range.len(), update.bytes.len());
@@ -351,7 +354,7 @@ impl Handle {
         if let Some(log) = &self.engine.log {
             let log = log.borrow();
             let bound = log.bound(&transaction.holdings().and_blocks(credits.0));
-            if !log.has_room(bound, transaction.open_handles().into()) {
+            if !log.fits_now(bound, transaction.open_handles().into()) {
                 return false;
             }
         }

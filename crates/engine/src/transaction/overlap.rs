@@ -34,13 +34,13 @@ impl Overlap<'_> {
 
     /// Waits until the running transaction may be locked, as far as its open handles are known.
     /// Other handles may join it before this returns.
-    pub(crate) async fn until_it_may_begin(&self) {
+    pub(crate) async fn wait_until_startable(&self) {
         self.pipeline.until(|| self.may_overlap(self.pipeline.transaction().is_all_logged())).await;
     }
 
     /// Waits until the transaction may be locked, after its handles have stopped: they may have
     /// done what makes it wait.
-    pub(crate) async fn until_it_may_be_locked(&self) {
+    pub(crate) async fn wait_until_lockable(&self) {
         let is_fit = || {
             let transaction = self.pipeline.transaction();
             transaction.is_all_logged()

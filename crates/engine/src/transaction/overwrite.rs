@@ -31,25 +31,25 @@ const GAP_MAX: u32 = 16;
 type Parts = SmallVec<[BlockRange; PARTS_MAX]>;
 
 impl Handle {
-    /// [`Handle::file_data_now`] for a caller that rewrites a block whatever part of it changes.
-    /// If memory holds what the log or home will hold beneath the update, only bytes that differ
-    /// are logged, and none if none does.
+    /// [`Handle::try_write_file_data`] for a caller that rewrites a block whatever part of it
+    /// changes. If memory holds what the log or home will hold beneath the update, only bytes that
+    /// differ are logged, and none if none does.
     ///
     /// # Errors
-    /// As [`Handle::file_data_now`].
-    pub fn overwrite_now(&mut self, update: &FileUpdate<'_>) -> Result<Option<bool>, EngineError> {
+    /// As [`Handle::try_write_file_data`].
+    pub fn try_overwrite(&mut self, update: &FileUpdate<'_>) -> Result<Option<bool>, EngineError> {
         let engine = self.engine().clone();
         engine.reader().check_range(update.home, 1)?;
         let block = engine.cache.borrow_mut().get(update.home).cloned();
         let Some(block) = block
             .filter(|block| may_log_difference(&*engine.policy, &engine.durability, block, update))
         else {
-            return self.file_data_now(update);
+            return self.try_write_file_data(update);
         };
         let (decision, sequence) = engine.data_updates().decide(&block, update);
         let parts = parts_that_differ(update, &block.bytes());
         let Some(parts) = parts.filter(|_| decision.is_logged()) else {
-            return self.file_data_now(update);
+            return self.try_write_file_data(update);
         };
         if !parts.is_empty() {
             self.log_parts(&block, update, &parts, sequence)?;

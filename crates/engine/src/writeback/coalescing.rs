@@ -10,7 +10,7 @@ use units::HomeBlock;
 /// Maximum number of blocks of one home write.
 pub(crate) const RUN_BLOCKS_MAX: usize = 256;
 
-/// Whether dirty neighbours that are not due go along.
+/// Whether dirty neighbours that have not expired go along.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Neighbours {
     /// Room is needed: a disk spends far less on them now than on coming back.
@@ -28,9 +28,10 @@ pub(crate) fn runs_of(cache: &Cache, numbers: &[HomeBlock], neighbours: Neighbou
     let along = neighbours == Neighbours::GoAlong;
     let goes = |at: HomeBlock| {
         let block = cache.peek(at)?;
-        let is_due = || numbers.binary_search(&at).is_ok();
-        (block.may_be_written_home() && (is_due() || along && block.is_stable() && !block.stays()))
-            .then(|| block.clone())
+        let is_chosen = || numbers.binary_search(&at).is_ok();
+        (block.may_be_written_home()
+            && (is_chosen() || along && block.is_stable() && !block.is_durable_only()))
+        .then(|| block.clone())
     };
     let mut runs: Vec<Run> = Vec::new();
     // Behind the last run.
@@ -62,15 +63,15 @@ mod tests {
     use device::Buffer;
     use units::{BlockSize, Owner};
 
-    fn runs(dirty: &[u64], due: &[u64], neighbours: Neighbours) -> Vec<Vec<u64>> {
+    fn runs(dirty: &[u64], chosen: &[u64], neighbours: Neighbours) -> Vec<Vec<u64>> {
         let mut cache = Cache::new(4 << 20, BlockSize::new(1024).unwrap());
         for at in dirty {
             let block = cache.get_or_insert(HomeBlock(*at), Temperature::Warm);
             block.replace(Buffer::zeroed(1024));
             block.mark_unordered(Owner(1));
         }
-        let due: Vec<_> = due.iter().copied().map(HomeBlock).collect();
-        let runs = runs_of(&cache, &due, neighbours);
+        let chosen: Vec<_> = chosen.iter().copied().map(HomeBlock).collect();
+        let runs = runs_of(&cache, &chosen, neighbours);
         runs.iter().map(|run| run.iter().map(|block| block.number().get()).collect()).collect()
     }
 
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn no_block_goes_twice_and_no_run_is_longer_than_a_request_may_be() {
+    fn runs_have_no_duplicates_and_bounded_length() {
         let all: Vec<u64> = (0..600).collect();
         let runs = runs(&all, &[0, 1, 255, 256, 599], Neighbours::GoAlong);
         assert!(runs.iter().all(|run| run.len() <= RUN_BLOCKS_MAX));

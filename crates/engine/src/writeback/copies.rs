@@ -8,7 +8,7 @@ use crate::interface::limits::{HOME_BATCH_MAX, HOME_REQUESTS_MAX};
 use crate::writeback::checkpoints::Checkpoints;
 use crate::writeback::coalescing::RUN_BLOCKS_MAX;
 use crate::writeback::dirty_queue::DirtyQueue;
-use crate::writeback::writeback_outcome::{WritebackOutcome, read_those_that_can};
+use crate::writeback::writeback_outcome::{WritebackOutcome, read_all_readable};
 use commit::HomeClaims;
 use commit::Pipeline;
 use device::Buffer;
@@ -56,7 +56,8 @@ impl CopyWriter<'_> {
                 return false;
             }
             if let Some((by, place, bytes)) = block.evict() {
-                let copy = LogCopy::new(by, place, sum(&bytes), block.contents(), block.stays());
+                let copy =
+                    LogCopy::new(by, place, sum(&bytes), block.contents(), block.is_durable_only());
                 log.borrow_mut().evict(block.number(), copy, now);
                 self.queue.mark_clean(block);
                 count += 1;
@@ -100,7 +101,7 @@ impl CopyWriter<'_> {
         let copies: Vec<Copy> =
             numbers.iter().filter_map(|at| Some((*at, self.reader.copy_of(*at)?))).collect();
         let (found, mut unreadable) =
-            read_those_that_can(copies, async |copies| self.reader.fetch(copies).await).await;
+            read_all_readable(copies, async |copies| self.reader.fetch(copies).await).await;
         let mut known = Vec::with_capacity(found.len());
         for ((at, copy), content) in found {
             match content {
@@ -135,9 +136,10 @@ impl CopyWriter<'_> {
         for part in run.chunk_by(|left, right| left.0.plus(1) == right.0) {
             let kinds: Vec<_> = part.iter().map(|(_, copy, _)| copy.contents.at_home()).collect();
             let blocks = part.iter().map(|(_, _, block)| block.clone()).collect();
-            self.reader.runner.write_home(part[0].0, &kinds, blocks).await?;
+            self.reader.executor.write_home(part[0].0, &kinds, blocks).await?;
             part.iter().for_each(|(at, copy, _)| log.borrow_mut().home_written(*at, copy.by));
-            self.checkpoints.written(part.iter().filter(|(_, copy, _)| !copy.stays).count() as u64);
+            self.checkpoints
+                .written(part.iter().filter(|(_, copy, _)| !copy.durable_only).count() as u64);
         }
         self.reader.counters.borrow_mut().requested_home_write();
         Ok(run.len())

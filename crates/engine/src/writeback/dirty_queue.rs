@@ -74,7 +74,7 @@ impl DirtyQueue {
     }
 
     /// Notes that what the log's oldest transaction needs could not be read `now`.
-    pub fn could_not_read(&self, now: Instant) {
+    pub fn note_read_failure(&self, now: Instant) {
         self.unreadable_at.set(Some(now));
     }
     /// Whether to wait before it is read again: a disk may take long over a bad sector, and each
@@ -134,26 +134,27 @@ impl DirtyQueue {
         }
     }
 
-    /// The oldest blocks that may be written home, sorted, `max` at most, as long as `is_due` says
-    /// so of the time when they became dirty. All that are met, also those that may not be written
-    /// home because the log has to have them first, count as dirty from now on.
-    pub fn due(
+    /// The oldest blocks that may be written home, sorted, `max` at most, as long as `has_expired`
+    /// says so of the time when they became dirty. All that are met, also those that may not be
+    /// written home because the log has to have them first, count as dirty from now on.
+    pub fn expired(
         &self,
         cache: &Cache,
         now: Instant,
         max: usize,
-        is_due: impl Fn(Instant) -> bool,
+        has_expired: impl Fn(Instant) -> bool,
     ) -> Vec<HomeBlock> {
         let mut entries = self.entries.borrow_mut();
         let released = cache.released();
-        if self.is_stuck(&entries, cache, &is_due) {
+        if self.is_stuck(&entries, cache, &has_expired) {
             self.stuck.set(Some(Stuck { entries: entries.len(), since: now, released }));
             return Vec::new();
         }
         self.write_down(&mut entries, cache);
         let (mut found, all, mut met) = (Vec::new(), entries.len(), 0);
         while met < all {
-            let Some(entry) = entries.front().copied().filter(|(since, _)| is_due(*since)) else {
+            let Some(entry) = entries.front().copied().filter(|(since, _)| has_expired(*since))
+            else {
                 break;
             };
             entries.pop_front();
@@ -176,13 +177,13 @@ impl DirtyQueue {
         found
     }
 
-    /// Whether all entries are due and none may be written home, without a look at those that are
-    /// known.
+    /// Whether all entries have expired and none may be written home, without a look at those that
+    /// are known.
     fn is_stuck(
         &self,
         entries: &VecDeque<(Instant, HomeBlock)>,
         cache: &Cache,
-        is_due: impl Fn(Instant) -> bool,
+        has_expired: impl Fn(Instant) -> bool,
     ) -> bool {
         let Some(stuck) = self.stuck.get().filter(|stuck| stuck.released == cache.released())
         else {
@@ -196,7 +197,7 @@ impl DirtyQueue {
             "one was released, and nobody noted it"
         );
         let newest = entries.back().map_or(stuck.since, |(since, _)| stuck.since.max(*since));
-        is_due(newest) && !entries.range(stuck.entries..).any(may_be_written_home)
+        has_expired(newest) && !entries.range(stuck.entries..).any(may_be_written_home)
     }
 
     /// Enters the blocks that were stuck, by the time since when they are dirty.
@@ -253,10 +254,11 @@ mod tests {
             block.unordered_arrived(&block.bytes());
             self.queue.mark_clean(block);
         }
-        fn due(&self, now: u64, age: u64, max: usize) -> Vec<u64> {
+        fn expired(&self, now: u64, age: u64, max: usize) -> Vec<u64> {
             let cache = self.cache.borrow();
-            let due = self.queue.due(&cache, Instant(now), max, |since| since.0 + age <= now);
-            due.into_iter().map(HomeBlock::get).collect()
+            let expired =
+                self.queue.expired(&cache, Instant(now), max, |since| since.0 + age <= now);
+            expired.into_iter().map(HomeBlock::get).collect()
         }
     }
 
@@ -266,10 +268,10 @@ mod tests {
         for (at, now) in [(9, 1), (3, 2), (9, 3), (5, 4)] {
             rig.mark_dirty(at, now);
         }
-        assert_eq!((rig.queue.dirty(), rig.due(10, 7, 10)), (3, vec![3, 9]));
-        assert_eq!(rig.due(10, 6, 10), [5]);
-        assert!(rig.due(10, 1, 10).is_empty());
-        assert_eq!(rig.due(20, 10, 2), [3, 9]);
+        assert_eq!((rig.queue.dirty(), rig.expired(10, 7, 10)), (3, vec![3, 9]));
+        assert_eq!(rig.expired(10, 6, 10), [5]);
+        assert!(rig.expired(10, 1, 10).is_empty());
+        assert_eq!(rig.expired(20, 10, 2), [3, 9]);
     }
 
     #[test]
@@ -279,8 +281,8 @@ mod tests {
         rig.mark_clean(&block);
         assert_eq!(rig.queue.dirty(), 0);
         rig.mark_dirty(9, 5);
-        assert!(rig.due(7, 3, 10).is_empty());
-        assert_eq!(rig.due(8, 3, 10), [9]);
+        assert!(rig.expired(7, 3, 10).is_empty());
+        assert_eq!(rig.expired(8, 3, 10), [9]);
     }
 
     #[test]
@@ -299,7 +301,7 @@ mod tests {
         let block = rig.mark_dirty(9, 1);
         block.order_unordered(Owner(1));
         block.freeze(units::TransactionId(1));
-        assert!(rig.due(5, 1, 10).is_empty());
+        assert!(rig.expired(5, 1, 10).is_empty());
         assert_eq!((rig.queue.dirty(), block.dirty_since()), (1, Some(Instant(5))));
     }
 
@@ -313,17 +315,17 @@ mod tests {
             block
         };
         let blocks: Vec<_> = (0..10).map(|at| stuck(at, at)).collect();
-        assert!(rig.due(20, 1, 10).is_empty());
+        assert!(rig.expired(20, 1, 10).is_empty());
         stuck(10, 20);
-        assert!(rig.due(22, 1, 10).is_empty());
+        assert!(rig.expired(22, 1, 10).is_empty());
         // They count as dirty since the latest look at them.
-        assert!(rig.due(31, 10, 10).is_empty());
+        assert!(rig.expired(31, 10, 10).is_empty());
         blocks[4].commit(units::TransactionId(1), None);
-        assert!(rig.due(31, 10, 10).is_empty());
-        assert_eq!(rig.due(32, 10, 10), [4]);
+        assert!(rig.expired(31, 10, 10).is_empty());
+        assert_eq!(rig.expired(32, 10, 10), [4]);
         assert_eq!(blocks[3].dirty_since(), Some(Instant(32)));
         rig.mark_dirty(11, 33);
-        assert_eq!(rig.due(50, 1, 10), [4, 11]);
+        assert_eq!(rig.expired(50, 1, 10), [4, 11]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ impl Writeback<'_> {
             return Ok(CheckpointReport::default());
         }
         self.syncs.sync().await?;
-        self.write_committed_home().await?;
+        self.write_back_committed().await?;
         let _lock = self.admission.queue.lock().await;
         if let Some(log) = self.admission.log {
             log.borrow_mut().is_waited_for();
@@ -25,7 +25,7 @@ impl Writeback<'_> {
     /// Writes home all that was committed at the call, not necessarily durably; the log keeps it,
     /// too. So a checkpoint begins, and so Linux's sync(2) ends: it writes what its journal has
     /// committed.
-    pub async fn write_committed_home(&self) -> Result<(), EngineError> {
+    pub async fn write_back_committed(&self) -> Result<(), EngineError> {
         let _lock = self.admission.queue.lock().await;
         self.admission.pipeline.check()?;
         self.write_all_committed().await?.map_or(Ok(()), Err)

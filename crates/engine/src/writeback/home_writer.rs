@@ -10,7 +10,7 @@ use crate::writeback::bytes_in_flight::BytesInFlight;
 use crate::writeback::coalescing::{Neighbours, Run, runs_of};
 use crate::writeback::copies::CopyWriter;
 use crate::writeback::unordered_data::UnorderedData;
-use crate::writeback::writeback_outcome::{WritebackOutcome, read_those_that_can};
+use crate::writeback::writeback_outcome::{WritebackOutcome, read_all_readable};
 use commit::Durability;
 use commit::HomeWrites;
 use device::Buffer;
@@ -82,7 +82,7 @@ impl HomeWriter<'_> {
             }
             runtime::yield_now().await;
         }
-        Ok(self.reader.runner.make_writes_durable().await?)
+        Ok(self.reader.executor.make_writes_durable().await?)
     }
 
     /// Drops the clean ones of these blocks from the cache: their next reader reads home.
@@ -132,7 +132,7 @@ impl HomeWriter<'_> {
             self.reader.load_all(blocks, CachedBlock::is_whole_in_all_images).await?;
             Ok(vec![(); blocks.len()])
         };
-        let (run, unreadable) = read_those_that_can(run, load).await;
+        let (run, unreadable) = read_all_readable(run, load).await;
         let run: Vec<_> = run.into_iter().map(|(block, ())| block).collect();
         let Some(first) = run.first() else {
             return Ok(WritebackOutcome { written: 0, unreadable });
@@ -159,13 +159,14 @@ impl HomeWriter<'_> {
             let at = sent[0].block.number();
             let volatile = match asked {
                 Asked::SyncAtOnce if is_one => {
-                    self.reader.runner.sync_home(at, &kinds, parts).await?
+                    self.reader.executor.sync_home(at, &kinds, parts).await?
                 }
-                _ => Some(self.reader.runner.write_home(at, &kinds, parts).await?),
+                _ => Some(self.reader.executor.write_home(at, &kinds, parts).await?),
             };
             sent.iter().for_each(|sent| self.arrived(sent, volatile));
-            let is_logged =
-                |sent: &&Sent| matches!(sent.as_of, AsOf::Committed(_)) && !sent.block.stays();
+            let is_logged = |sent: &&Sent| {
+                matches!(sent.as_of, AsOf::Committed(_)) && !sent.block.is_durable_only()
+            };
             self.copies.checkpoints.written(sent.iter().filter(is_logged).count() as u64);
             written += sent.len();
             if let Some(clock) = clock {

@@ -36,7 +36,7 @@ impl Writeback<'_> {
         for batch in waiting.chunks(HOME_BATCH_MAX) {
             self.writer.write_home(batch.to_vec(), Neighbours::Stay).await?.whole()?;
         }
-        Ok(self.tail.runner.make_writes_durable().await?)
+        Ok(self.tail.executor.make_writes_durable().await?)
     }
 
     /// Others may write to these blocks from now on, and a replay would put older bytes over
@@ -61,7 +61,7 @@ impl Writeback<'_> {
             for some in left.chunks(most) {
                 self.admission
                     .pipeline
-                    .pass(|| self.admission.admit(credits, 0).transpose())
+                    .enter(|| self.admission.admit(credits, 0).transpose())
                     .await?;
                 let mut transaction = self.admission.pipeline.transaction();
                 some.iter()

@@ -77,7 +77,7 @@ impl Sequences {
         self.memory.get()
     }
     /// Returns whether the table takes more memory than it may: sequences must end.
-    pub fn are_too_many(&self) -> bool {
+    pub fn exceeds_memory_max(&self) -> bool {
         self.memory.get() > self.memory_max && !units::fault!("sequences-unbounded")
     }
 
@@ -124,7 +124,7 @@ mod tests {
     use journal::Decision;
 
     #[test]
-    fn a_sequence_is_forgotten_when_its_block_is_clean_and_out_of_the_log() {
+    fn clean_block_outside_log_ends_its_sequence() {
         let (at, sequences) = (HomeBlock(5), Sequences::default());
         let logged = UpdateSequence::None.after(Decision::LogBlock, TransactionId(3));
         sequences.set(at, logged);

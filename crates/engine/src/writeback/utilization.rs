@@ -1,7 +1,7 @@
 //! A home that measures for which part of the time it is at work, for a policy that learns what
 //! home writes cost those who wait.
 
-use commit::{Completed, Home};
+use commit::{DurabilityScope, Home};
 use device::{Buffer, DeviceError, Durability, LocalFuture, World};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -107,7 +107,7 @@ impl Home for MeasuredHome {
     fn logical_sector(&self) -> u32 {
         self.home.logical_sector()
     }
-    fn make_durable(&self, what: Completed) -> LocalFuture<Result<(), DeviceError>> {
+    fn make_durable(&self, what: DurabilityScope) -> LocalFuture<Result<(), DeviceError>> {
         self.timed(self.home.make_durable(what))
     }
     fn head(&self) -> HomeBlock {

@@ -27,7 +27,7 @@ impl WritebackOutcome {
 
 /// Reads `items` together; or, where that fails, one by one, so that one that cannot be read holds
 /// up no other. Those that could be read, with what was read, and the error of one that could not.
-pub(crate) async fn read_those_that_can<T: Clone, R>(
+pub(crate) async fn read_all_readable<T: Clone, R>(
     items: Vec<T>,
     read: impl AsyncFn(&[T]) -> Result<Vec<R>, EngineError>,
 ) -> (Vec<(T, R)>, Option<EngineError>) {

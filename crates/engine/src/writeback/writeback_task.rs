@@ -157,7 +157,7 @@ impl Writeback<'_> {
             // Nobody could change anything until it can be read, and it may never be.
             return Err(error);
         }
-        self.admission.queue.could_not_read(self.admission.world.now());
+        self.admission.queue.note_read_failure(self.admission.world.now());
         Ok(())
     }
 
@@ -224,14 +224,16 @@ impl Writeback<'_> {
         if self.sequences.want_sweep() {
             self.sweep().await;
         }
-        let Some(log) = self.admission.log.filter(|_| self.sequences.are_too_many()) else {
+        let Some(log) = self.admission.log.filter(|_| self.sequences.exceeds_memory_max()) else {
             return Ok(());
         };
         let began = self.admission.world.now();
-        let blocks =
-            self.admission
-                .queue
-                .due(&self.admission.cache.borrow(), began, usize::MAX, |since| since <= began);
+        let blocks = self.admission.queue.expired(
+            &self.admission.cache.borrow(),
+            began,
+            usize::MAX,
+            |since| since <= began,
+        );
         for blocks in blocks.chunks(HOME_BATCH_MAX) {
             // What cannot be read keeps its sequences.
             self.writer.write_home(blocks.to_vec(), Neighbours::GoAlong).await?;
@@ -240,7 +242,7 @@ impl Writeback<'_> {
         log.borrow_mut().is_waited_for();
         self.tail.advance_tail(TailRequest::Space).await?;
         self.sweep().await;
-        if self.sequences.are_too_many() {
+        if self.sequences.exceeds_memory_max() {
             // The rest are of transactions that are not committed yet.
             self.admission.pipeline.request(self.admission.pipeline.running_id());
         }
@@ -265,10 +267,10 @@ impl Writeback<'_> {
                 blocks.retain(|at| cache.peek(*at).is_none_or(|block| !block.is_held_by_log()));
             }
             self.leave_out_those_that_stay(&mut blocks);
-            // What could not be read stays dirty and is tried again when it is due again.
+            // What could not be read stays dirty and is tried again when it expires again.
             self.writer.write_home(blocks, Neighbours::Stay).await?;
-            // Thousands may be due, and a handle that needs log space does not wait for all of
-            // them.
+            // Thousands may have expired, and a handle that needs log space does not wait for all
+            // of them.
             self.relieve_log().await?;
         }
         let is_old = |log: &RefCell<LogState>| {
@@ -311,10 +313,12 @@ impl Writeback<'_> {
         let began = self.admission.world.now();
         self.swaps.checkpoints.begin(self.writer.copies.blocks_until_home() as u64);
         // Blocks met count as dirty from now on: those that come later are left to the next one.
-        let mut blocks =
-            self.admission
-                .queue
-                .due(&self.admission.cache.borrow(), began, usize::MAX, |since| since <= began);
+        let mut blocks = self.admission.queue.expired(
+            &self.admission.cache.borrow(),
+            began,
+            usize::MAX,
+            |since| since <= began,
+        );
         self.leave_out_those_that_stay(&mut blocks);
         let mut all = WritebackOutcome::default();
         for blocks in blocks.chunks(HOME_BATCH_MAX) {
@@ -330,9 +334,9 @@ impl Writeback<'_> {
     fn leave_out_those_that_stay(&self, blocks: &mut Vec<HomeBlock>) {
         let cache = self.admission.cache.borrow();
         let copy_stays = |at| {
-            self.admission
-                .log
-                .is_some_and(|log| log.borrow().mapping().get(at).is_some_and(|copy| copy.stays))
+            self.admission.log.is_some_and(|log| {
+                log.borrow().mapping().get(at).is_some_and(|copy| copy.durable_only)
+            })
         };
         blocks.retain(|at| match cache.peek(*at) {
             Some(block) if block.is_held_by_log() => !block.stays_in_log(),
@@ -340,12 +344,12 @@ impl Writeback<'_> {
         });
     }
 
-    fn dirty_blocks(&self, is_due: impl Fn(Instant) -> bool) -> Vec<HomeBlock> {
-        self.admission.queue.due(
+    fn dirty_blocks(&self, has_expired: impl Fn(Instant) -> bool) -> Vec<HomeBlock> {
+        self.admission.queue.expired(
             &self.admission.cache.borrow(),
             self.admission.world.now(),
             HOME_BATCH_MAX,
-            is_due,
+            has_expired,
         )
     }
 

@@ -29,7 +29,7 @@ async fn write(
         in_place: false,
         durable_only: false,
     };
-    handle.file_data(update).await.unwrap();
+    handle.write_file_data(update).await.unwrap();
     handle.stop()
 }
 
@@ -158,7 +158,7 @@ fn long_reads_for_another_cache_see_this_one_and_leave_nothing_in_it() {
 /// A reader past the cache must notice that a block was changed, written back and evicted since it
 /// looked the block up.
 #[test]
-fn a_long_read_past_the_cache_sees_what_changed_while_it_was_under_way() {
+fn uncached_read_sees_changes_made_during_it() {
     for mode in [DataMode::Ordered, DataMode::Wasteless, DataMode::Writeback] {
         on_fresh(mode, move |engine| async move {
             let reader = engine.clone();
@@ -176,10 +176,10 @@ fn a_long_read_past_the_cache_sees_what_changed_while_it_was_under_way() {
     }
 }
 
-/// A read fills in what a small write did not say of a block. Meanwhile the block is freed, written
-/// by another owner, and home.
+/// A read fills in what a small write did not say of a block. During the read the block is
+/// freed, written by another owner, and written home.
 #[test]
-fn a_block_that_was_freed_and_written_again_under_a_read_is_no_mixture() {
+fn block_reused_during_read_is_never_mixed() {
     let mut setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
     setup.options.commit = Duration::from_secs(3600);
     let rig = Rig::new(&setup, 1, setup.images());
@@ -375,7 +375,7 @@ fn a_threshold_is_held_against_the_request_or_against_each_block_as_asked() {
                 in_place: false,
                 durable_only: false,
             };
-            handle.file_data(update).await.unwrap();
+            handle.write_file_data(update).await.unwrap();
             engine.commit(handle.stop()).await.unwrap();
         });
         let mut byte = [0];

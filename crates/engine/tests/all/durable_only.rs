@@ -29,7 +29,7 @@ async fn write(engine: &Rc<Engine>, block: u64, byte: u8, durable_only: bool) {
         durable_only,
     };
     let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
-    handle.file_data(update).await.unwrap();
+    handle.write_file_data(update).await.unwrap();
     engine.sync_owner(Owner(1), handle.stop()).await.unwrap();
 }
 

@@ -167,7 +167,7 @@ fn a_block_whose_base_cannot_be_read_is_written_back_once_it_can() {
                 in_place: false,
                 durable_only: false,
             };
-            handle.file_data(update).await.unwrap();
+            handle.write_file_data(update).await.unwrap();
         }
         engine.commit(handle.stop()).await.unwrap();
         let world = engine.world();
@@ -184,7 +184,7 @@ fn a_block_whose_base_cannot_be_read_is_written_back_once_it_can() {
 /// Neighbours are read and written together, but only what the log has in part needs what home
 /// holds.
 #[test]
-fn recovery_needs_to_read_home_only_where_the_log_has_a_block_in_part() {
+fn recovery_reads_home_only_for_partial_records() {
     const BLOCK: u64 = 4096;
     let (whole, part) = (20, 21);
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {

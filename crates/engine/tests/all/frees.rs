@@ -45,7 +45,7 @@ fn every_block_that_a_full_log_has_records_of_may_be_freed_in_steps() {
                             in_place: false,
                             durable_only: false,
                         };
-                        handle.file_data(update).await.unwrap();
+                        handle.write_file_data(update).await.unwrap();
                         next += 1;
                     }
                     last = Some(handle.stop());
@@ -56,7 +56,7 @@ fn every_block_that_a_full_log_has_records_of_may_be_freed_in_steps() {
             let mut handle = engine.start(engine.credits_revokes()).await.unwrap();
             let (mut at, mut transactions) = (0, 1);
             while at < next {
-                let count = engine.freed_at_once(HomeBlock(at), next - at);
+                let count = engine.freeable_in_one_handle(HomeBlock(at), next - at);
                 handle.forget(HomeBlock(at), count, Contents::Data);
                 at += count;
                 if !handle.extend(engine.credits_revokes()) {

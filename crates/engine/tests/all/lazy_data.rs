@@ -254,8 +254,8 @@ fn an_overwrite_that_cannot_be_written_home_fails_the_sync() {
     }
 }
 
-/// Data written before the log is emptied, and synced meanwhile, at each moment: nobody may change
-/// anything any more, but the sync is no change.
+/// Data written before the log is emptied, and synced while it is, at each moment: nobody may
+/// change anything any more, but the sync is no change.
 #[test]
 fn a_sync_while_the_log_is_emptied_waits_for_its_data() {
     const TICK: Duration = Duration::from_millis(1);

@@ -186,7 +186,7 @@ async fn move_twice(engine: Rc<Engine>, disk: MemoryDisk, seen: Versions) -> u64
 /// The snapshot records fewer runs than are committed, and copies that were left behind have later
 /// durable floors than its end says.
 #[test]
-fn a_run_that_moved_twice_is_read_where_it_lies_though_the_snapshot_has_a_backlog() {
+fn twice_moved_run_is_found_beside_snapshot_backlog() {
     for tear in 0..16u64 {
         let mut setup = swap::all()[0].clone();
         setup.home_blocks = BLOCKS + LOGS * LOG_BLOCKS;

@@ -4,7 +4,7 @@ use crate::common::{Layout, Rig, Setup};
 use crate::restart::overwrite;
 use device::{Disk, Geometry};
 use disks::{Watch, Watched};
-use engine::{DiskHome, Engine, EngineParts, LogPlace};
+use engine::{DiskHome, Engine, EngineParts, LogDevice};
 use format::jbd2::JournalSuperblock;
 use journal::DataMode;
 use std::rc::Rc;
@@ -38,7 +38,7 @@ fn rig_of(layout: Layout, block: u32, log_unit: Option<u32>, logical: u32, physi
     match layout {
         Layout::Internal => rig.parts.home = Rc::new(DiskHome::whole(disk, setup.block_size)),
         Layout::Separate | Layout::Files => {
-            rig.parts.log.as_mut().unwrap().place = LogPlace::Own(disk)
+            rig.parts.log.as_mut().unwrap().device = LogDevice::Own(disk)
         }
     }
     rig

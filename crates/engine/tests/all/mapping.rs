@@ -207,7 +207,10 @@ fn parts_of_a_block_not_in_memory_are_merged_with_what_the_log_holds() {
             for block in 0..LOGGED {
                 let bytes: &'static [u8] = content(block, 1).leak();
                 let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
-                handle.file_data(update(block, BlockRange::new(0, 4096), bytes)).await.unwrap();
+                handle
+                    .write_file_data(update(block, BlockRange::new(0, 4096), bytes))
+                    .await
+                    .unwrap();
                 let transaction = handle.stop();
                 if block % TOGETHER == 0 {
                     engine.commit(transaction).await.unwrap();
@@ -216,7 +219,10 @@ fn parts_of_a_block_not_in_memory_are_merged_with_what_the_log_holds() {
             assert!(engine.statistics().log.mapped_blocks > LOGGED / 2);
             for block in (0..LOGGED).step_by(3) {
                 let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
-                handle.file_data(update(block, BlockRange::new(100, 104), b"part")).await.unwrap();
+                handle
+                    .write_file_data(update(block, BlockRange::new(100, 104), b"part"))
+                    .await
+                    .unwrap();
                 engine.commit(handle.stop()).await.unwrap();
             }
             engine.shutdown().await.unwrap();
@@ -253,7 +259,7 @@ fn a_mapping_table_that_became_empty_takes_no_memory() {
                 durable_only: false,
             };
             let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
-            handle.file_data(update).await.unwrap();
+            handle.write_file_data(update).await.unwrap();
             engine.commit(handle.stop()).await.unwrap();
         }
         engine.checkpoint().await.unwrap();

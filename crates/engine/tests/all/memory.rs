@@ -27,7 +27,7 @@ fn whole(home: u64, bytes: &[u8]) -> FileUpdate<'_> {
 
 async fn write(engine: &Rc<Engine>, home: u64, byte: u8) -> TransactionId {
     let mut handle = engine.start(Credits(0)).await.unwrap();
-    handle.file_data(whole(home, &[byte; 4096])).await.unwrap();
+    handle.write_file_data(whole(home, &[byte; 4096])).await.unwrap();
     handle.stop()
 }
 
@@ -146,7 +146,10 @@ fn a_burst_of_large_handles_stays_within_the_bound() {
                     let world = engine.world();
                     world.sleep_until(world.now().plus(Duration::from_millis(1))).await;
                     for index in 0..BLOCKS {
-                        handle.file_data(whole(writer * BLOCKS + index, &[1; 4096])).await.unwrap();
+                        handle
+                            .write_file_data(whole(writer * BLOCKS + index, &[1; 4096]))
+                            .await
+                            .unwrap();
                         let cache = engine.statistics().cache;
                         assert!(cache.bytes <= cache.limit_bytes, "{mode}: {cache:?}");
                     }
@@ -216,7 +219,7 @@ fn what_a_commit_makes_for_the_log_counts() {
                 let mut handle = engine.start(Credits(0)).await.unwrap();
                 let range = BlockRange::new(0, 2000);
                 let update = FileUpdate { range, bytes: &[1; 2000], ..whole(number, &[]) };
-                handle.file_data(update).await.unwrap();
+                handle.write_file_data(update).await.unwrap();
             }
             done.set(true);
         };
@@ -263,7 +266,7 @@ fn short_log_units_count_with_all_the_memory_that_they_take() {
                 let mut handle = engine.start(Credits(0)).await.unwrap();
                 let range = BlockRange::new(0, 1000);
                 let update = FileUpdate { range, bytes: &[1; 1000], ..whole(number, &[]) };
-                handle.file_data(update).await.unwrap();
+                handle.write_file_data(update).await.unwrap();
             }
             engine.shutdown().await.unwrap();
             *opened.borrow_mut() = None;

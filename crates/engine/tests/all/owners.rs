@@ -170,7 +170,14 @@ fn owners_know_no_engine_and_few_of_each_other() {
     for (owner, allowed) in [
         (
             "pipeline",
-            all(&["commit_error", "completion", "gate", "running", "shutdown", "writers"]),
+            all(&[
+                "admission_queue",
+                "commit_error",
+                "completion",
+                "running",
+                "shutdown",
+                "writers",
+            ]),
         ),
         ("running", all(&["completion"])),
         ("shutdown", all(&["commit_error"])),
@@ -294,7 +301,7 @@ fn types_that_keep_state_keep_their_fields_to_themselves() {
         "UnorderedData",
         "Mapping",
         "Pipeline",
-        "Runner",
+        "PlanExecutor",
         "Running",
         "Sequences",
         "Snapshot",
@@ -330,7 +337,7 @@ fn the_engine_holds_its_owners_and_what_it_was_opened_with() {
         "range_checks",
         "log",
     ];
-    let besides = ["runner", "counters", "utilization", "begun"];
+    let besides = ["executor", "counters", "utilization", "begun"];
     let expected: BTreeSet<_> =
         opened_with.into_iter().chain(owners).chain(besides).map(str::to_owned).collect();
     assert_eq!(found, expected);

@@ -124,7 +124,7 @@ fn what_is_written_to_a_block_on_its_way_comes_after_it() {
                 in_place: false,
                 durable_only: false,
             };
-            handle.file_data(newer).await.unwrap();
+            handle.write_file_data(newer).await.unwrap();
             engine.commit(handle.stop()).await.unwrap();
             engine.world().sleep_until(engine.world().now().plus(Duration::from_millis(100))).await;
         });

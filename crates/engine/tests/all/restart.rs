@@ -89,7 +89,7 @@ async fn write(
         durable_only,
     };
     let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
-    handle.file_data(update).await.unwrap();
+    handle.write_file_data(update).await.unwrap();
     engine.commit(handle.stop()).await.unwrap();
 }
 

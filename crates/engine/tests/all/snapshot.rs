@@ -206,7 +206,7 @@ fn a_part_written_back_is_not_undone_by_an_older_record() {
             // log.
             let mut handle = engine.start_writing(Credits(0), 2).await.unwrap();
             for block in [0, 1] {
-                handle.file_data(whole(block, &content(block, 1), block == 1)).await.unwrap();
+                handle.write_file_data(whole(block, &content(block, 1), block == 1)).await.unwrap();
             }
             engine.commit(handle.stop()).await.unwrap();
             rest(&engine).await;
@@ -252,7 +252,7 @@ fn a_part_over_one_written_back_is_not_put_over_the_record() {
         let images = live(&recording, recording.images(), async |_, engine| {
             let mut handle = engine.start_writing(Credits(0), 2).await.unwrap();
             for block in [0, 1] {
-                handle.file_data(whole(block, &content(block, 1), block == 1)).await.unwrap();
+                handle.write_file_data(whole(block, &content(block, 1), block == 1)).await.unwrap();
             }
             engine.commit(handle.stop()).await.unwrap();
             rest(&engine).await;

@@ -82,7 +82,7 @@ fn the_cache_stays_within_its_bound_however_much_is_written_and_read() {
                     in_place: false,
                     durable_only: false,
                 };
-                handle.file_data(update).await.unwrap();
+                handle.write_file_data(update).await.unwrap();
                 handle.stop();
                 engine.read_data(HomeBlock(number), 3).await.unwrap();
                 let cache = engine.statistics().cache;
@@ -95,7 +95,7 @@ fn the_cache_stays_within_its_bound_however_much_is_written_and_read() {
     }
 }
 
-/// Its data is written home before the commit in any case. The commit then waits for what went
+/// Ordered data is written home before the commit in any case. The commit then waits for what went
 /// before it.
 #[test]
 fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
@@ -121,7 +121,7 @@ fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
                     in_place: false,
                     durable_only: false,
                 };
-                handle.file_data(update).await.unwrap();
+                handle.write_file_data(update).await.unwrap();
                 last = Some(handle.stop());
             }
             let before = engine.statistics().commits;
@@ -172,7 +172,7 @@ fn full_log(mode: DataMode, pacing: Rc<dyn CommitPacing>) -> Statistics {
                 let mut handle = engine.start(Credits(1)).await.unwrap();
                 let bytes = (number as u32).to_le_bytes();
                 let update = four_bytes(HomeBlock(number % 100), &bytes);
-                handle.file_data(update).await.unwrap();
+                handle.write_file_data(update).await.unwrap();
                 engine.commit(handle.stop()).await.unwrap();
             }
             engine.statistics()
@@ -183,7 +183,7 @@ fn full_log(mode: DataMode, pacing: Rc<dyn CommitPacing>) -> Statistics {
 }
 
 #[test]
-fn where_commits_flush_a_log_that_is_full_costs_no_barriers_of_its_own() {
+fn full_log_needs_no_extra_barriers() {
     for (mode, barriers) in [(DataMode::Wasteless, 1), (DataMode::Journal, 2)] {
         let statistics = full_log(mode, Rc::new(NoPacing));
         // The first commit writes the journal superblock before anything else.
@@ -301,7 +301,7 @@ fn who_needs_log_space_does_not_wait_until_everything_old_is_home() {
                 in_place: false,
                 durable_only: false,
             };
-            handle.file_data(update).await.unwrap();
+            handle.write_file_data(update).await.unwrap();
             handle.stop();
         }
         let (world, mut longest) = (engine.world().clone(), Duration::ZERO);
@@ -322,7 +322,7 @@ fn who_needs_log_space_does_not_wait_until_everything_old_is_home() {
 }
 
 #[test]
-fn a_handle_beyond_a_transaction_is_refused_and_a_full_one_is_not_extended() {
+fn oversized_handle_is_refused_full_one_not_extended() {
     let setup = Setup::new(DataMode::Ordered, Layout::Separate, 4096);
     let rig = Rig::new(&setup, 1, setup.images());
     rig.play(async move |engine| {
@@ -374,7 +374,7 @@ async fn use_free_and_use_again(parts: EngineParts) {
 
     let mut handle = engine.start(Credits(1)).await.unwrap();
     let update = four_bytes(at, &[0xbb; 4]);
-    handle.file_data(update).await.unwrap();
+    handle.write_file_data(update).await.unwrap();
     let done = handle.create(HomeBlock(2));
     handle.change(&done, BlockRange::new(0, 1), |bytes| bytes[0] = 1);
     engine.commit(handle.stop()).await.unwrap();

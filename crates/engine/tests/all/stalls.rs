@@ -37,9 +37,9 @@ fn a_freed_range_costs_what_memory_has_of_it() {
     let rig = Rig::new(&setup, 1, setup.images());
     rig.play(async move |engine| {
         let mut handle = engine.start_writing(engine.credits_revokes(), 2).await.unwrap();
-        handle.file_data(update(7, &[1; 100], 100)).await.unwrap();
-        handle.file_data(update(200, &[1; 4096], 4096)).await.unwrap();
-        assert_eq!(engine.freed_at_once(HomeBlock(0), RUN), RUN);
+        handle.write_file_data(update(7, &[1; 100], 100)).await.unwrap();
+        handle.write_file_data(update(200, &[1; 4096], 4096)).await.unwrap();
+        assert_eq!(engine.freeable_in_one_handle(HomeBlock(0), RUN), RUN);
         handle.forget(HomeBlock(0), RUN, Contents::Data);
         engine.commit(handle.stop()).await.unwrap();
         assert_eq!(engine.statistics().cache.blocks, 0);
@@ -63,18 +63,18 @@ fn blocks_in_memory_are_freed_in_short_steps() {
         for from in (0..BLOCKS).step_by(AT_ONCE as usize) {
             let mut handle = engine.start_writing(Credits(0), AT_ONCE).await.unwrap();
             for at in from..BLOCKS.min(from + u64::from(AT_ONCE)) {
-                handle.file_data(update(at, &[3; 1024], 1024)).await.unwrap();
+                handle.write_file_data(update(at, &[3; 1024], 1024)).await.unwrap();
             }
             handle.stop();
         }
-        let some = engine.freed_at_once(HomeBlock(0), BLOCKS);
+        let some = engine.freeable_in_one_handle(HomeBlock(0), BLOCKS);
         assert!(some < BLOCKS / 20, "{some} at once");
         let before = engine.world().long_steps();
         let mut handle = engine.start(engine.credits_revokes() + Credits(1)).await.unwrap();
         handle.create(HomeBlock(BLOCKS));
         let mut at = 0;
         while at < BLOCKS {
-            let count = engine.freed_at_once(HomeBlock(at), BLOCKS - at);
+            let count = engine.freeable_in_one_handle(HomeBlock(at), BLOCKS - at);
             handle.forget(HomeBlock(at), count, Contents::Data);
             at += count;
             yield_now().await;
@@ -107,13 +107,13 @@ fn no_part_of_a_range_takes_more_revokes_than_are_reserved() {
         for from in (FIRST..END).step_by(AT_ONCE as usize) {
             let mut handle = engine.start_writing(Credits(0), AT_ONCE as u32).await.unwrap();
             for at in from..from + AT_ONCE {
-                handle.file_data(update(at, &[3; 8], 8)).await.unwrap();
+                handle.write_file_data(update(at, &[3; 8], 8)).await.unwrap();
             }
             engine.commit(handle.stop()).await.unwrap();
         }
         for from_end in [true, false] {
             let mut handle = engine.start(engine.credits_revokes()).await.unwrap();
-            let count = engine.freed_at_once(HomeBlock(0), END);
+            let count = engine.freeable_in_one_handle(HomeBlock(0), END);
             assert!(count > 0 && count < END - FIRST, "{count} blocks at once");
             let start = if from_end { END - count } else { 0 };
             // Debug builds count its revokes.
@@ -175,7 +175,7 @@ fn update_sequences_stay_within_their_part_of_the_cache() {
             for at in from..from + AT_ONCE {
                 // Home before the commit: nothing but the first block is dirty, and holds the tail.
                 let update = FileUpdate { in_place: false, ..update(at, &[3; 1024], 64 << 10) };
-                handle.file_data(update).await.unwrap();
+                handle.write_file_data(update).await.unwrap();
             }
             engine.commit(handle.stop()).await.unwrap();
             most = most.max(engine.statistics().cache.sequence_bytes);

@@ -45,7 +45,7 @@ async fn write_data(engine: &Rc<Engine>, home: u64, bytes: &[u8]) -> Transaction
         in_place: false,
         durable_only: false,
     };
-    handle.file_data(update).await.unwrap();
+    handle.write_file_data(update).await.unwrap();
     handle.stop()
 }
 

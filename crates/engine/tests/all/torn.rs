@@ -111,7 +111,7 @@ fn what_an_earlier_turn_of_the_log_left_is_not_taken_for_new() {
         let said = format!("{:?}, {:?}", setup.options.log, setup.options.records);
         let (first, count) = recovered(&setup, live(&setup, setup.images().remove(0), 1));
         assert_eq!((count, home(&first, BLIND)), (1, content(BLIND, 1)), "{said}");
-        // Home has the third version, and the log still that of the first turn, where the next will
+        // Home has the third version, and the log still that of the first wrap, where the next will
         // begin.
         let mut before = first;
         for block in [BLIND, BESIDE] {

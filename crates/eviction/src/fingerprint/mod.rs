@@ -23,7 +23,7 @@ mod threshold;
 mod trial;
 
 pub use grid::Grid;
-pub use prober::{FingerprintError, Phase, ProbeProgress, fingerprint};
+pub use prober::{FingerprintError, ProbePhase, ProbeProgress, fingerprint};
 pub use threshold::{Threshold, threshold};
 
 use crate::{EvictionWorkload, FlushZone, Profile};

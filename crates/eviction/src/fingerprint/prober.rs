@@ -35,7 +35,7 @@ pub enum FingerprintError {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
+pub enum ProbePhase {
     Calibration,
     /// Every cell of the grid, a few trials.
     Grid,
@@ -49,7 +49,7 @@ pub enum Phase {
 
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeProgress {
-    pub phase: Phase,
+    pub phase: ProbePhase,
     /// Trials done in this phase.
     pub done: u64,
     pub of: u64,
@@ -101,7 +101,7 @@ pub(super) struct Prober<'a> {
 
 /// Calls `watch` for each trial of a phase.
 struct Reporter {
-    phase: Phase,
+    phase: ProbePhase,
     of: u64,
     done: u64,
     begun: units::Instant,
@@ -127,7 +127,7 @@ impl Reporter {
 }
 
 impl Prober<'_> {
-    fn reporter(&self, phase: Phase, of: u64) -> Reporter {
+    fn reporter(&self, phase: ProbePhase, of: u64) -> Reporter {
         Reporter { phase, of, done: 0, begun: self.world.now() }
     }
 
@@ -137,7 +137,7 @@ impl Prober<'_> {
         state: &mut Fingerprint,
         watch: &mut Watch<'_>,
     ) -> Result<(), FingerprintError> {
-        let mut reporter = self.reporter(Phase::Calibration, 2 * CALIBRATION as u64);
+        let mut reporter = self.reporter(ProbePhase::Calibration, 2 * CALIBRATION as u64);
         let content = Rc::new(Buffer::zeroed(self.sector as usize));
         while state.cached_us.len() < CALIBRATION {
             let target = self.fresh_target(&(0..0), self.sector);
@@ -175,7 +175,7 @@ impl Prober<'_> {
         let least = self.options.trials_min;
         let missing =
             state.cells.iter().map(|cell| u64::from(least.saturating_sub(cell.trials()))).sum();
-        let mut reporter = self.reporter(Phase::Grid, missing);
+        let mut reporter = self.reporter(ProbePhase::Grid, missing);
         for index in 0..state.cells.len() {
             while state.cells[index].trials() < least {
                 self.trial(&mut state.cells[index]).await?;
@@ -207,7 +207,7 @@ impl Prober<'_> {
         let wanted = self.options.trials_at_borders;
         let missing =
             |index: &usize| u64::from(wanted.saturating_sub(state.cells[*index].trials()));
-        let mut reporter = self.reporter(Phase::Borders, borders.iter().map(missing).sum());
+        let mut reporter = self.reporter(ProbePhase::Borders, borders.iter().map(missing).sum());
         for index in borders {
             while state.cells[index].trials() < wanted {
                 self.trial(&mut state.cells[index]).await?;
@@ -241,7 +241,7 @@ impl Prober<'_> {
         watch: &mut Watch<'_>,
     ) -> Result<Option<EvictionWorkload>, FingerprintError> {
         let columns = self.options.grid.bytes.len();
-        let phase = if wanted.at_once == 0 { Phase::Choice } else { Phase::AtOnce };
+        let phase = if wanted.at_once == 0 { ProbePhase::Choice } else { ProbePhase::AtOnce };
         loop {
             let threshold = self.threshold(state)?;
             let Some(index) = best(&state.cells, columns, threshold, wanted) else {

@@ -88,7 +88,7 @@ impl Volume {
             in_place: false,
             durable_only: self.is_durable_only(inode),
         };
-        handle.file_data(update).await?;
+        handle.write_file_data(update).await?;
         // The inode held the content durably; so no mode may commit its removal before the data is
         // home or logged.
         handle.order_data(inode.number.into(), home);

@@ -258,7 +258,7 @@ impl Volume {
             in_place: false,
             durable_only: self.is_durable_only(inode),
         };
-        handle.file_data(update).await?;
+        handle.write_file_data(update).await?;
         inode.last_data_change.set(handle.transaction());
         Ok(())
     }

@@ -337,9 +337,9 @@ impl Volume {
                     if let Some(update) = part.update {
                         // The common case. A future for each block would cost more than the block
                         // does.
-                        let is_logged = match handle.file_data_now(&update)? {
+                        let is_logged = match handle.try_write_file_data(&update)? {
                             Some(is_logged) => is_logged,
-                            None => handle.file_data(update).await?,
+                            None => handle.write_file_data(update).await?,
                         };
                         let last = match is_logged {
                             _ if base == Base::Zero => &inode.last_data_change,

@@ -91,7 +91,7 @@ impl Volume {
         let home = |at: u64| extent.home.plus(at - u64::from(extent.at.get()));
         let first = from.max(u64::from(extent.at.get()));
         let end = to.min(end_of(&extent));
-        let begin = end - self.engine().freed_at_once(home(first), end - first);
+        let begin = end - self.engine().freeable_in_one_handle(home(first), end - first);
         let pieces = split(&extent, begin, end, None);
         let start = home(begin);
         let _bits = self.hold_bitmaps(start, end - begin).await?;

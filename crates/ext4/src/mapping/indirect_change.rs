@@ -98,7 +98,7 @@ impl Volume {
                 next: begin + u64::from(count),
             });
         };
-        let count = self.engine().freed_at_once(start, count.into()) as u32;
+        let count = self.engine().freeable_in_one_handle(start, count.into()) as u32;
         let next = begin + u64::from(count);
         let Some(walk) = self.walk_pointers(inode, from).await? else {
             return Ok(RemovalStep { run: None, emptied: Vec::new(), next: to });

@@ -7,8 +7,8 @@ use super::{Access, OpenParts, Volume, journal_copy, logs, superblock};
 use crate::{Error, Inode, Result};
 use device::Disk;
 use engine::{
-    ERRNO_DAMAGED, Engine, EngineError, EngineOptions, EngineParts, LogArea, LogExtent, LogKind,
-    LogPlace, NoPacing, PreviewedTransaction, RecoveryReport, RetainedLog,
+    ERRNO_DAMAGED, Engine, EngineError, EngineOptions, EngineParts, LogArea, LogDevice, LogExtent,
+    LogKind, NoPacing, PreviewedTransaction, RecoveryReport, RetainedLog,
 };
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, state};
 use format::ext4::{VolumeSuperblock, feature};
@@ -75,7 +75,7 @@ async fn recover_protected(
     }
     let mut fresh = superblock::read(&*parts.home).await?;
     // Of this recovery, or of one that was interrupted after it had emptied the log.
-    let lacks_some = report.left_some_out() || report.recorded_error == ERRNO_DAMAGED;
+    let lacks_some = report.is_incomplete() || report.recorded_error == ERRNO_DAMAGED;
     if !dry_run && lacks_some && !units::fault!("given-up-unmarked") {
         // Home may be newer than the replayed blocks, or lack transactions that were left out.
         fresh.state |= state::ERROR;
@@ -300,7 +300,7 @@ async fn internal_journal(
     if let Some(places) = &logs {
         extents.extend(logs::extents(places)?);
     }
-    Ok(LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs })
+    Ok(LogArea { device: LogDevice::Inside, extents, superblock: LogBlock(0), logs })
 }
 
 /// Whether the journal states that its log is scattered. The engine reports anything else that is
@@ -371,6 +371,6 @@ async fn external_journal(disk: &Rc<dyn Disk>, superblock: &VolumeSuperblock) ->
     let at = if device.block_size.bytes() == 1024 { 2 } else { 1 };
     refuse_other_users(disk, &device, at).await?;
     let whole = LogExtent { first: LogBlock(0), count: device.blocks as u32, disk_block: 0 };
-    let place = LogPlace::Own(disk.clone());
-    Ok(LogArea { place, extents: vec![whole], superblock: LogBlock(at), logs: None })
+    let device = LogDevice::Own(disk.clone());
+    Ok(LogArea { device, extents: vec![whole], superblock: LogBlock(at), logs: None })
 }

@@ -9,7 +9,7 @@
 use super::readable::readable;
 use super::{OpenParts, Volume};
 use crate::{Allocate, Caller, Error, Inode, Result, WriteFlags};
-use engine::{LogExtent, LogPlaces};
+use engine::{LogExtent, ScatteredLogMap};
 use format::ext4::inode::flags;
 use format::ext4::{VolumeSuperblock, bitmap, feature};
 use format::scattered::{LOGS_MAX, LOGS_SUPERBLOCK_SIZE, LogsError, LogsSuperblock};
@@ -179,7 +179,7 @@ pub(super) async fn find(
     parts: &OpenParts,
     superblock: &VolumeSuperblock,
     first: LogBlock,
-) -> Result<Option<LogPlaces>> {
+) -> Result<Option<ScatteredLogMap>> {
     let volume = readable(parts, superblock).await?;
     let block = superblock.block_size.bytes() as u64;
     // Any user may make a file that looks like one, but for the flag.
@@ -234,7 +234,7 @@ async fn places(
     inode: &Inode,
     logs: &LogsSuperblock,
     first: LogBlock,
-) -> Result<LogPlaces> {
+) -> Result<ScatteredLogMap> {
     let corrupt = |why: String| Error::corrupt_inode(inode.number, why);
     let mut homes = Vec::new();
     for log in 0..u64::from(logs.logs) {
@@ -258,11 +258,11 @@ async fn places(
         }
         homes.extend(home);
     }
-    Ok(LogPlaces { first, blocks: logs.log_blocks, homes })
+    Ok(ScatteredLogMap { first, blocks: logs.log_blocks, homes })
 }
 
 /// The extents of the logs, behind those of the journal.
-pub(super) fn extents(places: &LogPlaces) -> Result<Vec<LogExtent>> {
+pub(super) fn extents(places: &ScatteredLogMap) -> Result<Vec<LogExtent>> {
     let mut first = places.first;
     let mut extents = Vec::with_capacity(places.homes.len());
     for home in &places.homes {

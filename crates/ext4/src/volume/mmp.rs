@@ -212,8 +212,8 @@ impl Protection {
         *self.lost.borrow_mut() = Some(cause);
     }
 
-    /// Whether the block must be looked at before anything else is written: so long ago was the
-    /// last look that others may have taken the volume, or they have.
+    /// Whether the block must be looked at before anything else is written: the last look is
+    /// `sure_for` ago, so that others may have taken the volume, or they have taken it.
     pub fn is_doubtful(&self) -> bool {
         if self.over.get() || units::fault!("mmp-gap-ignored") {
             return false;

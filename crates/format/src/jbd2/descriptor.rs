@@ -99,7 +99,7 @@ mod tests {
             escaped: index % 3 == 0,
             deleted: index % 5 == 0,
             checksum,
-            stays: layout.scattered && fragment.is_none() && index % 7 == 0,
+            durable_only: layout.scattered && fragment.is_none() && index % 7 == 0,
             fragment,
         }
     }

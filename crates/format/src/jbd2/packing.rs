@@ -72,7 +72,7 @@ mod tests {
             home: HomeBlock(1),
             escaped: false,
             deleted: false,
-            stays: false,
+            durable_only: false,
             checksum: 0,
             fragment,
         }

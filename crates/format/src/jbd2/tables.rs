@@ -220,8 +220,8 @@ fn tag_flags(text: &mut String) {
             "ours, with MULTIWRITE: all other bytes of the home block become zero",
         ),
         (
-            flag::STAYS,
-            "STAYS",
+            flag::DURABLE_ONLY,
+            "DURABLE_ONLY",
             "ours, in scattered logs, of a whole block: durability is enough for its file",
         ),
     ];

@@ -14,7 +14,7 @@ pub(super) mod flag {
     /// Own tag flag, with MULTIWRITE: all other bytes of the home block become zero.
     pub const BASE_ZERO: u32 = 0x20;
     /// Own tag flag for a whole block in scattered logs: durability is enough for its file.
-    pub const STAYS: u32 = 0x40;
+    pub const DURABLE_ONLY: u32 = 0x40;
     pub const OF_JBD2: u32 = ESCAPE | SAME_UUID | DELETED | LAST;
     pub const OF_PARTS: u32 = MULTIWRITE | BASE_ZERO;
 }
@@ -35,7 +35,7 @@ pub struct BlockTag {
     /// Checksum of the log block as it stands in the log: 32 bits (v3), its low 16 bits (v2), or 0.
     pub checksum: u32,
     /// Durability is enough for the block's file. Set for whole blocks only.
-    pub stays: bool,
+    pub durable_only: bool,
     /// Fragment; `None` if the log block is the whole home block (a regular block).
     pub fragment: Option<Fragment>,
 }
@@ -74,13 +74,13 @@ impl BlockTag {
             assert!(layout.multiwrite, "multiwrite tags only in extended journals");
             flags |= flag::MULTIWRITE | if fragment.base_zero { flag::BASE_ZERO } else { 0 };
         }
-        if self.stays {
+        if self.durable_only {
             assert!(
                 layout.scattered && self.fragment.is_none(),
                 "{} cannot say that it stays",
                 self.home
             );
-            flags |= flag::STAYS;
+            flags |= flag::DURABLE_ONLY;
         }
         let number = self.home.get();
         assert!(
@@ -126,7 +126,7 @@ impl BlockTag {
         let flags = if v3 { be32(block, from + 4) } else { u32::from(be16(block, from + 6)) };
         let allowed = flag::OF_JBD2
             | if layout.multiwrite { flag::OF_PARTS } else { 0 }
-            | if layout.scattered { flag::STAYS } else { 0 };
+            | if layout.scattered { flag::DURABLE_ONLY } else { 0 };
         if flags & !allowed != 0 {
             return Err(wrong(format!(
                 "the tag at byte {from} has unknown flags {:#x}",
@@ -158,7 +158,7 @@ impl BlockTag {
             escaped: flags & flag::ESCAPE != 0,
             deleted: flags & flag::DELETED != 0,
             checksum,
-            stays: flags & flag::STAYS != 0,
+            durable_only: flags & flag::DURABLE_ONLY != 0,
             fragment,
         };
         Ok((tag, next, flags & flag::LAST != 0))

@@ -7,10 +7,11 @@ use units::{BlockRange, BlockSize, HomeBlock};
 pub enum Item<'a> {
     Revoke(HomeBlock),
     /// A whole block. `at`: offset in the bytes of all records at which the image begins
-    /// ([`super::PackedHeader::place_of`]). `stays`: durability is enough for the block's file.
+    /// ([`super::PackedHeader::place_of`]). `durable_only`: durability is enough for the block's
+    /// file.
     Whole {
         home: HomeBlock,
-        stays: bool,
+        durable_only: bool,
         bytes: &'a [u8],
         at: u64,
     },
@@ -117,7 +118,7 @@ impl RecordReader {
                 let Some(image) = bytes.get(at..at + block) else { return Ok(None) };
                 sink(Item::Whole {
                     home,
-                    stays: count == 1,
+                    durable_only: count == 1,
                     bytes: image,
                     at: self.done + at as u64,
                 })?;

@@ -28,8 +28,8 @@ fn read(run: &[u8], unit: usize, size: BlockSize, cut: usize) -> Result<Vec<Owne
             reader.give(piece, &mut |item| {
                 found.push(match item {
                     Item::Revoke(home) => Owned::Revoke(home),
-                    Item::Whole { home, stays, bytes, .. } => {
-                        Owned::Whole(home, stays, bytes.to_vec())
+                    Item::Whole { home, durable_only, bytes, .. } => {
+                        Owned::Whole(home, durable_only, bytes.to_vec())
                     }
                     Item::Part { home, range, bytes, base_zero } => {
                         Owned::Part(home, range, bytes.to_vec(), base_zero)
@@ -80,9 +80,9 @@ fn every_written_run_is_read_back() {
                     expected.push(Owned::Revoke(home));
                 }
                 1 => {
-                    let stays = random.below(2) == 0;
-                    writer.whole(home, &image, stays);
-                    expected.push(Owned::Whole(home, stays, image));
+                    let durable_only = random.below(2) == 0;
+                    writer.whole(home, &image, durable_only);
+                    expected.push(Owned::Whole(home, durable_only, image));
                 }
                 kind => {
                     let (parts, base_zero) = (random_parts(&random, size), kind == 2);

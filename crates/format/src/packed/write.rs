@@ -48,9 +48,9 @@ impl RunWriter {
         self.head(home, Kind::Revoke, 0);
     }
     /// Adds a whole block. Returns the byte of the run at which the image begins, as
-    /// [`super::read_again`] takes it. `stays`: durability is enough for the block's file.
-    pub fn whole(&mut self, home: HomeBlock, image: &[u8], stays: bool) -> u64 {
-        self.head(home, Kind::Whole, stays.into());
+    /// [`super::read_again`] takes it. `durable_only`: durability is enough for the block's file.
+    pub fn whole(&mut self, home: HomeBlock, image: &[u8], durable_only: bool) -> u64 {
+        self.head(home, Kind::Whole, durable_only.into());
         let used = (self.full.len() * RunWriter::PIECE + self.bytes.len()) as u64;
         self.put(image);
         // A unit begins with a byte of its own.

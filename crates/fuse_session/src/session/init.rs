@@ -85,7 +85,7 @@ const WANTED: u64 = init::ASYNC_READ
 
 /// Optional features that a file system takes when offered.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wishes {
+pub struct OptionalFeatures {
     /// Others share the files: locks come as requests.
     pub remote_locks: bool,
     /// New files come with their labels.
@@ -94,9 +94,9 @@ pub struct Wishes {
     pub idmapped_mounts: bool,
 }
 
-impl Wishes {
+impl OptionalFeatures {
     fn flags(self, minor: u32) -> u64 {
-        let of = |wish, flags| if wish { flags } else { 0 };
+        let of = |is_wanted, flags| if is_wanted { flags } else { 0 };
         of(self.remote_locks, init::POSIX_LOCKS | init::FLOCK_LOCKS)
             | of(self.security_labels && minor >= EXTENDS_REQUESTS, init::SECURITY_CTX)
             | of(self.idmapped_mounts, init::ALLOW_IDMAP)
@@ -107,7 +107,7 @@ impl Wishes {
 pub fn negotiate(
     offer: &InitIn,
     transport: Transport,
-    wishes: Wishes,
+    optional: OptionalFeatures,
     page: u32,
 ) -> Result<Negotiated, InitError> {
     if offer.major != abi::MAJOR || offer.minor < abi::MINOR_LOWEST {
@@ -118,7 +118,7 @@ pub fn negotiate(
         Transport::Auto | Transport::Classic => WANTED,
         Transport::Uring => WANTED | init::OVER_IO_URING,
     };
-    let flags = offered & (wanted | wishes.flags(offer.minor));
+    let flags = offered & (wanted | optional.flags(offer.minor));
     let minor = offer.minor.min(abi::MINOR);
     let reply = InitOut {
         major: abi::MAJOR,
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn the_kernel_may_read_ahead_as_far_as_the_mount_wants() {
         assert_eq!(
-            negotiate(&OFFER, Transport::Auto, Wishes::default(), PAGE)
+            negotiate(&OFFER, Transport::Auto, OptionalFeatures::default(), PAGE)
                 .unwrap()
                 .reply
                 .max_readahead,
@@ -170,7 +170,9 @@ mod tests {
     #[test]
     fn no_read_is_longer_than_its_reply_may_be() {
         for page in [4 << 10, 16 << 10, 64 << 10] {
-            let reply = negotiate(&OFFER, Transport::Auto, Wishes::default(), page).unwrap().reply;
+            let reply = negotiate(&OFFER, Transport::Auto, OptionalFeatures::default(), page)
+                .unwrap()
+                .reply;
             assert_eq!(u32::from(reply.max_pages) * page, MAX_WRITE, "{page}");
         }
     }
@@ -178,34 +180,41 @@ mod tests {
     #[test]
     fn only_offered_features_are_taken() {
         let poor = InitIn { flags: init::BIG_WRITES as u32, flags2: 0, ..OFFER };
-        let negotiated = negotiate(&poor, Transport::Uring, Wishes::default(), PAGE).unwrap();
+        let negotiated =
+            negotiate(&poor, Transport::Uring, OptionalFeatures::default(), PAGE).unwrap();
         assert_eq!((negotiated.reply.flags, negotiated.reply.flags2), (init::BIG_WRITES as u32, 0));
         assert!(!negotiated.uring);
     }
 
     #[test]
     fn only_wishes_are_taken_beside_it() {
-        let flags = |wishes, minor| {
+        let flags = |optional, minor| {
             let offer = InitIn { minor, ..OFFER };
-            let reply = negotiate(&offer, Transport::Auto, wishes, PAGE).unwrap().reply;
+            let reply = negotiate(&offer, Transport::Auto, optional, PAGE).unwrap().reply;
             u64::from(reply.flags) | u64::from(reply.flags2) << 32
         };
-        let none = Wishes::default();
-        for (wishes, minor, wished) in [
+        let none = OptionalFeatures::default();
+        for (optional, minor, wished) in [
             (none, 45, 0),
-            (Wishes { remote_locks: true, ..none }, 45, init::POSIX_LOCKS | init::FLOCK_LOCKS),
-            (Wishes { security_labels: true, ..none }, 38, init::SECURITY_CTX),
-            (Wishes { security_labels: true, ..none }, 37, 0),
-            (Wishes { idmapped_mounts: true, ..none }, 45, init::ALLOW_IDMAP),
+            (
+                OptionalFeatures { remote_locks: true, ..none },
+                45,
+                init::POSIX_LOCKS | init::FLOCK_LOCKS,
+            ),
+            (OptionalFeatures { security_labels: true, ..none }, 38, init::SECURITY_CTX),
+            (OptionalFeatures { security_labels: true, ..none }, 37, 0),
+            (OptionalFeatures { idmapped_mounts: true, ..none }, 45, init::ALLOW_IDMAP),
         ] {
-            assert_eq!(flags(wishes, minor), WANTED | wished, "{wishes:?}");
+            assert_eq!(flags(optional, minor), WANTED | wished, "{optional:?}");
         }
     }
 
     #[test]
     fn the_write_back_cache_and_remote_locks_are_never_taken() {
-        let flags =
-            negotiate(&OFFER, Transport::Auto, Wishes::default(), PAGE).unwrap().reply.flags;
+        let flags = negotiate(&OFFER, Transport::Auto, OptionalFeatures::default(), PAGE)
+            .unwrap()
+            .reply
+            .flags;
         for (bit, name) in
             [(1, "POSIX_LOCKS"), (10, "FLOCK_LOCKS"), (16, "WRITEBACK_CACHE"), (17, "NO_OPEN")]
         {
@@ -218,7 +227,8 @@ mod tests {
         for (transport, uring) in
             [(Transport::Auto, false), (Transport::Classic, false), (Transport::Uring, true)]
         {
-            let negotiated = negotiate(&OFFER, transport, Wishes::default(), PAGE).unwrap();
+            let negotiated =
+                negotiate(&OFFER, transport, OptionalFeatures::default(), PAGE).unwrap();
             assert_eq!(negotiated.uring, uring, "{transport:?}");
         }
     }
@@ -227,8 +237,10 @@ mod tests {
     fn no_kernel_empties_its_cache_when_a_file_changes() {
         for minor in [31, 44, 45] {
             let offer = InitIn { minor, ..OFFER };
-            let flags =
-                negotiate(&offer, Transport::Auto, Wishes::default(), PAGE).unwrap().reply.flags;
+            let flags = negotiate(&offer, Transport::Auto, OptionalFeatures::default(), PAGE)
+                .unwrap()
+                .reply
+                .flags;
             let both = (init::AUTO_INVAL_DATA | init::EXPLICIT_INVAL_DATA) as u32;
             assert_eq!(flags & both, init::EXPLICIT_INVAL_DATA as u32, "{minor}");
         }
@@ -237,9 +249,13 @@ mod tests {
     #[test]
     fn older_kernels_keep_syncs_to_themselves() {
         for (minor, passes) in [(45, true), (99, true), (44, false), (31, false)] {
-            let negotiated =
-                negotiate(&InitIn { minor, ..OFFER }, Transport::Auto, Wishes::default(), PAGE)
-                    .unwrap();
+            let negotiated = negotiate(
+                &InitIn { minor, ..OFFER },
+                Transport::Auto,
+                OptionalFeatures::default(),
+                PAGE,
+            )
+            .unwrap();
             assert_eq!(negotiated.forwards_syncs(), passes, "{minor}");
         }
     }
@@ -248,7 +264,7 @@ mod tests {
     fn a_kernel_too_old_is_refused_by_number() {
         let old = InitIn { minor: 23, ..OFFER };
         assert_eq!(
-            negotiate(&old, Transport::Auto, Wishes::default(), PAGE),
+            negotiate(&old, Transport::Auto, OptionalFeatures::default(), PAGE),
             Err(InitError::TooOld { major: 7, minor: 23 })
         );
     }

@@ -20,7 +20,7 @@ mod reply_batch;
 mod request_memory;
 mod uring;
 
-use init::Wishes;
+use init::OptionalFeatures;
 pub use init::{InitError, MAX_WRITE, Negotiated, Transport};
 
 use crate::abi::{self, InitIn, opcode};
@@ -327,13 +327,13 @@ impl<F: FileSystem> Session<F> {
         if self.without_access_lists.get() {
             offer.flags &= !(abi::init::POSIX_ACL as u32);
         }
-        let wishes = Wishes {
+        let optional = OptionalFeatures {
             remote_locks: F::REMOTE_LOCKS,
             security_labels: F::SECURITY_LABELS,
             idmapped_mounts: self.idmapped_mounts.get(),
         };
         let page = crate::page_bytes();
-        let agree = |transport| init::negotiate(&offer, transport, wishes, page);
+        let agree = |transport| init::negotiate(&offer, transport, optional, page);
         let negotiated = agree(self.transport)?;
         if !negotiated.uring {
             return Ok((negotiated, None));

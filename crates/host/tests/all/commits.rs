@@ -66,7 +66,7 @@ fn play(
 }
 
 #[test]
-fn answers_to_writers_at_once_survive_a_cut_at_every_write_of_the_journal() {
+fn concurrent_acknowledged_writes_survive_every_journal_cut() {
     let stage = Stage::new(11);
     let disk = stage.disk(stage.formatted());
     let (_, answered, writes) = play(&stage, &disk, None);

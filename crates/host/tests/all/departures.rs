@@ -186,7 +186,7 @@ fn removed_files_in_a_short_journal_do_not_wait_for_others_to_go() {
     );
 }
 
-/// All are removed at the same time. Unlinks at the bound wait until a question is answered.
+/// Removes all files at the same time. Unlinks at the bound wait until a question is answered.
 #[test]
 fn no_more_removed_files_wait_for_the_question_than_the_bound() {
     const BOUND: usize = 1024;

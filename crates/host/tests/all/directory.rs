@@ -129,7 +129,7 @@ fn until_used_again(script: impl Fn(&Path) -> bool) {
 
 /// The link cannot be opened as a file, and nothing was synced to it.
 #[test]
-fn a_link_that_has_the_number_of_a_file_that_is_gone_stops_no_recovery() {
+fn link_with_reused_number_stops_no_recovery() {
     until_used_again(|root| {
         let (file, image) = crashed(root, 0o644);
         fs::remove_file(root.join("file")).unwrap();

@@ -105,7 +105,7 @@ fn a_commit_that_outlasts_the_lease_promises_nothing() {
 
 /// Each answer of the servers is good for a while: not every sync asks.
 #[test]
-fn a_host_that_syncs_all_the_time_asks_twice_a_lease_and_waits_for_no_answer() {
+fn steady_syncs_renew_the_lease_twice_without_waiting() {
     let stage = Rc::new(Stage::new(3));
     let disk = stage.disk(stage.formatted());
     let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());

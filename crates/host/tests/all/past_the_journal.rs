@@ -66,7 +66,7 @@ fn a_sync_by_a_later_descriptor_covers_shared_writes() {
 
 /// The write that met the recall goes past the token, and its number is one above another client's.
 #[test]
-fn a_write_that_met_a_recall_is_not_built_on_after_a_lost_connection() {
+fn recalled_write_is_not_trusted_after_reconnect() {
     let stage = Rc::new(Stage::new(1));
     let disk = stage.disk(stage.formatted());
     let mut store = WatchedStore::new(stage.connect());

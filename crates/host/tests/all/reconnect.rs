@@ -15,7 +15,7 @@ fn under_pressure() -> HostOptions {
 }
 
 #[test]
-fn what_was_answered_is_there_after_the_host_was_fenced_and_it_goes_on() {
+fn acknowledged_data_survives_fencing_and_reconnect() {
     let stage = Rc::new(Stage::new(1));
     let disk = stage.disk(stage.formatted());
     let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());

@@ -349,7 +349,7 @@ fn no_journal_is_replayed_to_another_store() {
 
 /// The record of a removal is written before the removal is carried out, which may never happen.
 #[test]
-fn what_was_synced_of_a_file_whose_removal_did_not_arrive_is_not_dropped() {
+fn synced_file_survives_a_lost_removal() {
     for (after, links) in (0..8).flat_map(|after| [(after, false), (after, true)]) {
         let stage = Stage::new(after);
         let disk = stage.disk(stage.formatted());

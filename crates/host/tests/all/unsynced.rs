@@ -59,7 +59,7 @@ fn a_sync_that_failed_with_the_token_is_reported() {
     });
 }
 
-/// Nothing that is asked on the next connection covers what went past the journal on this one.
+/// No request on the next connection covers what went past the journal on this one.
 #[test]
 fn shared_writes_of_a_lost_connection_are_reported_unsynced() {
     for is_synced in [false, true] {

@@ -165,7 +165,7 @@ impl LogSpace for CircularLog {
     }
     /// Returns an eighth where there are gaps, since these fill a log quickly: it is then not
     /// emptied in small steps.
-    fn stays(&self) -> u32 {
+    fn retained_after_checkpoint(&self) -> u32 {
         self.capacity() / if self.gap > 0 { 8 } else { 2 }
     }
     fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull> {

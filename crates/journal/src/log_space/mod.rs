@@ -17,17 +17,17 @@ mod circular;
 mod free_space;
 mod gaps;
 mod held;
-mod places;
 mod run_table;
 mod scattered;
+mod scattered_log_map;
 mod swap;
 
 pub use circular::{CircularLog, LogRing};
 pub use gaps::{Gaps, LogGap, TimedCommit};
-pub use places::{LogPlaces, Logs};
 pub use run_table::TablePage;
 pub(crate) use scattered::ANNOUNCED_LENGTH_MIN;
 pub use scattered::ScatteredLog;
+pub use scattered_log_map::{Logs, ScatteredLogMap};
 pub use swap::{LogSwap, SwappedRun};
 
 use device::Buffer;
@@ -147,7 +147,7 @@ pub trait LogSpace {
     /// Returns the blocks that are neither in use nor reserved.
     fn free(&self) -> u32;
     /// Returns the number of blocks that one transaction can reserve now.
-    fn room(&self) -> u32 {
+    fn reservable_blocks(&self) -> u32 {
         self.free()
     }
     /// Returns the most blocks of a transaction. As in JBD2: a quarter, so that the next one and a
@@ -161,14 +161,16 @@ pub trait LogSpace {
     }
     /// Returns how many blocks of transactions that are not home may stay when the others are
     /// written back: half.
-    fn stays(&self) -> u32 {
+    fn retained_after_checkpoint(&self) -> u32 {
         self.capacity() / 2
     }
     /// Returns how many of the `needed` blocks of transactions that are not home are to be written
-    /// back, oldest first. Then no more than [`LogSpace::stays`] are left, and a transaction of
-    /// `largest` blocks fits.
+    /// back, oldest first. Then no more than [`LogSpace::retained_after_checkpoint`] are left, and
+    /// a transaction of `largest` blocks fits.
     fn to_free(&self, needed: u32, largest: u32) -> u32 {
-        needed.saturating_sub(self.stays().min(self.capacity().saturating_sub(largest)))
+        needed.saturating_sub(
+            self.retained_after_checkpoint().min(self.capacity().saturating_sub(largest)),
+        )
     }
     /// Requests that the next transaction that reserves space begin `_blocks` blocks behind the one
     /// before it, if there is space to spare.

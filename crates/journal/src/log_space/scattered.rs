@@ -19,8 +19,8 @@
 
 use super::free_space::{FreeSpace, UsedSpace};
 use super::held::HeldInOrder;
-use super::places::Logs;
 use super::run_table::{RunTable, TablePage};
+use super::scattered_log_map::Logs;
 use super::swap::{LogSwap, SwappedRun};
 use super::{LogFull, LogRun, LogRuns, LogSpace, LogWalk, transaction_blocks_max};
 use device::Buffer;
@@ -178,7 +178,7 @@ impl LogSpace for ScatteredLog {
     fn free(&self) -> u32 {
         self.free_space.free()
     }
-    fn room(&self) -> u32 {
+    fn reservable_blocks(&self) -> u32 {
         let unbound = self.held.iter().rev().take_while(|(_, held)| held.bound.is_none()).count();
         self.free_space.fitting(unbound).saturating_sub(HEADER)
     }
@@ -193,12 +193,16 @@ impl LogSpace for ScatteredLog {
     /// Returns the blocks to free. Space is freed log by log: all transactions that hold a log are
     /// written back until it is empty.
     fn to_free(&self, needed: u32, largest: u32) -> u32 {
-        if self.room() < largest { needed } else { needed.saturating_sub(self.capacity() / 2) }
+        if self.reservable_blocks() < largest {
+            needed
+        } else {
+            needed.saturating_sub(self.capacity() / 2)
+        }
     }
     fn reserve(&mut self, transaction: TransactionId, count: u32) -> Result<(), LogFull> {
         assert!(count > 0);
-        if count > self.room() {
-            return Err(LogFull { needed: count, free: self.room() });
+        if count > self.reservable_blocks() {
+            return Err(LogFull { needed: count, free: self.reservable_blocks() });
         }
         let blocks = count + HEADER;
         self.held.push(transaction, Held { blocks, bound: None });
@@ -364,7 +368,7 @@ impl LogSpace for ScatteredLog {
 
 #[cfg(test)]
 mod tests {
-    use super::super::LogPlaces;
+    use super::super::ScatteredLogMap;
     use super::*;
     use format::scattered::NamedSnapshot;
     use std::collections::VecDeque;
@@ -375,7 +379,7 @@ mod tests {
         let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
         let homes = (0..4).map(|log| HomeBlock(90 + 100 * log)).collect();
-        let places = LogPlaces { first: LogBlock(64), blocks: 16, homes };
+        let places = ScatteredLogMap { first: LogBlock(64), blocks: 16, homes };
         ScatteredLog::new(&superblock, places.in_units(1).unwrap())
     }
     fn id(number: u32) -> TransactionId {
@@ -420,21 +424,21 @@ mod tests {
     #[test]
     fn what_is_admitted_fits_wherever_the_others_go() {
         let mut log = log();
-        assert_eq!((log.room(), log.transaction_max()), (15, 7));
+        assert_eq!((log.reservable_blocks(), log.transaction_max()), (15, 7));
         // Two logs are full, one has 8 blocks left, one all of its 16.
         put(&mut log, 0, 15, 90);
         put(&mut log, 1, 15, 190);
         put(&mut log, 2, 7, 290);
-        assert_eq!(log.room(), 15);
+        assert_eq!(log.reservable_blocks(), 15);
         log.reserve(id(3), 7).unwrap();
         // It takes 8 blocks of either log: the other's 8 are left, or its own.
-        assert_eq!(log.room(), 7);
+        assert_eq!(log.reservable_blocks(), 7);
         log.choose(id(3), HomeBlock(390));
         log.bind(id(3));
-        assert_eq!(log.room(), 7);
+        assert_eq!(log.reservable_blocks(), 7);
         assert_eq!(log.reserve(id(4), 8), Err(LogFull { needed: 8, free: 7 }));
         log.release_before(id(3));
-        assert_eq!(log.room(), 15);
+        assert_eq!(log.reservable_blocks(), 15);
     }
 
     /// Random transactions at random places: each admitted one is bound, and no two runs share a
@@ -447,7 +451,7 @@ mod tests {
         let mut live: VecDeque<LogRun> = VecDeque::new();
         for _ in 0..2000 {
             let count = 1 + roll(7) as u32;
-            if count > log.room() {
+            if count > log.reservable_blocks() {
                 let released = oldest + 1 + roll(u64::from(next - oldest)) as u32;
                 log.release_before(id(released));
                 live.drain(..(released - oldest) as usize);
@@ -467,11 +471,11 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_looks_into_few_logs_and_into_all_that_may_have_later_runs() {
+    fn restart_reads_only_logs_with_possible_later_runs() {
         let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
         let homes = (0..3000).map(|log| HomeBlock(90 + 100 * log)).collect();
-        let places = LogPlaces { first: LogBlock(64), blocks: 16, homes };
+        let places = ScatteredLogMap { first: LogBlock(64), blocks: 16, homes };
         let mut log = ScatteredLog::new(&superblock, places.in_units(1).unwrap());
         for number in 0..40 {
             put(&mut log, number, 2, u64::from(number) * 7000);
@@ -524,7 +528,7 @@ mod tests {
     fn a_longer_run_is_announced_before_it_is_written() {
         let mut superblock = JournalSuperblock::new(BlockSize::new(4096).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
-        let places = LogPlaces {
+        let places = ScatteredLogMap {
             first: LogBlock(64),
             blocks: 256,
             homes: vec![HomeBlock(0), HomeBlock(1000)],
@@ -555,7 +559,7 @@ mod tests {
         let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
         let homes = (0..40).map(|log| HomeBlock(100 * log)).collect();
-        let places = LogPlaces { first: LogBlock(64), blocks: 16, homes };
+        let places = ScatteredLogMap { first: LogBlock(64), blocks: 16, homes };
         let mut log = ScatteredLog::new(&superblock, places.in_units(1).unwrap());
         let active = |superblock: &JournalSuperblock| superblock.scattered.clone().unwrap().active;
         log.reserve(id(0), 3).unwrap();

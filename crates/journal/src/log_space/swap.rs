@@ -203,7 +203,7 @@ impl ScatteredLog {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{LogPlaces, LogRun, LogRuns, LogSpace};
+    use super::super::{LogRun, LogRuns, LogSpace, ScatteredLogMap};
     use super::*;
     use format::jbd2::JournalSuperblock;
     use units::{BlockSize, SplitMix};
@@ -216,7 +216,7 @@ mod tests {
         let mut superblock = JournalSuperblock::new(BlockSize::new(1024).unwrap(), 64, [9; 16]);
         superblock.set_scattered(5);
         let homes = (0..count).map(|log| HomeBlock(100 * log)).collect();
-        let places = LogPlaces { first: LogBlock(64), blocks, homes };
+        let places = ScatteredLogMap { first: LogBlock(64), blocks, homes };
         ScatteredLog::new(&superblock, places.in_units(1).unwrap())
     }
     fn id(number: u32) -> TransactionId {
@@ -294,14 +294,14 @@ mod tests {
             log.release_before(id(released));
             log.give_up_swap(&swap, released == 0);
             let used = if released == 2 { 0 } else { 14 };
-            assert_eq!((log.free(), log.room()), (4 * 16 - used, 15));
+            assert_eq!((log.free(), log.reservable_blocks()), (4 * 16 - used, 15));
             assert_eq!(log.begin_swap(80, HomeBlock(0)).is_some(), released == 0);
         }
     }
 
     /// A swap could otherwise read and write ten megabytes to free a few kilobytes.
     #[test]
-    fn a_log_that_was_moved_moves_again_only_behind_an_eighth_of_new_runs() {
+    fn moved_log_moves_again_after_eighth_of_runs() {
         let mut log = log_of(4, 64);
         put(&mut log, 0, 26, 0);
         put(&mut log, 1, 26, 0);
@@ -355,7 +355,7 @@ mod tests {
             put(&mut log, 1, 12, 0);
             let swap = log.begin_swap(80, HomeBlock(0)).unwrap();
             log.release_before(id(1));
-            assert_eq!(log.room(), 0, "both are closed");
+            assert_eq!(log.reservable_blocks(), 0, "both are closed");
             match moves {
                 true => assert_eq!(log.end_swap(&swap).len(), 1),
                 false => log.give_up_swap(&swap, true),
@@ -437,7 +437,7 @@ mod tests {
                     oldest += 1 + random.below(u64::from(next - oldest)) as u32;
                     log.release_before(id(oldest));
                 }
-                _ if count <= log.room() => {
+                _ if count <= log.reservable_blocks() => {
                     put(&mut log, next, count, head.get());
                     next += 1;
                 }

@@ -9,17 +9,17 @@
 mod adaptive;
 mod journal;
 mod ordered;
+mod overrides;
 mod selective;
 mod sequence;
 mod threshold;
-mod varied;
 mod wasteless;
 mod write_costs;
 mod writeback;
 
+pub use overrides::PolicyOverrides;
 pub use sequence::UpdateSequence;
 pub use threshold::AutoThreshold;
-pub use varied::Variations;
 pub use write_costs::{CommitCost, TimedWrites};
 
 use std::fmt;
@@ -191,9 +191,9 @@ impl DataMode {
     }
 }
 
-/// Returns the policy of a mode with the variations of a mount.
-pub fn varied(mode: Box<dyn Policy>, variations: Variations) -> Box<dyn Policy> {
-    Box::new(varied::Varied { mode, variations })
+/// Returns the policy of a mode with the overrides of a mount.
+pub fn with_overrides(mode: Box<dyn Policy>, overrides: PolicyOverrides) -> Box<dyn Policy> {
+    Box::new(overrides::PolicyWithOverrides { mode, overrides })
 }
 
 impl fmt::Display for DataMode {
@@ -284,12 +284,12 @@ mod tests {
     }
 
     #[test]
-    fn where_durability_is_enough_every_mode_logs_and_in_as_few_bytes_as_before() {
+    fn durable_only_is_logged_compactly_in_every_mode() {
         let sequence = UpdateSequence::Bypassed { last: TransactionId(7) };
         for mode in DataMode::ALL {
-            let durable_only = Variations { durable_only: true, ..Variations::default() };
+            let durable_only = PolicyOverrides { durable_only: true, ..PolicyOverrides::default() };
             let (plain, policy) =
-                (mode.policy(THRESHOLD), varied(mode.policy(THRESHOLD), durable_only));
+                (mode.policy(THRESHOLD), with_overrides(mode.policy(THRESHOLD), durable_only));
             for range in [BlockRange::new(100, 228), BlockRange::new(0, 4096)] {
                 let other = update(range, 1 << 20, sequence);
                 assert_eq!(policy.decide(&other), plain.decide(&other), "{mode}");
@@ -304,10 +304,10 @@ mod tests {
 
     #[test]
     fn ordered_overwrites_are_written_home_as_reachable_data() {
-        let ordered = Variations { ordered_overwrites: true, ..Variations::default() };
+        let ordered = PolicyOverrides { ordered_overwrites: true, ..PolicyOverrides::default() };
         for mode in DataMode::ALL {
             let other = update(BlockRange::new(0, 4096), 1 << 20, UpdateSequence::None);
-            let policy = varied(mode.policy(THRESHOLD), ordered);
+            let policy = with_overrides(mode.policy(THRESHOLD), ordered);
             let decided = policy.decide(&Update { in_place: true, ..other });
             assert_eq!(decided, mode.policy(THRESHOLD).decide(&other), "{mode}");
         }
@@ -315,8 +315,8 @@ mod tests {
 
     #[test]
     fn a_threshold_per_block_looks_at_what_changes_of_one_block() {
-        let per_block = Variations { threshold_per_block: true, ..Variations::default() };
-        let policy = varied(DataMode::Selective.policy(THRESHOLD), per_block);
+        let per_block = PolicyOverrides { threshold_per_block: true, ..PolicyOverrides::default() };
+        let policy = with_overrides(DataMode::Selective.policy(THRESHOLD), per_block);
         let of =
             |end| policy.decide(&update(BlockRange::new(0, end), 1 << 20, UpdateSequence::None));
         assert_eq!((of(128), of(4096)), (Decision::LogBytes, Decision::HomeBeforeCommit));

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sequence_ends_only_when_home_is_clean_and_its_records_left_the_log() {
+    fn sequence_ends_once_home_clean_and_log_passed() {
         let last = TransactionId(u32::MAX); // the wrap must not matter
         for state in [UpdateSequence::Journalled { last }, UpdateSequence::Bypassed { last }] {
             assert_eq!(state.current(false, last.next()), state);

@@ -46,11 +46,11 @@ pub type Images<'a> = &'a dyn Fn(HomeBlock) -> Rc<Buffer>;
 
 /// Blocks that a transaction logs whole, so that they can be read there again
 /// ([`Records::read_whole`]): at which byte of its log blocks each begins. Not all need be listed.
-pub type Wholes = Vec<(HomeBlock, u64)>;
+pub type WholeBlocks = Vec<(HomeBlock, u64)>;
 
 /// Position of a whole block in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WholePlace {
+pub struct WholeBlockLocation {
     /// The log block in which the block begins, and the byte in that. No log block is longer than
     /// 64 KiB.
     pub at: LogBlock,
@@ -105,7 +105,7 @@ pub trait Records: fmt::Debug {
         transaction: &LockedTransaction,
         images: Images,
         stamp: &CommitStamp,
-        wholes: &mut Wholes,
+        wholes: &mut WholeBlocks,
     ) -> LogContent;
     /// Returns how many log blocks hold `bytes` bytes of a block that begins at byte `offset` of
     /// the first of them.
@@ -207,13 +207,13 @@ pub trait Scanner {
 /// Content of a span of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decoded<'a> {
-    /// `place`: where the log holds just these bytes, in consecutive log blocks, if known. `stays`:
-    /// durability is enough for the block's file.
+    /// `place`: where the log holds just these bytes, in consecutive log blocks, if known.
+    /// `durable_only`: durability is enough for the block's file.
     Whole {
         home: HomeBlock,
-        stays: bool,
+        durable_only: bool,
         bytes: &'a [u8],
-        place: Option<WholePlace>,
+        place: Option<WholeBlockLocation>,
     },
     /// `base_zero`: all other bytes of the block are zeros, whatever home and older records hold.
     Part {

@@ -345,7 +345,7 @@ impl LogWalk for RunsInOrder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log_space::LogPlaces;
+    use crate::log_space::ScatteredLogMap;
     use units::{BlockSize, HomeBlock, SplitMix};
 
     /// Four logs of blocks of 1 KiB, of which all are active.
@@ -368,7 +368,7 @@ mod tests {
             superblock.sequence = tail;
             (0..4).for_each(|log| superblock.scattered.as_mut().unwrap().active.set(log));
             let homes = (0..4).map(|log| HomeBlock(100 * log)).collect();
-            let places = LogPlaces { first: LogBlock(FIRST), blocks: each, homes };
+            let places = ScatteredLogMap { first: LogBlock(FIRST), blocks: each, homes };
             let blocks = vec![vec![0xa5; 1024]; (FIRST + 4 * each) as usize];
             Disk { superblock, logs: Rc::new(places.in_units(1).unwrap()), blocks }
         }
@@ -469,7 +469,7 @@ mod tests {
 
     /// A log that was swapped still holds its runs, or what a torn run has left of them.
     #[test]
-    fn of_two_copies_of_a_run_the_one_with_the_later_durable_floor_counts() {
+    fn run_copy_with_later_durable_floor_wins() {
         for (old, new) in [(0, 3), (3, 0)] {
             let mut disk = Disk::new(TransactionId(7));
             disk.put(old, 0, 7, 2);

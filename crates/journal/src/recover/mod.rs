@@ -23,9 +23,9 @@ mod images;
 mod read_snapshot;
 mod read_table;
 mod replay;
+mod replay_walk;
 mod revoke_pass;
 mod scan;
-mod second_reading;
 
 pub use find_copies::FindCopies;
 pub use find_runs::{FindRuns, FoundRuns, look_ahead};

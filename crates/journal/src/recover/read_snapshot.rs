@@ -50,16 +50,16 @@ pub(super) struct SnapshotRun {
 pub struct SnapshotBlock {
     pub by: TransactionId,
     /// The block whole in its run; `None`: home has it.
-    pub whole: Option<SnapshotWhole>,
+    pub whole: Option<SnapshotBlockLocation>,
 }
 
 /// A block that lies whole in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SnapshotWhole {
+pub struct SnapshotBlockLocation {
     /// Bytes from the run's start.
     pub offset: u32,
     pub sum: u32,
-    pub stays: bool,
+    pub durable_only: bool,
 }
 
 /// Content of a snapshot from the tail on.
@@ -271,8 +271,8 @@ impl ReadSnapshot {
                     return Err(impossible);
                 }
             }
-            SnapshotItem::Whole { home, stays, offset, sum } => {
-                self.take_record(home, Some(SnapshotWhole { offset, sum, stays }))?;
+            SnapshotItem::Whole { home, durable_only, offset, sum } => {
+                self.take_record(home, Some(SnapshotBlockLocation { offset, sum, durable_only }))?;
             }
             SnapshotItem::Other { home } => self.take_record(home, None)?,
             SnapshotItem::Revoke { home } => {
@@ -286,7 +286,7 @@ impl ReadSnapshot {
     fn take_record(
         &mut self,
         home: HomeBlock,
-        whole: Option<SnapshotWhole>,
+        whole: Option<SnapshotBlockLocation>,
     ) -> Result<(), SnapshotRefused> {
         let by = self.next.expect("a piece was begun").previous();
         let is_read = by.is_at_or_after(self.contents.read_from);
@@ -348,7 +348,7 @@ impl ReadSnapshot {
 mod tests {
     use super::super::HomeBounds;
     use super::*;
-    use crate::log_space::LogPlaces;
+    use crate::log_space::ScatteredLogMap;
     use crate::plan::{Address, Step};
     use crate::snapshot::{SnapshotRing, plan_piece};
     use units::BlockSize;
@@ -363,7 +363,7 @@ mod tests {
         SnapshotItem::Run { transaction: id(number), start: LogBlock(start), blocks: 4 }
     }
     fn whole(home: u64, sum: u32) -> SnapshotItem {
-        SnapshotItem::Whole { home: HomeBlock(home), stays: false, offset: 1024, sum }
+        SnapshotItem::Whole { home: HomeBlock(home), durable_only: false, offset: 1024, sum }
     }
 
     /// Four logs of 32 blocks behind a journal of 64, all announced, and that journal's blocks.
@@ -414,7 +414,7 @@ mod tests {
         }
         fn read(&self, most: usize) -> Result<SnapshotContents, SnapshotRefused> {
             let homes = (0..4).map(|log| HomeBlock(100 * log)).collect();
-            let places = LogPlaces { first: LogBlock(64), blocks: 32, homes };
+            let places = ScatteredLogMap { first: LogBlock(64), blocks: 32, homes };
             let logs = Rc::new(places.in_units(1).unwrap());
             let mut pieces = ReadSnapshot::new(&self.superblock, logs, most)?;
             while let Some(at) = pieces.wants() {
@@ -434,7 +434,7 @@ mod tests {
     fn the_newest_record_that_no_revoke_hides_counts() {
         let contents = Written::of_two().read(10).unwrap();
         let known = |by, sum| {
-            let whole = SnapshotWhole { offset: 1024, sum, stays: false };
+            let whole = SnapshotBlockLocation { offset: 1024, sum, durable_only: false };
             SnapshotBlock { by: id(by), whole: Some(whole) }
         };
         let expected = [(HomeBlock(7), known(1, 3)), (HomeBlock(9), known(2, 4))];
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_before_the_tail_or_is_read_all_the_same_is_left_out() {
+    fn snapshot_omits_records_before_tail_or_read_anyway() {
         let mut written = Written::of_two();
         written.superblock.sequence = id(1);
         let mut named = written.superblock.named_snapshot().cloned().unwrap();
@@ -487,7 +487,8 @@ mod tests {
         for home in [25, 50] {
             Written::new().piece(1, &[run(0, 65), whole(home, 1)]).refuses(first);
         }
-        let long = SnapshotItem::Whole { home: HomeBlock(1), stays: false, offset: 3073, sum: 0 };
+        let long =
+            SnapshotItem::Whole { home: HomeBlock(1), durable_only: false, offset: 3073, sum: 0 };
         Written::new().piece(1, &[run(0, 65), long]).refuses(first);
         let moved = SnapshotItem::Moved { transaction: id(4), start: LogBlock(65) };
         Written::new().piece(1, &[run(0, 65), moved]).refuses(SnapshotRefused::Impossible(id(1)));

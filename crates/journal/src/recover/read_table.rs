@@ -180,7 +180,7 @@ impl ReadTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log_space::{LogPlaces, LogSpace, ScatteredLog};
+    use crate::log_space::{LogSpace, ScatteredLog, ScatteredLogMap};
     use format::run_table::TABLE_PAGE;
     use units::{BlockSize, HomeBlock};
 
@@ -202,7 +202,7 @@ mod tests {
             superblock.set_scattered(5);
             superblock.sequence = TransactionId(FIRST);
             let homes = (0..4).map(|log| HomeBlock(100 * log)).collect();
-            let places = LogPlaces { first: LogBlock(64), blocks: 32, homes };
+            let places = ScatteredLogMap { first: LogBlock(64), blocks: 32, homes };
             let logs = places.in_units(1).unwrap();
             let log = ScatteredLog::new(&superblock, logs.clone()).with_table(MARK);
             Table {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_slot_is_refused_and_so_is_a_missing_page_of_the_latest() {
+    fn missing_slot_or_latest_page_is_refused() {
         let table = Table::of(6);
         for number in 0..6 {
             let mut table = Table { pages: table.pages.clone(), ..Table::of(6) };

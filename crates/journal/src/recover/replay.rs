@@ -1,6 +1,6 @@
-use super::second_reading::SecondReading;
+use super::replay_walk::ReplayWalk;
 use super::{Bounds, Pass, PassCounts, RecoverError, Scanned};
-use crate::records::{Decoded, WholePlace};
+use crate::records::{Decoded, WholeBlockLocation};
 use crate::revoke::RevokeTable;
 use units::{BlockRange, HomeBlock, LogBlock, TransactionId};
 
@@ -24,16 +24,16 @@ impl ReplayAction {
 pub struct ReplayedRecord {
     pub by: TransactionId,
     /// Place at which a contiguous log holds the whole block, if known.
-    pub place: Option<WholePlace>,
+    pub place: Option<WholeBlockLocation>,
     /// Durability is enough for the block's file.
-    pub stays: bool,
+    pub durable_only: bool,
     pub action: ReplayAction,
 }
 
 /// Third pass: the records of all committed transactions in order, without those that a revoke
 /// hides.
 pub struct ReplayPass {
-    reading: SecondReading,
+    reading: ReplayWalk,
     outcome: ReplayOutcome,
     transactions: u64,
 }
@@ -59,7 +59,7 @@ impl ReplayPass {
             spans.sort_by_key(|(id, _)| std::cmp::Reverse(id.0));
         }
         ReplayPass {
-            reading: SecondReading::new(scanned, spans),
+            reading: ReplayWalk::new(scanned, spans),
             outcome: ReplayOutcome {
                 revokes,
                 bounds: Box::new(bounds),
@@ -100,18 +100,18 @@ impl ReplayOutcome {
             self.counts.revokes += 1;
             return Ok(());
         }
-        let (place, stays, action) = match decoded {
+        let (place, durable_only, action) = match decoded {
             Decoded::Part { range, bytes, base_zero, .. } => {
                 self.counts.fragment_records += 1;
                 (None, false, ReplayAction::Merge { home, range, bytes: bytes.to_vec(), base_zero })
             }
-            Decoded::Whole { stays, bytes, place, .. } => {
+            Decoded::Whole { durable_only, bytes, place, .. } => {
                 self.counts.whole_records += 1;
-                (place, stays, ReplayAction::WriteWhole { home, bytes: bytes.to_vec() })
+                (place, durable_only, ReplayAction::WriteWhole { home, bytes: bytes.to_vec() })
             }
             Decoded::Revoke(_) => return Ok(()),
         };
-        self.records.push(ReplayedRecord { by: transaction, place, stays, action });
+        self.records.push(ReplayedRecord { by: transaction, place, durable_only, action });
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-use super::second_reading::SecondReading;
+use super::replay_walk::ReplayWalk;
 use super::{Bounds, Pass, PassCounts, RecoverError, Scanned};
 use crate::records::Decoded;
 use crate::revoke::RevokeTable;
@@ -7,7 +7,7 @@ use units::LogBlock;
 /// Second pass: gathers the revokes of all committed transactions. Reads nothing but what holds
 /// revokes.
 pub struct RevokePass {
-    reading: SecondReading,
+    reading: ReplayWalk,
     table: RevokeTable,
     bounds: Option<Box<dyn Bounds>>,
     transactions: u64,
@@ -20,7 +20,7 @@ impl RevokePass {
         let spans =
             spans.flat_map(|found| found.revokes.iter().map(|span| (found.id, *span))).collect();
         RevokePass {
-            reading: SecondReading::new(scanned, spans),
+            reading: ReplayWalk::new(scanned, spans),
             table: RevokeTable::new(),
             bounds: None,
             transactions: scanned.transactions.len() as u64,

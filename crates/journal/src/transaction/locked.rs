@@ -15,7 +15,7 @@ pub struct LockedTransaction {
     pub(crate) metadata: BTreeMap<HomeBlock, RangeSet>,
     pub(crate) data: BTreeMap<HomeBlock, Record>,
     /// Blocks of data whose files need only durability.
-    pub(crate) stays: BTreeSet<HomeBlock>,
+    pub(crate) durable_only: BTreeSet<HomeBlock>,
     /// Blocks to be written home before the commit, sorted.
     pub(crate) home_data: Vec<HomeBlock>,
     /// Whether some were written early, so that the barrier before the commit is needed though no
@@ -51,8 +51,8 @@ impl LockedTransaction {
         (self.metadata.len() + self.data.len()) as u64
     }
     /// Whether durability is enough for the file of a block of data.
-    pub fn stays(&self, block: HomeBlock) -> bool {
-        self.stays.contains(&block)
+    pub fn is_durable_only(&self, block: HomeBlock) -> bool {
+        self.durable_only.contains(&block)
     }
     pub fn home_data(&self) -> impl Iterator<Item = HomeBlock> + '_ {
         self.home_data.iter().copied()

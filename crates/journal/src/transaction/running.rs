@@ -17,7 +17,7 @@ pub struct RunningTransaction {
     handles: u64,
     metadata: BlockMap<RangeSet>,
     data: BlockMap<Record>,
-    stays: BlockSet,
+    durable_only: BlockSet,
     home_data: HomeData,
     home_written_early: bool,
     revoked: BlockSet,
@@ -40,7 +40,7 @@ impl RunningTransaction {
             handles: 0,
             metadata: BlockMap::default(),
             data: BlockMap::default(),
-            stays: BlockSet::default(),
+            durable_only: BlockSet::default(),
             home_data: HomeData::default(),
             home_written_early: false,
             revoked: BlockSet::default(),
@@ -170,11 +170,11 @@ impl RunningTransaction {
     }
 
     /// Sets whether durability is enough for the file of a data block that is to be logged.
-    pub fn set_stays(&mut self, block: HomeBlock, stays: bool) {
-        if stays {
-            self.stays.insert(block);
-        } else if !self.stays.is_empty() {
-            self.stays.remove(&block);
+    pub fn set_durable_only(&mut self, block: HomeBlock, durable_only: bool) {
+        if durable_only {
+            self.durable_only.insert(block);
+        } else if !self.durable_only.is_empty() {
+            self.durable_only.remove(&block);
         }
     }
 
@@ -256,7 +256,7 @@ impl RunningTransaction {
             handles: self.handles,
             metadata: self.metadata.into_iter().collect(),
             data: self.data.into_iter().collect(),
-            stays: self.stays.into_iter().collect(),
+            durable_only: self.durable_only.into_iter().collect(),
             home_data: self.home_data.sorted(),
             home_written_early: self.home_written_early,
             revoked: self.revoked.into_iter().collect(),

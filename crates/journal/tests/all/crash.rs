@@ -6,13 +6,13 @@ use journal::*;
 use std::collections::BTreeSet;
 use units::*;
 
-/// Creates a transaction that has one of everything. `turn` varies bytes and blocks.
-fn mixed(volume: &mut Volume, turn: u64) -> (RunningTransaction, BTreeSet<u64>) {
-    let (byte, extended) = (turn as u8 ^ 0x5a, volume.format.extended);
+/// Creates a transaction that has one of everything. `round` varies bytes and blocks.
+fn mixed(volume: &mut Volume, round: u64) -> (RunningTransaction, BTreeSet<u64>) {
+    let (byte, extended) = (round as u8 ^ 0x5a, volume.format.extended);
     let block_size = volume.block_size;
     let mut running = volume.running();
-    let metadata = 10 + turn % 3;
-    let range = BlockRange::new(8, 16 + turn as u32 % 8);
+    let metadata = 10 + round % 3;
+    let range = BlockRange::new(8, 16 + round as u32 % 8);
     running.add_metadata(volume.change(metadata, range, byte), &[range]);
     // A metadata block that begins with the journal's magic must be escaped.
     let escaped = HomeBlock(20);
@@ -22,13 +22,13 @@ fn mixed(volume: &mut Volume, turn: u64) -> (RunningTransaction, BTreeSet<u64>) 
     let mut home_data = BTreeSet::new();
     if extended {
         for fragment in 0..3 {
-            let start = (turn as u32 * 37 + fragment * 211) % 900;
-            let range = BlockRange::new(start, start + 1 + turn as u32 % 100);
-            let home = 30 + (turn + u64::from(fragment)) % 4;
+            let start = (round as u32 * 37 + fragment * 211) % 900;
+            let range = BlockRange::new(start, start + 1 + round as u32 % 100);
+            let home = 30 + (round + u64::from(fragment)) % 4;
             running.add_data_bytes(volume.change(home, range, byte), range, false);
         }
-        if turn % 4 == 1 {
-            let home = HomeBlock(40 + turn % 2);
+        if round % 4 == 1 {
+            let home = HomeBlock(40 + round % 2);
             volume.image(home).fill(0);
             let range = BlockRange::new(5, 50);
             running.add_data_bytes(volume.change(home.get(), range, byte), range, true);
@@ -37,12 +37,12 @@ fn mixed(volume: &mut Volume, turn: u64) -> (RunningTransaction, BTreeSet<u64>) 
         let magic = format::jbd2::MAGIC.to_be_bytes();
         volume.image(HomeBlock(29))[100..104].copy_from_slice(&magic);
         running.add_data_bytes(HomeBlock(29), BlockRange::new(100, 104), false);
-    } else if turn % 2 == 0 {
+    } else if round % 2 == 0 {
         running
             .add_data_block(volume.change(30, block_size.whole(), byte), block_size.bytes() as u64);
     }
-    if turn % 3 == 0 {
-        let first = 50 + turn % 2;
+    if round % 3 == 0 {
+        let first = 50 + round % 2;
         for home in [first, first + 1] {
             running.add_home_data(
                 Owner(12),
@@ -85,9 +85,9 @@ fn check(
     }
 }
 
-fn commit_with_crashes(volume: &mut Volume, turn: u64, rng: &SplitMix, what: &str) {
+fn commit_with_crashes(volume: &mut Volume, round: u64, rng: &SplitMix, what: &str) {
     volume.make_room(12);
-    let (running, home_data) = mixed(volume, turn);
+    let (running, home_data) = mixed(volume, round);
     let (mut plan, locked) = volume.plan(running);
     let mut after = volume.committed.clone();
     for (home, image) in &volume.cache {
@@ -104,12 +104,12 @@ fn every_crash_point_of_a_commit_gives_all_or_nothing_in_every_format() {
     let rng = SplitMix::new(1);
     for format in Format::all() {
         let mut volume = Volume::new(format, 64, TransactionId(7));
-        for turn in 0..4 {
+        for round in 0..4 {
             commit_with_crashes(
                 &mut volume,
-                turn,
+                round,
                 &rng,
-                &format!("{format:?}, turn {turn}, seed 1"),
+                &format!("{format:?}, round {round}, seed 1"),
             );
         }
     }
@@ -122,12 +122,12 @@ fn wrapping_of_the_log_and_of_transaction_ids_changes_nothing() {
         // The log holds about three transactions: every one lies differently, over remains of
         // earlier wraps.
         let mut volume = Volume::new(format, 30, TransactionId(u32::MAX - 5));
-        for turn in 0..24 {
+        for round in 0..24 {
             commit_with_crashes(
                 &mut volume,
-                turn,
+                round,
                 &rng,
-                &format!("{format:?}, turn {turn}, seed 2"),
+                &format!("{format:?}, round {round}, seed 2"),
             );
         }
     }
@@ -138,8 +138,8 @@ fn every_crash_point_of_a_checkpoint_keeps_what_was_committed() {
     let rng = SplitMix::new(3);
     for format in Format::all().filter(|format| format.block_size != 2048) {
         let mut volume = Volume::new(format, 64, TransactionId(1));
-        for turn in 0..5 {
-            let (running, _) = mixed(&mut volume, turn);
+        for round in 0..5 {
+            let (running, _) = mixed(&mut volume, round);
             volume.commit(running);
         }
         for _ in 0..3 {

@@ -65,7 +65,7 @@ impl Log {
         let text = |error: RecoverError| error.to_string();
         while let Some(at) = scan.wants() {
             asked += 1;
-            assert!(asked <= LOG_UNITS + gap_max + 1, "more than one turn round the log");
+            assert!(asked <= LOG_UNITS + gap_max + 1, "more than one wrap of the log");
             let unit = &bytes[at.get() as usize * UNIT..][..UNIT];
             match self.unreadable.contains(&at.get()) {
                 false => scan.give(unit).map_err(text)?,

@@ -1,4 +1,4 @@
-//! All tests of `journal` that use it from outside: one program, because linking each costs more
+//! Tests of `journal` that use it from outside: one program, because linking each costs more
 //! than running it.
 
 mod crash;

@@ -282,7 +282,7 @@ fn the_table_records_a_run_before_its_blocks_are_written() {
     let volume = &mut Volume::new(Format { extended: true, ..FORMAT }, 64, TransactionId(1));
     let mut superblock = JournalSuperblock::new(volume.block_size, 64, [9; 16]);
     superblock.set_scattered(5);
-    let places = LogPlaces { first: LogBlock(64), blocks: 32, homes: vec![HomeBlock(0)] };
+    let places = ScatteredLogMap { first: LogBlock(64), blocks: 32, homes: vec![HomeBlock(0)] };
     let mut log = ScatteredLog::new(&superblock, places.in_units(1).unwrap()).with_table(7);
     let mut words_of = |number: u32| {
         let mut running =
@@ -323,5 +323,5 @@ fn a_piece_and_home_are_durable_before_the_superblock_names_it() {
     assert_eq!(words(&plan_piece(None)), ["SnapshotBeforeSuperblock"]);
     let image =
         SuperblockImage { at: LogBlock(0), image: std::rc::Rc::new(device::Buffer::zeroed(1024)) };
-    assert_eq!(words(&plan_naming(image)), ["log 0+1", "TailBeforeReuse"]);
+    assert_eq!(words(&plan_snapshot_superblock(image)), ["log 0+1", "TailBeforeReuse"]);
 }

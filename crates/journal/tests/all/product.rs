@@ -19,7 +19,7 @@ const LOG_BLOCKS: u32 = 96;
 /// Number of scattered logs; then the blocks of each.
 const LOGS: u32 = 6;
 const EACH: u32 = 40;
-const TURNS: u64 = 7;
+const ROUNDS: u64 = 7;
 /// Log block whose first bytes record where the log begins: transaction and block.
 const ANCHOR: LogBlock = LogBlock(0);
 
@@ -148,7 +148,8 @@ impl Volume {
                 superblock.set_packed(PackedLog { unit, nonce: 5, gap_max: 0 });
                 superblock.set_scattered(5);
                 let homes = (0..u64::from(LOGS)).map(|log| HomeBlock(10 + 10 * log)).collect();
-                let logs = LogPlaces { first: begin, blocks: EACH, homes }.in_units(1).unwrap();
+                let logs =
+                    ScatteredLogMap { first: begin, blocks: EACH, homes }.in_units(1).unwrap();
                 let log = ScatteredLog::new(&superblock, logs.clone());
                 (Box::new(log), Remembered::Logs(Box::new(superblock), Rc::new(logs)))
             }
@@ -229,30 +230,30 @@ impl Volume {
 
     /// Makes metadata changes in part and whole, small and large data, a free, and a reuse of freed
     /// blocks.
-    fn group(&mut self, turn: u64) -> Group {
-        let byte = turn as u8 ^ 0x5a;
+    fn group(&mut self, round: u64) -> Group {
+        let byte = round as u8 ^ 0x5a;
         let running = RunningTransaction::new(self.next, Instant(0), block_size());
         let mut group = Group { running, home_data: BTreeSet::new() };
-        for (index, range) in [(10 + turn % 3, BlockRange::new(8, 20)), (20, block_size().whole())]
+        for (index, range) in [(10 + round % 3, BlockRange::new(8, 20)), (20, block_size().whole())]
         {
             let home = self.change(index, range, byte);
             group.running.add_metadata(home, &[range]);
         }
-        let start = (turn as u32 * 97) % 500;
-        self.data(&mut group, 30 + turn % 3, BlockRange::new(start, start + 100), 100, byte);
-        self.data(&mut group, 30 + turn % 2, BlockRange::new(700, 900), 200, byte);
-        self.data(&mut group, 34 + turn % 2, block_size().whole(), 1 << 20, byte);
+        let start = (round as u32 * 97) % 500;
+        self.data(&mut group, 30 + round % 3, BlockRange::new(start, start + 100), 100, byte);
+        self.data(&mut group, 30 + round % 2, BlockRange::new(700, 900), 200, byte);
+        self.data(&mut group, 34 + round % 2, block_size().whole(), 1 << 20, byte);
         self.data(&mut group, 31, BlockRange::new(0, 512), 1 << 20, byte);
-        if turn % 3 == 1 {
+        if round % 3 == 1 {
             let range = BlockRange::new(0, 40);
             let home = self.change(45, range, byte);
             group.running.add_metadata(home, &[range]);
         }
-        if turn % 3 == 2 {
+        if round % 3 == 2 {
             group.running.free(self.addresses.address(45), true);
             self.loose.insert(45);
         }
-        if turn > 2 && turn % 3 == 0 {
+        if round > 2 && round % 3 == 0 {
             // Its new owner's data bypasses the log, which has records of the old one.
             let home = self.change(45, BlockRange::new(0, 40), byte);
             group.running.add_home_data(Owner(13), home, 40);
@@ -375,8 +376,8 @@ impl Volume {
         Ok(())
     }
 
-    fn one_turn(&mut self, turn: u64, rng: &SplitMix, what: &str) {
-        let Group { running, home_data } = self.group(turn);
+    fn one_round(&mut self, round: u64, rng: &SplitMix, what: &str) {
+        let Group { running, home_data } = self.group(round);
         let (plan, locked) = self.plan(running);
         let mut drive = self.drive.clone();
         drive.run(&plan.plan, rng, |disk, passed| {
@@ -384,14 +385,14 @@ impl Volume {
         });
         self.drive = drive;
         self.finish(plan, locked);
-        if turn % 3 == 2 {
+        if round % 3 == 2 {
             // The freed block belongs to a file now, whose data bypassed the log.
             self.drive.overwrite(self.addresses.address(45), 0x77);
             self.current[45].fill(0x77);
             self.committed[45].fill(0x77);
             self.loose.remove(&45);
         }
-        if turn % 2 == 1 {
+        if round % 2 == 1 {
             let tail = self.checkpoint.tail();
             let plan = plan_tail_update(self.anchor(Some(tail)));
             let mut drive = self.drive.clone();
@@ -404,7 +405,7 @@ impl Volume {
     }
 }
 
-/// Plays one combination. A failure prints the combination, turn and random number generator.
+/// Plays one combination. A failure prints the combination, round and random number generator.
 fn play(
     policy: Box<dyn Policy>,
     records: Rc<dyn Records>,
@@ -413,9 +414,10 @@ fn play(
 ) {
     let (mut volume, rng) =
         (Volume::new(policy, records, place, barrier, addresses), SplitMix::new(7));
-    for turn in 0..TURNS {
-        let what = format!("{what} x {place:?} x {barrier:?} x {addresses:?}, turn {turn}, seed 7");
-        volume.one_turn(turn, &rng, &what);
+    for round in 0..ROUNDS {
+        let what =
+            format!("{what} x {place:?} x {barrier:?} x {addresses:?}, round {round}, seed 7");
+        volume.one_round(round, &rng, &what);
     }
 }
 

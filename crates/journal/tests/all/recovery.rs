@@ -79,7 +79,7 @@ fn damage_to_a_committed_extended_transaction_is_no_torn_end() {
 }
 
 #[test]
-fn a_block_lost_in_the_middle_of_a_log_is_no_end_of_it() {
+fn lost_block_inside_log_is_damage_not_end() {
     // Whatever the block held: the transactions behind it began when it was durable.
     for format in [PLAIN, EXTENDED] {
         for (block, lost) in (0..2 * BLOCKS).flat_map(|block| [(block, 0), (block, 0xa5)]) {
@@ -229,7 +229,7 @@ fn remains_of_earlier_rounds_of_the_log_are_never_taken_for_new() {
 }
 
 #[test]
-fn a_stale_journal_with_the_expected_numbers_ends_the_log_by_its_commit_time() {
+fn commit_time_rejects_stale_journal_with_expected_numbers() {
     // As after re-creating a journal over an old one of the same volume: the body is foreign, the
     // commit block is right and older.
     let mut volume = volume_with(PLAIN, 2);
@@ -263,7 +263,7 @@ fn forged(home: u64) -> Volume {
         home: HomeBlock(home),
         escaped: false,
         deleted: false,
-        stays: false,
+        durable_only: false,
         checksum,
         fragment: None,
     };

@@ -8,12 +8,12 @@ use testbeds::{CompareOptions, Comparison, Contender, compare};
 const EXAMPLES: &str = "\
 Examples (as root):
   okeanos-lab bench compare
-  okeanos-lab bench compare --contenders ext4:ordered,okeanos,okeanos:ordered --writers 100 --turns 3
-  okeanos-lab bench compare --model cloud-volume --writers 100 --turns 1
+  okeanos-lab bench compare --contenders ext4:ordered,okeanos,okeanos:ordered --writers 100 --runs 3
+  okeanos-lab bench compare --model cloud-volume --writers 100 --runs 1
   okeanos-lab bench compare --contenders okeanos:wasteless,okeanos-classic:wasteless --writers 16,100
 
-Each turn makes every file system anew on a loop device over a file of real zeros, mounts it where nobody else
-sees it, and runs `bench streams` on it. The ratio is the median of the ratios within each turn. Writes and bytes
+Each run makes every file system anew on a loop device over a file of real zeros, mounts it where nobody else
+sees it, and runs `bench streams` on it. The ratio is the median of the ratios within each run. Writes and bytes
 of a sync are what the kernel counts at the loop device while the writers write.";
 
 /// The kernel's file systems and Okeanos side by side on the same kind of loop device
@@ -41,8 +41,8 @@ pub struct CompareArguments {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     seconds: Duration,
     /// Number of runs of everything
-    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
-    turns: u32,
+    #[arg(long, alias = "turns", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
     /// Size of each image, or of the emulated disk
     #[arg(long, default_value = "1G", value_parser = parse_size)]
     image_size: u64,
@@ -56,7 +56,7 @@ pub fn run(arguments: CompareArguments) -> Result<(), CliError> {
         writers: arguments.writers,
         size: arguments.size.clamp(20, 64 << 20) as usize,
         time: arguments.seconds,
-        turns: arguments.turns,
+        runs: arguments.runs,
         image_size: arguments.image_size,
         environment: arguments.environment.environment()?,
     };

@@ -10,7 +10,7 @@ Examples (as root):
   okeanos-lab bench mixed
   okeanos-lab bench mixed --contenders ext4:ordered,okeanos:wasteless --model cheetah-15k5-300 --large 64M --dirty 256M
 
-Each turn makes every file system anew. Then each works alone, then all at once, then the writers while much of another
+Each run makes every file system anew. Then each works alone, then all at once, then the writers while much of another
 file is dirty. Before each case the volume is mounted again, so that nothing is in memory. In parentheses stands
 what reader and overwriter keep of what each has alone.";
 
@@ -36,8 +36,8 @@ pub struct MixedArguments {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     seconds: Duration,
     /// Number of runs of everything
-    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
-    turns: u32,
+    #[arg(long, alias = "turns", default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
     /// Size of the file that is read, and of the one that is overwritten
     #[arg(long, default_value = "512M", value_parser = parse_size)]
     large: u64,
@@ -54,7 +54,7 @@ pub fn run(arguments: MixedArguments) -> Result<(), CliError> {
         writers: arguments.writers,
         size: arguments.size.clamp(20, 64 << 20) as usize,
         time: arguments.seconds,
-        turns: arguments.turns,
+        runs: arguments.runs,
         large: arguments.large,
         dirty: arguments.dirty,
         environment: arguments.environment.environment()?,
@@ -119,7 +119,7 @@ mod tests {
             contender: "xfs".into(),
             case,
             median: MixedMeasure { reading, overwriting, ..MixedMeasure::default() },
-            turns: Vec::new(),
+            runs: Vec::new(),
         };
         let mib = |count: f64| Some(count * f64::from(1 << 20));
         let text = markdown(&[

@@ -22,7 +22,7 @@ const EXAMPLES: &str = "\
 Examples:
   okeanos-lab bench streams /mnt/a      how many small synchronous writes any file system does
   okeanos-lab bench demo                every mode beside the kernel's ext4, with a crash (as root)
-  okeanos-lab bench compare             the same work in turns on several file systems (as root)";
+  okeanos-lab bench compare             the same work interleaved on several file systems (as root)";
 
 /// Measure small synchronous writes, and prove that none is lost
 #[derive(clap::Args)]

@@ -9,10 +9,10 @@ const EXAMPLES: &str = "\
 Examples (as root):
   okeanos-lab bench programs
   okeanos-lab bench programs --works sqlite,tree --contenders ext4:ordered,okeanos,okeanos:ordered
-  okeanos-lab bench programs --scale 0.2 --turns 1       a look, not a table
+  okeanos-lab bench programs --scale 0.2 --runs 1       a look, not a table
 
 Works: postgresql, wal (its write-ahead log), sqlite, redis, etcd, maildir, git, tree (tar, cp, grep, rm), large (a file of 1 GiB).
-Each work runs on a fresh volume on a loop device, one contender after the other. Ratios are speeds within a turn,
+Each work runs on a fresh volume on a loop device, one contender after the other. Ratios are speeds within a run,
 to the first contender: above 1 is faster. `make bench-peers` installs what the works need.";
 
 /// Real programs on the kernel's file systems and Okeanos: databases, mail, sources, large files
@@ -32,8 +32,8 @@ pub struct ProgramsArguments {
           value_parser = clap::builder::PossibleValuesParser::new(WORKS.map(|(name, _)| name)))]
     works: Vec<String>,
     /// Number of runs of everything
-    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
-    turns: u32,
+    #[arg(long, alias = "turns", default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
     /// Scale of each workload; tables are made with 1
     #[arg(long, default_value = "1")]
     scale: f64,
@@ -60,7 +60,7 @@ pub fn run(arguments: ProgramsArguments) -> Result<(), CliError> {
     let options = ProgramsOptions {
         contenders: arguments.contenders,
         works,
-        turns: arguments.turns,
+        runs: arguments.runs,
         scale: arguments.scale.clamp(0.001, 100.0),
         image_size: arguments.image_size,
         environment: arguments.environment.environment()?,
@@ -129,7 +129,7 @@ mod tests {
             unit: "s",
             value,
             ratio,
-            turns: vec![value],
+            runs: vec![value],
         };
         let contenders = ["ext4:ordered", "xfs"].map(|name| name.parse().unwrap());
         let text = markdown(&[row("ext4:ordered", 2.0, 1.0), row("xfs", 4.0, 0.5)], &contenders);

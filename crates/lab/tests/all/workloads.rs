@@ -91,7 +91,7 @@ fn what_streams_wrote_is_read_back_whole() {
 fn file_systems_are_compared_on_an_emulated_disk() {
     let compare = |model: &str| {
         Rig::new().run(&format!(
-            "$LAB bench compare --model {model} --image-size 400M --directory . --writers 2 --seconds 300ms --turns 1 \\
+            "$LAB bench compare --model {model} --image-size 400M --directory . --writers 2 --seconds 300ms --runs 1 \\
                 --contenders ext4:ordered,okeanos:wasteless,okeanos-classic:wasteless,blocks:ordered+cache=16M --json >report 2>errors || {{ cat errors; exit; }}
              cat report; [ -z \"$(losetup -n -O BACK-FILE | grep okeanos-bench)\" ]; [ -z \"$(ls -d okeanos-bench-* 2>/dev/null)\" ]"
         ))

@@ -10,7 +10,7 @@ static NOT_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 fn play(name: &str, jobs: usize) -> Results {
     let context = Context {
         seed: 7,
-        turn: 0,
+        run_index: 0,
         quick: true,
         jobs: Arc::new(reproduce::Jobs::new(jobs)),
         progress: Arc::new(|_, _| ()),

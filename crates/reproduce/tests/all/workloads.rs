@@ -8,7 +8,7 @@ pub fn quick() -> Context {
     static INTERRUPTED: AtomicBool = AtomicBool::new(false);
     Context {
         seed: 1,
-        turn: 0,
+        run_index: 0,
         quick: true,
         jobs: Arc::new(reproduce::Jobs::new(2)),
         progress: Arc::new(|_, _| ()),

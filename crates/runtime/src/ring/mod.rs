@@ -16,13 +16,13 @@ mod operation;
 mod poll;
 mod signals;
 mod slots;
-mod turn;
+mod submit;
 
 pub use files::{Slice, command};
 pub use kernel::{IoChoice, NoRing, RingRefusal};
 pub use poll::PollStream;
 pub use signals::{Signal, Signals, block_signals};
-pub(crate) use turn::Wait;
+pub(crate) use submit::Wait;
 
 use awake::Awake;
 use io_uring::squeue::Entry128;
@@ -246,7 +246,7 @@ mod tests {
             });
             for _ in 0..3 {
                 crate::yield_now().await;
-                ring.turn(Wait::No).unwrap();
+                ring.submit_and_wait(Wait::No).unwrap();
             }
             assert_eq!(Rc::strong_count(&token), 1);
         });
@@ -277,10 +277,10 @@ mod tests {
         assert!(ring.0.awake.set(Awake::at(&path, 0)).is_ok());
         ring.keep_others_awake();
         ring.keep_others_awake();
-        ring.turn(Wait::No).unwrap();
+        ring.submit_and_wait(Wait::No).unwrap();
         let written = || std::fs::metadata(&path).unwrap().len();
         assert_eq!((written(), ring.statistics().keeps_awake), (4, 1));
-        ring.turn(Wait::Asleep(Some(Duration::from_millis(1)))).unwrap();
+        ring.submit_and_wait(Wait::Asleep(Some(Duration::from_millis(1)))).unwrap();
         assert_eq!(written(), 8, "taken back");
     }
 
@@ -305,7 +305,7 @@ mod tests {
         let world = RealWorld::over(IoChoice::Ring).unwrap();
         let (reader, _writer) = std::io::pipe().unwrap();
         let watched = world.ring().poll(&Rc::new(OwnedFd::from(reader)), libc::POLLIN);
-        world.ring().turn(Wait::No).unwrap();
+        world.ring().submit_and_wait(Wait::No).unwrap();
         let ring = &world.ring().0;
         assert_eq!(ring.slots.borrow().running, 1);
         // It reported twice, and nobody has looked.

@@ -171,7 +171,7 @@ impl LifeWriter {
                     in_place: false,
                     durable_only: false,
                 };
-                handle.file_data(update).await?;
+                handle.write_file_data(update).await?;
             }
             Content::Free => handle.forget(HomeBlock(REUSED), 1, Contents::Metadata),
             _ => create(&mut handle, REUSED, content),

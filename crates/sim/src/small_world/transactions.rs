@@ -98,7 +98,7 @@ impl StateHistory {
     /// its number.
     pub fn begin(&mut self, blocks: Range<u64>, reused: Option<Content>) -> u32 {
         let (number, mut state) = (self.next, *self.last());
-        assert!(number < VERSIONS, "so long a script has no room in a block");
+        assert!(number < VERSIONS, "a script of this length does not fit into a block");
         blocks.for_each(|block| state[block as usize] = Content::Version(number));
         if let Some(content) = reused {
             state[REUSED as usize] = content;

@@ -8,8 +8,8 @@ use device::World;
 use disks::{Image, Latency, MemoryDisk};
 use engine::{
     BarrierKind, CheckpointTimes, DataMode, DiskHome, Engine, EngineError, EngineOptions,
-    EngineParts, LogArea, LogExtent, LogGap, LogKind, LogPlace, LogPlaces, NoPacing, RecordFormat,
-    RecoveryReport, WriteThreshold,
+    EngineParts, LogArea, LogDevice, LogExtent, LogGap, LogKind, NoPacing, RecordFormat,
+    RecoveryReport, ScatteredLogMap, WriteThreshold,
 };
 use format::jbd2::JournalSuperblock;
 use runtime::VirtualWorld;
@@ -247,9 +247,9 @@ impl SmallWorld {
                 extents.extend(homes.iter().zip(0..).map(|(home, log)| {
                     extent(first.plus(log * LOG_BLOCKS), LOG_BLOCKS, home.get())
                 }));
-                LogPlaces { first, blocks: LOG_BLOCKS, homes }
+                ScatteredLogMap { first, blocks: LOG_BLOCKS, homes }
             });
-        LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs }
+        LogArea { device: LogDevice::Inside, extents, superblock: LogBlock(0), logs }
     }
 
     fn options(&self, snapshots: Snapshots) -> EngineOptions {

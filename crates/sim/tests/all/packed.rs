@@ -61,10 +61,11 @@ fn packed_loses_nothing_acknowledged_on_a_failing_disk() {
     for (index, setup) in SETUPS.iter().enumerate() {
         let fresh = setup::make(*setup).unwrap();
         for (place, (operation, kind)) in KINDS.into_iter().enumerate() {
-            let turn = index + place;
-            let seed = SEEDS.start + turn as u64 % (SEEDS.end - SEEDS.start);
-            let case = Case { sample: 6, ..Case::random(*setup, MODES[turn % 2], seed, 3, 30) };
-            let place = (turn * 5 % 24) as u64;
+            let case_index = index + place;
+            let seed = SEEDS.start + case_index as u64 % (SEEDS.end - SEEDS.start);
+            let case =
+                Case { sample: 6, ..Case::random(*setup, MODES[case_index % 2], seed, 3, 30) };
+            let place = (case_index * 5 % 24) as u64;
             total.add(run(case.with_fault(FaultPlan { operation, kind, place }), &fresh));
         }
     }

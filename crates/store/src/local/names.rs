@@ -287,7 +287,7 @@ fn has_default_lists(directory: &Path) -> bool {
     getxattr(directory, "system.posix_acl_default", &mut [0; XATTR_BYTES_MAX][..]).is_ok()
 }
 
-/// Makes a file and returns it: a regular one open for reading and writing. Whoever may write to
+/// Makes a file and returns it: a regular one open for reading and writing. A user who may write to
 /// the directory can put another file there at any time, so owner and mode are set by the open
 /// file.
 fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<File> {

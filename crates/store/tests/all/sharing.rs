@@ -529,7 +529,7 @@ fn in_a_directory_only_hosts_that_died_or_recover_count() {
     });
 }
 
-/// Nothing else distinguishes, where times have whole seconds, a state from the one before.
+/// A version distinguishes a state from the one before where times have whole seconds.
 #[test]
 fn a_reported_version_stays_while_a_dead_host_may_compare_it() {
     on_two_of_a_directory(|(dead, store, _), _| async move {

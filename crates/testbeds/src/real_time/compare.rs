@@ -16,7 +16,7 @@ pub struct CompareOptions {
     /// Bytes of a record.
     pub size: usize,
     pub time: Duration,
-    pub turns: u32,
+    pub runs: u32,
     /// Bytes of each image.
     pub image_size: u64,
     pub environment: Environment,
@@ -37,7 +37,8 @@ pub struct Comparison {
     /// journal alike; median.
     pub writes_per_operation: f64,
     pub bytes_per_operation: f64,
-    pub turns: Vec<ComparedRun>,
+    #[serde(rename = "turns")]
+    pub runs: Vec<ComparedRun>,
 }
 
 /// One contender at one number of writers in one run.
@@ -71,12 +72,12 @@ pub fn compare(
     )?;
     let mut reports: Vec<Vec<Vec<ComparedRun>>> =
         vec![vec![Vec::new(); options.writers.len()]; options.contenders.len()];
-    for turn in 0..options.turns as usize {
+    for run in 0..options.runs as usize {
         for step in 0..options.contenders.len() {
             // The first contender changes from run to run.
-            let index = (turn + step) % options.contenders.len();
+            let index = (run + step) % options.contenders.len();
             let contender = &options.contenders[index];
-            progress(&format!("turn {} of {}: {contender}", turn + 1, options.turns));
+            progress(&format!("run {} of {}: {contender}", run + 1, options.runs));
             let disk = disks.fresh(index, &options.environment.programs)?;
             let volume = Volume::new(
                 contender,
@@ -84,12 +85,12 @@ pub fn compare(
                 disk,
                 place.mount_point(),
             )?;
-            let of_turn = run_turn(options, contender, &volume)?;
+            let of_run = play_run(options, contender, &volume)?;
             volume.take_down()?;
-            reports[index].iter_mut().zip(of_turn).for_each(|(all, report)| all.push(report));
+            reports[index].iter_mut().zip(of_run).for_each(|(all, report)| all.push(report));
         }
     }
-    let baseline: Vec<Vec<f64>> = reports[0].iter().map(|turns| speeds(turns)).collect();
+    let baseline: Vec<Vec<f64>> = reports[0].iter().map(|runs| speeds(runs)).collect();
     let mut rows = Vec::new();
     for (at, &writers) in options.writers.iter().enumerate() {
         for (contender, reports) in options.contenders.iter().zip(&reports) {
@@ -99,7 +100,7 @@ pub fn compare(
     Ok(rows)
 }
 
-fn run_turn(
+fn play_run(
     options: &CompareOptions,
     contender: &Contender,
     volume: &Volume<'_>,
@@ -127,19 +128,19 @@ fn run_turn(
     Ok(reports)
 }
 
-fn speeds(turns: &[ComparedRun]) -> Vec<f64> {
-    turns.iter().map(|run| run.report.operations_per_second).collect()
+fn speeds(runs: &[ComparedRun]) -> Vec<f64> {
+    runs.iter().map(|run| run.report.operations_per_second).collect()
 }
 
 fn summary(
     contender: &Contender,
     writers: u32,
-    turns: &[ComparedRun],
+    runs: &[ComparedRun],
     baseline: &[f64],
 ) -> Comparison {
-    let of = |value: fn(&ComparedRun) -> f64| rig::median(turns.iter().map(value).collect());
+    let of = |value: fn(&ComparedRun) -> f64| rig::median(runs.iter().map(value).collect());
     let ratios =
-        speeds(turns).iter().zip(baseline).map(|(ours, theirs)| ours / theirs.max(1e-9)).collect();
+        speeds(runs).iter().zip(baseline).map(|(ours, theirs)| ours / theirs.max(1e-9)).collect();
     Comparison {
         contender: contender.to_string(),
         writers,
@@ -149,7 +150,7 @@ fn summary(
         ratio: rig::median(ratios),
         writes_per_operation: of(|run| run.per_operation(run.writes)),
         bytes_per_operation: of(|run| run.per_operation(run.bytes_written)),
-        turns: turns.to_vec(),
+        runs: runs.to_vec(),
     }
 }
 
@@ -173,8 +174,8 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_within_a_turn() {
-        let turns = [run(20.0, 0), run(300.0, 0), run(90.0, 0)];
-        let row = summary(&Contender::Xfs, 1, &turns, &[10.0, 100.0, 90.0]);
+        let runs = [run(20.0, 0), run(300.0, 0), run(90.0, 0)];
+        let row = summary(&Contender::Xfs, 1, &runs, &[10.0, 100.0, 90.0]);
         assert_eq!((row.ratio, row.operations_per_second), (2.0, 90.0));
     }
 

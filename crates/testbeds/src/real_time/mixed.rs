@@ -26,7 +26,7 @@ pub struct MixedOptions {
     pub size: usize,
     /// Duration of each case.
     pub time: Duration,
-    pub turns: u32,
+    pub runs: u32,
     /// Bytes of the file that is read, and of the one that is overwritten.
     pub large: u64,
     /// Dirty bytes of another file when the last case begins.
@@ -88,7 +88,8 @@ pub struct MixedRow {
     pub case: MixedCase,
     /// Medians over the runs.
     pub median: MixedMeasure,
-    pub turns: Vec<MixedMeasure>,
+    #[serde(rename = "turns")]
+    pub runs: Vec<MixedMeasure>,
 }
 
 /// Names of the large files.
@@ -109,10 +110,10 @@ pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<Mixe
         Disks::new(&place, options.environment.model.as_deref(), options.contenders.len(), size)?;
     let cells = options.contenders.len() * MixedCase::ALL.len();
     let mut measured: Vec<Vec<MixedMeasure>> = vec![Vec::new(); cells];
-    for turn in 0..options.turns as usize {
+    for run in 0..options.runs as usize {
         for step in 0..options.contenders.len() {
             // The first contender changes from run to run.
-            let index = (turn + step) % options.contenders.len();
+            let index = (run + step) % options.contenders.len();
             let contender = &options.contenders[index];
             let disk = disks.fresh(index, &options.environment.programs)?;
             let mut volume = Volume::new(
@@ -126,9 +127,9 @@ pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<Mixe
             }
             for (at, case) in MixedCase::ALL.into_iter().enumerate() {
                 progress(&format!(
-                    "turn {} of {}: {contender}, {}",
-                    turn + 1,
-                    options.turns,
+                    "run {} of {}: {contender}, {}",
+                    run + 1,
+                    options.runs,
                     case.name()
                 ));
                 volume.forget_content()?;
@@ -142,9 +143,9 @@ pub fn mixed(options: &MixedOptions, progress: impl Fn(&str)) -> Result<Vec<Mixe
         .contenders
         .iter()
         .flat_map(|one| MixedCase::ALL.map(|case| (one.to_string(), case)));
-    let row = |((contender, case), turns): (_, Vec<MixedMeasure>)| {
-        let median = median(&turns);
-        MixedRow { contender, case, median, turns }
+    let row = |((contender, case), runs): (_, Vec<MixedMeasure>)| {
+        let median = median(&runs);
+        MixedRow { contender, case, median, runs }
     };
     Ok(cases.zip(measured).map(row).collect())
 }
@@ -245,13 +246,13 @@ fn read_again_and_again(path: &Path, is_over: &impl Fn() -> bool) -> io::Result<
     Ok((read, begun.elapsed()))
 }
 
-fn median(turns: &[MixedMeasure]) -> MixedMeasure {
+fn median(runs: &[MixedMeasure]) -> MixedMeasure {
     let of = |value: &dyn Fn(&MixedMeasure) -> Option<f64>| {
-        let values: Vec<f64> = turns.iter().filter_map(value).collect();
+        let values: Vec<f64> = runs.iter().filter_map(value).collect();
         (!values.is_empty()).then(|| rig::median(values))
     };
     let time = |value: fn(&LatencySummary) -> u64| {
-        of(&|turn| turn.latency.as_ref().map(|latency| value(latency) as f64))
+        of(&|run| run.latency.as_ref().map(|latency| value(latency) as f64))
             .map(|value| value as u64)
     };
     let latency = time(|latency| latency.mean_ns).map(|mean_ns| LatencySummary {
@@ -262,10 +263,10 @@ fn median(turns: &[MixedMeasure]) -> MixedMeasure {
         max_ns: time(|latency| latency.max_ns).unwrap_or_default(),
     });
     MixedMeasure {
-        syncs_per_second: of(&|turn| turn.syncs_per_second),
+        syncs_per_second: of(&|run| run.syncs_per_second),
         latency,
-        reading: of(&|turn| turn.reading),
-        overwriting: of(&|turn| turn.overwriting),
+        reading: of(&|run| run.reading),
+        overwriting: of(&|run| run.overwriting),
     }
 }
 
@@ -275,12 +276,12 @@ mod tests {
 
     #[test]
     fn medians_are_those_of_who_was_at_work() {
-        let turn = |syncs, p99_ns| MixedMeasure {
+        let run = |syncs, p99_ns| MixedMeasure {
             syncs_per_second: Some(syncs),
             latency: Some(LatencySummary { p99_ns, ..LatencySummary::default() }),
             ..MixedMeasure::default()
         };
-        let median = median(&[turn(5.0, 70), turn(1.0, 90), turn(3.0, 10)]);
+        let median = median(&[run(5.0, 70), run(1.0, 90), run(3.0, 10)]);
         assert_eq!((median.syncs_per_second, median.latency.unwrap().p99_ns), (Some(3.0), 70));
         assert_eq!((median.reading, median.overwriting), (None, None));
     }

@@ -39,13 +39,13 @@ impl Actor<VirtualFiles> for Writer {
     async fn act(self, files: &VirtualFiles, (): (), begin: Instant) -> Vec<u64> {
         let rng = SplitMix::new(self.number);
         let (mut begin, mut written) = (begin, Vec::new());
-        for (turn, load) in self.loads.into_iter().enumerate() {
+        for (phase, load) in self.loads.into_iter().enumerate() {
             let (from, to) = (begin.plus(BEFORE), begin.plus(BEFORE + COUNTED));
             let (size, sync) = match load {
                 Load::Appends { size, sync } | Load::Overwrites { size, sync } => (size, sync),
                 Load::InOrder { size } => (size, SyncKind::None),
             };
-            let name = format!("{turn}-{}", self.number);
+            let name = format!("{phase}-{}", self.number);
             let mut file = match load {
                 Load::Appends { .. } => files.create(&name, sync).await.unwrap(),
                 Load::Overwrites { .. } | Load::InOrder { .. } => {
@@ -99,7 +99,7 @@ fn play(model: &str, threshold: WriteThreshold, writers: u64, loads: &[Load]) ->
         let writer = |number| Writer { number, loads: loads.clone() };
         files.run_actors((0..writers).map(writer).collect(), || ()).await.unwrap()
     });
-    let sum = |turn| written.iter().map(|of_writer: &Vec<u64>| of_writer[turn]).sum();
+    let sum = |phase| written.iter().map(|of_writer: &Vec<u64>| of_writer[phase]).sum();
     ((0..written[0].len()).map(sum).collect(), stage.statistics().log.threshold_bytes.unwrap())
 }
 
@@ -110,10 +110,10 @@ fn is_within_a_tenth(model: &str, writers: u64, loads: &[Load]) {
     let fixed = [4096, 1 << 20].map(fixed);
     let (auto, threshold) = play(model, WriteThreshold::Auto, writers, loads);
     println!("{model} {writers} {loads:?}: {fixed:?}, auto {auto:?}, {threshold} at the end");
-    for (turn, load) in loads.iter().enumerate() {
-        let best = fixed.iter().map(|written| written[turn]).max().unwrap();
+    for (phase, load) in loads.iter().enumerate() {
+        let best = fixed.iter().map(|written| written[phase]).max().unwrap();
         assert!(
-            auto[turn] * 10 >= best * 9,
+            auto[phase] * 10 >= best * 9,
             "{model} {writers} {load:?}: {auto:?}, fixed {fixed:?}"
         );
     }

@@ -49,7 +49,7 @@ fn a_reader_keeps_more_beside_scattered_logs_and_syncs_take_less() {
 
 /// The paper's O_DUR: a database's log stays in the logs near the arm, however large its writes.
 #[test]
-fn a_durable_only_log_stays_in_the_logs_and_leaves_more_to_the_reader() {
+fn durable_only_log_leaves_more_bandwidth_to_reader() {
     let flush = |at: u64| LogRecord {
         at: Duration::from_millis(40 * at),
         offset: at << 16,

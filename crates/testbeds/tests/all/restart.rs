@@ -191,7 +191,7 @@ fn a_snapshot_bounds_what_a_restart_reads() {
 /// Parts of blocks stay in the logs and in memory. A restart reads the runs that hold them, and one
 /// block of home.
 #[test]
-fn a_restart_neither_reads_nor_writes_at_home_what_the_logs_hold_in_part() {
+fn restart_does_no_home_io_for_partial_blocks() {
     for (updates, together, arm, longest) in [
         (2_000, TOGETHER, Arm::Rests, 2.0),
         (20_000, TOGETHER, Arm::Rests, 3.0),

@@ -251,7 +251,7 @@ fn a_trace_lists_every_request_and_changes_none() {
 /// A commit waits for open handles, so none may be open while a block is read that is to be changed
 /// in part.
 #[test]
-fn who_changes_part_of_a_block_that_must_be_read_first_keeps_nobody_waiting() {
+fn partial_update_of_uncached_block_delays_nobody() {
     let mut options = options(DataMode::Journal);
     options.tick = Duration::ZERO;
     let mut stage = Stage::build(&options).unwrap();

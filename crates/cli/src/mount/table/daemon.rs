@@ -156,7 +156,7 @@ pub const ROWS: &[Row] = &[
         },
         text: |it| on_off(it.daemon.idmapped),
         help: "mounts of the volume may map users and groups (mount_setattr(2), X-mount.idmap; \
-               Linux 6.12); costs what only the caller's own number tells",
+               Linux 6.12); what needs the caller's own user ID is decided the safe way",
         more: "Mapped users",
         ..Row::BASE
     },

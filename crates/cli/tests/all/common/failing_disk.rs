@@ -64,10 +64,10 @@ impl FailingDisk {
         FailingDisk::with(image, directory, State { cache, open_flags, ..State::default() })
     }
     fn with(image: &Path, directory: &Path, state: State) -> FailingDisk {
-        let door = OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
+        let fuse_device = OpenOptions::new().read(true).write(true).open("/dev/fuse").unwrap();
         let options = format!(
             "fd={},rootmode=40000,user_id=0,group_id=0,max_read={TRANSFER_MAX}\0",
-            door.as_raw_fd()
+            fuse_device.as_raw_fd()
         );
         let target = c_path(directory);
         // SAFETY: all strings end with zero bytes and outlive the call.
@@ -84,7 +84,7 @@ impl FailingDisk {
         let backing = OpenOptions::new().read(true).write(true).open(image).unwrap();
         let state = Arc::new(state);
         let shared = state.clone();
-        std::thread::spawn(move || serve(door, &backing, &shared));
+        std::thread::spawn(move || serve(fuse_device, &backing, &shared));
         FailingDisk { directory: directory.to_owned(), state }
     }
     pub fn path(&self) -> PathBuf {
@@ -134,9 +134,9 @@ impl State {
 }
 
 /// Answers requests until the mount is gone (linux/fuse.h, version 7.31).
-fn serve(mut door: File, backing: &File, state: &State) {
+fn serve(mut fuse_device: File, backing: &File, state: &State) {
     let mut request = vec![0; TRANSFER_MAX + 4096];
-    while let Ok(length) = door.read(&mut request) {
+    while let Ok(length) = fuse_device.read(&mut request) {
         let (header, body) = request[..length].split_at(40);
         let opcode = u32_at(header, 4);
         // FORGET, BATCH_FORGET and INTERRUPT get no answer.
@@ -158,7 +158,7 @@ fn serve(mut door: File, backing: &File, state: &State) {
         message.extend(&header[8..16]);
         message.extend(answer);
         // The requester may have been killed before the reply.
-        let _ = door.write(&message);
+        let _ = fuse_device.write(&message);
     }
 }
 

@@ -9,10 +9,10 @@
 //!    or they are revoked durably.
 //! 2. The space of a transaction is taken back only when the tail on disk has passed it.
 
-mod room;
+mod space;
 mod superblock_writes;
 
-pub(crate) use superblock_writes::{Announcement, Naming, TailMove};
+pub(crate) use superblock_writes::{Announcement, SnapshotSuperblockWrite, TailMove};
 
 use crate::cache::mapping::{LogCopy, Mapping};
 use crate::interface::error::EngineError;
@@ -31,7 +31,8 @@ use journal::records::{self, Images, Records};
 use journal::{
     Checkpoint, CircularLog, CommitPlan, CommitStamp, CommittedTransaction, Coverage, Gaps,
     LockedTransaction, LogGap, LogKind, LogSpace, LogSwap, Plan, ScatteredLog, SnapshotRing,
-    SuperblockImage, SwappedRun, TablePage, TimedCommit, WholePlace, begin_log, plan_commit,
+    SuperblockImage, SwappedRun, TablePage, TimedCommit, WholeBlockLocation, begin_log,
+    plan_commit,
 };
 use std::rc::Rc;
 use std::time::Duration;
@@ -204,7 +205,7 @@ impl LogState {
         &mut self,
         planned: &mut CommitPlan,
         bytes: usize,
-    ) -> Vec<(HomeBlock, WholePlace)> {
+    ) -> Vec<(HomeBlock, WholeBlockLocation)> {
         let runs = planned.issue(&mut *self.space);
         let places = match self.redirects {
             true => planned.places_of_wholes(&runs, &*self.records, bytes),
@@ -296,7 +297,7 @@ impl LogState {
     pub fn begin_swap(&mut self, percent: u32, head: HomeBlock) -> Option<LogSwap> {
         let largest = self.largest();
         let swap = self.space.begin_swap(percent, head)?;
-        if self.space.room() < largest {
+        if self.space.reservable_blocks() < largest {
             self.space.give_up_swap(&swap, true);
             return None;
         }
@@ -355,7 +356,7 @@ mod tests {
     use crate::interface::options::EngineOptions;
     use crate::log::tail::TailRequest;
     use commit::DiskHome;
-    use commit::{LogExtent, LogPlace};
+    use commit::{LogDevice, LogExtent};
     use device::World;
     use disks::MemoryDisk;
     use journal::RunningTransaction;
@@ -375,7 +376,7 @@ mod tests {
         let disk = Rc::new(MemoryDisk::new(world.clone(), 1 << 20));
         let extents = vec![LogExtent { first: LogBlock(0), count: BLOCKS, disk_block: 500 }];
         let area =
-            LogArea { place: LogPlace::Inside, extents, superblock: LogBlock(0), logs: None };
+            LogArea { device: LogDevice::Inside, extents, superblock: LogBlock(0), logs: None };
         let parts = EngineParts {
             world,
             home: Rc::new(DiskHome::whole(disk, size())),
@@ -424,13 +425,13 @@ mod tests {
     fn room_for_a_transaction_leaves_room_for_what_its_handles_revoke() {
         let mut log = log();
         let largest = log.largest_now(1);
-        assert!(log.has_room(largest, 1) && !log.has_room(largest + 1, 1));
+        assert!(log.fits_now(largest, 1) && !log.fits_now(largest + 1, 1));
         let mut next = FIRST;
         while log.has_free(BLOCKS / 2, 1) {
             commit(&mut log, next);
             next = next.next();
         }
-        let rest = log.space.room() - log.revoke_reserve(1);
+        let rest = log.space.reservable_blocks() - log.revoke_reserve(1);
         assert!(rest > 0 && log.has_free(rest, 1) && !log.has_free(rest + 1, 1));
         let live = log.live().len() as u64;
         let reserve = |revokes| log.records().revoke_blocks_bound(revokes) + 1;

@@ -27,7 +27,7 @@ impl SnapshotChange {
 }
 
 /// Whether the superblock can go to the disk to name a snapshot.
-pub(crate) enum Naming {
+pub(crate) enum SnapshotSuperblockWrite {
     Begins(Box<SnapshotChange>),
     /// Deferred: another write of the superblock is in flight; the caller asks again when that has
     /// arrived.
@@ -215,14 +215,14 @@ impl LogState {
     /// The superblock is to name `piece`, or none that covers nothing. `read_from`: from which
     /// transaction on a restart reads the log; `None`: no snapshot is to count. `ends_swap`: from
     /// then on the copies of the swap count.
-    pub fn begin_naming(
+    pub fn begin_snapshot_superblock(
         &mut self,
         piece: Option<&NewPiece>,
         read_from: Option<TransactionId>,
         ends_swap: bool,
-    ) -> Naming {
+    ) -> SnapshotSuperblockWrite {
         if self.tail.is_moving() {
-            return Naming::Waits(self.superblock.arrival());
+            return SnapshotSuperblockWrite::Waits(self.superblock.arrival());
         }
         let (tail, mut superblock) = (self.tail.on_disk(), self.superblock.on_disk().clone());
         let named = self.snapshot.as_ref().zip(read_from).and_then(|(snapshot, read_from)| {
@@ -242,7 +242,7 @@ impl LogState {
             superblock.set_moving(None);
         }
         self.tail.move_begins();
-        Naming::Begins(Box::new(SnapshotChange {
+        SnapshotSuperblockWrite::Begins(Box::new(SnapshotChange {
             named,
             change: self.superblock.change(superblock),
         }))

@@ -1,7 +1,7 @@
 use super::rig::{STALE, Setup};
 use device::{Buffer, DeviceError, Disk, Durability, LocalFuture};
 use disks::{Image, MemoryDisk};
-use engine::{Completed, Home};
+use engine::{DurabilityScope, Home};
 use std::ops::Range;
 use std::rc::Rc;
 use units::{BlockSize, HomeBlock};
@@ -91,10 +91,10 @@ impl Home for Files {
     fn physical_sector(&self) -> u32 {
         self.files[0].physical_sector()
     }
-    fn make_durable(&self, what: Completed) -> LocalFuture<Result<(), DeviceError>> {
+    fn make_durable(&self, what: DurabilityScope) -> LocalFuture<Result<(), DeviceError>> {
         let mut files: Vec<usize> = match what {
-            Completed::Everything => (0..self.files.len()).collect(),
-            Completed::Of(blocks) => blocks
+            DurabilityScope::Everything => (0..self.files.len()).collect(),
+            DurabilityScope::Of(blocks) => blocks
                 .iter()
                 .map(|blocks| ((blocks.start.get() >> SLOT_SHIFT) - FIRST_SLOT) as usize)
                 .collect(),

@@ -2,8 +2,8 @@ use super::files::{FILE_BLOCKS, Files};
 use device::{Buffer, World};
 use disks::{Atomicity, CrashPolicy, Image, Latency, MemoryDisk};
 use engine::{
-    BarrierKind, DiskHome, Engine, EngineOptions, EngineParts, Home, LogArea, LogExtent, LogPlace,
-    LogPlaces,
+    BarrierKind, DiskHome, Engine, EngineOptions, EngineParts, Home, LogArea, LogDevice, LogExtent,
+    ScatteredLogMap,
 };
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
@@ -153,7 +153,7 @@ impl Rig {
             count: blocks,
             disk_block: home.get(),
         }));
-        area.logs = Some(LogPlaces { first, blocks, homes });
+        area.logs = Some(ScatteredLogMap { first, blocks, homes });
     }
 
     pub fn new(setup: &Setup, seed: u64, images: Vec<Image>) -> Rig {
@@ -168,9 +168,9 @@ impl Rig {
             disks.iter().for_each(MemoryDisk::hide_forced_unit_access);
         }
         let log_disk: Rc<dyn device::Disk> = Rc::new(disks[disks.len() - 1].clone());
-        let place = match setup.layout {
-            Layout::Internal => LogPlace::Inside,
-            Layout::Separate | Layout::Files => LogPlace::Own(log_disk),
+        let device = match setup.layout {
+            Layout::Internal => LogDevice::Inside,
+            Layout::Separate | Layout::Files => LogDevice::Own(log_disk),
         };
         let at = setup.log_superblock_at();
         let half = setup.log_blocks / 2;
@@ -197,7 +197,7 @@ impl Rig {
             world: shared,
             home,
             block_size: setup.block_size,
-            log: Some(LogArea { place, extents, superblock: LogBlock(0), logs: None }),
+            log: Some(LogArea { device, extents, superblock: LogBlock(0), logs: None }),
             options: setup.options.clone(),
             pacing: Rc::new(engine::NoPacing),
         };

@@ -35,7 +35,7 @@ struct Slot {
 /// Content of a writer's blocks after one of its handles.
 type Version = [Option<Slot>; SLOTS];
 
-/// Everything that was ever written, and what was promised.
+/// History of all writes, and what was promised.
 #[derive(Default)]
 pub struct History {
     /// Versions by writer; version `k` is the state after its handle number `k`, version 0 that
@@ -218,7 +218,7 @@ impl Writer {
             }
         }
         handle
-            .file_data(FileUpdate {
+            .write_file_data(FileUpdate {
                 owner,
                 home,
                 range: BlockRange::new(start as u32, (start + length) as u32),
@@ -375,6 +375,6 @@ async fn write_bytes(
         in_place: base == Base::Home,
         durable_only: false,
     };
-    handle.file_data(update).await.unwrap();
+    handle.write_file_data(update).await.unwrap();
     handle.stop()
 }

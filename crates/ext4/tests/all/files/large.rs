@@ -323,7 +323,7 @@ fn two_hundred_gibibytes_come_and_go_in_short_steps() {
     });
 }
 
-/// Nothing is read from the disk on the way, so nothing else would let another task run.
+/// The seek reads nothing from the disk, so nothing else would let another task run.
 #[test]
 fn a_seek_over_many_runs_lets_others_run() {
     const RUNS: u64 = 600;

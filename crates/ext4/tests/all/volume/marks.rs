@@ -185,7 +185,7 @@ fn a_sync_of_a_durable_file_waits_for_a_mark_on_its_way() {
 
 /// EROFS would mean to a program that its descriptor needs no sync.
 #[test]
-fn every_sync_of_a_volume_that_was_stopped_fails_as_one_whose_data_is_lost() {
+fn every_sync_of_a_stopped_volume_fails() {
     let image = TestImage::of(EXT4_1K);
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());

@@ -11,7 +11,7 @@ mod replay;
 mod scan;
 mod write;
 
-use super::{CommitStamp, Decoder, Images, LogContent, Records, Scanner, Wholes};
+use super::{CommitStamp, Decoder, Images, LogContent, Records, Scanner, WholeBlocks};
 use crate::pass_outcome::RecoverError;
 use crate::ranges::RangeSet;
 use crate::transaction::{Coverage, Holdings, LockedTransaction};
@@ -57,7 +57,7 @@ impl Records for BlockRecords {
         transaction: &LockedTransaction,
         images: Images,
         stamp: &CommitStamp,
-        wholes: &mut Wholes,
+        wholes: &mut WholeBlocks,
     ) -> LogContent {
         write::write(self, transaction, images, stamp, wholes)
     }

@@ -1,5 +1,5 @@
 use crate::pass_outcome::{PassCounts, RecoverError};
-use crate::records::{Decoded, Decoder, LogPiece, Sink, WholePlace};
+use crate::records::{Decoded, Decoder, LogPiece, Sink, WholeBlockLocation};
 use format::jbd2::{
     BlockHeader, BlockTag, BlockType, DescriptorBlock, LogLayout, Packing, RevokeBlock, TagBytes,
     unescape,
@@ -68,7 +68,7 @@ impl BlockDecoder {
             Some(_) => self.counts.multiwrite_blocks += 1,
             None => self.counts.regular_blocks += 1,
         }
-        let raw = (!first.escaped).then_some(WholePlace { at: piece.at, offset: 0 });
+        let raw = (!first.escaped).then_some(WholeBlockLocation { at: piece.at, offset: 0 });
         let block = self.tags.front().map(|(_, place)| place.block);
         while let Some((tag, place)) =
             self.tags.front().copied().filter(|(_, place)| Some(place.block) == block)
@@ -76,7 +76,7 @@ impl BlockDecoder {
             self.tags.pop_front();
             let (home, bytes) = (tag.home, &content[place.offset..][..place.length]);
             sink(match tag.fragment {
-                None => Decoded::Whole { home, stays: tag.stays, bytes, place: raw },
+                None => Decoded::Whole { home, durable_only: tag.durable_only, bytes, place: raw },
                 Some(fragment) => Decoded::Part {
                     home,
                     range: fragment.range,

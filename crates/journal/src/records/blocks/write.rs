@@ -3,7 +3,7 @@
 
 use super::BlockRecords;
 use crate::plan::BlockKind;
-use crate::records::{CommitStamp, Images, LogBlocks, LogContent, Wholes};
+use crate::records::{CommitStamp, Images, LogBlocks, LogContent, WholeBlocks};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
 use format::jbd2::{
@@ -18,7 +18,7 @@ pub(super) fn write(
     transaction: &LockedTransaction,
     images: Images,
     stamp: &CommitStamp,
-    wholes: &mut Wholes,
+    wholes: &mut WholeBlocks,
 ) -> LogContent {
     let mut blocks = log_body(transaction, images, records.layout, wholes);
     let commit = (BlockKind::Commit, commit_block(transaction.id, &blocks, records, stamp));
@@ -35,7 +35,7 @@ fn log_body(
     transaction: &LockedTransaction,
     images: Images,
     layout: LogLayout,
-    wholes: &mut Wholes,
+    wholes: &mut WholeBlocks,
 ) -> LogBlocks {
     let mut body = Body::new(transaction.id, layout, wholes);
     body.revokes(transaction.revoked.iter().copied());
@@ -55,7 +55,7 @@ fn log_body(
         .filter(|(_, record)| **record == Record::Whole)
         .map(|(block, _)| block);
     for block in transaction.metadata.keys().chain(whole_data) {
-        body.regular(*block, images(*block), transaction.stays(*block));
+        body.regular(*block, images(*block), transaction.is_durable_only(*block));
     }
     body.close_descriptor();
     body.blocks
@@ -90,11 +90,11 @@ struct Body<'a> {
     packing: Packing,
     /// Bytes left for tags.
     room: usize,
-    wholes: &'a mut Wholes,
+    wholes: &'a mut WholeBlocks,
 }
 
 impl Body<'_> {
-    fn new(transaction: TransactionId, layout: LogLayout, wholes: &mut Wholes) -> Body<'_> {
+    fn new(transaction: TransactionId, layout: LogLayout, wholes: &mut WholeBlocks) -> Body<'_> {
         Body {
             transaction,
             layout,
@@ -131,14 +131,15 @@ impl Body<'_> {
         block[place.offset..][..place.length].copy_from_slice(&image[range.as_usize()]);
     }
 
-    fn regular(&mut self, home: HomeBlock, image: Rc<Buffer>, stays: bool) {
+    fn regular(&mut self, home: HomeBlock, image: Rc<Buffer>, durable_only: bool) {
         assert_eq!(image.len(), self.layout.block_size.bytes(), "the image of {home}");
-        self.tag(home, None, stays);
+        self.tag(home, None, durable_only);
         self.logged.push((BlockKind::Regular, image));
     }
 
-    fn tag(&mut self, home: HomeBlock, fragment: Option<Fragment>, stays: bool) -> TagBytes {
-        let tag = BlockTag { home, escaped: false, deleted: false, stays, checksum: 0, fragment };
+    fn tag(&mut self, home: HomeBlock, fragment: Option<Fragment>, durable_only: bool) -> TagBytes {
+        let tag =
+            BlockTag { home, escaped: false, deleted: false, durable_only, checksum: 0, fragment };
         let length = tag.encoded_length(&self.layout);
         if length > self.room {
             self.close_descriptor();

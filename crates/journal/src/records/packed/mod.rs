@@ -15,7 +15,7 @@ mod replay;
 mod scan;
 mod write;
 
-use super::{CommitStamp, Decoder, Images, LogContent, Records, Scanner, Wholes};
+use super::{CommitStamp, Decoder, Images, LogContent, Records, Scanner, WholeBlocks};
 use crate::ranges::RangeSet;
 use crate::transaction::{Coverage, Holdings, LockedTransaction};
 use device::Buffer;
@@ -65,7 +65,7 @@ impl Records for PackedRecords {
         transaction: &LockedTransaction,
         images: Images,
         stamp: &CommitStamp,
-        wholes: &mut Wholes,
+        wholes: &mut WholeBlocks,
     ) -> LogContent {
         write::write(self, transaction, images, stamp, wholes)
     }

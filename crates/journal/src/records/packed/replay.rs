@@ -1,6 +1,6 @@
 use super::PackedRecords;
 use crate::pass_outcome::{PassCounts, RecoverError};
-use crate::records::{Decoded, Decoder, LogPiece, Sink, WholePlace};
+use crate::records::{Decoded, Decoder, LogPiece, Sink, WholeBlockLocation};
 use format::WholeTransaction;
 use format::packed::{Item, MalformedRun, PackedHeader, RecordReader};
 use units::{LogBlock, TransactionId};
@@ -71,10 +71,10 @@ impl Decoder for PackedDecoder {
         let given = run.reader.give(PackedHeader::records_in(is_first, piece.bytes), &mut |item| {
             let decoded = match item {
                 Item::Revoke(home) => Decoded::Revoke(home),
-                Item::Whole { home, stays, bytes, at } => {
+                Item::Whole { home, durable_only, bytes, at } => {
                     let (index, offset) = PackedHeader::place_of(at, unit);
-                    let place = WholePlace { at: begin.plus(index), offset: offset as u16 };
-                    Decoded::Whole { home, stays, bytes, place: Some(place) }
+                    let place = WholeBlockLocation { at: begin.plus(index), offset: offset as u16 };
+                    Decoded::Whole { home, durable_only, bytes, place: Some(place) }
                 }
                 Item::Part { home, range, bytes, base_zero } => {
                     Decoded::Part { home, range, bytes, base_zero }

@@ -4,7 +4,7 @@
 use super::{PackedRecords, parts};
 use crate::plan::BlockKind;
 use crate::ranges::RangeSet;
-use crate::records::{CommitStamp, Images, LogContent, Wholes};
+use crate::records::{CommitStamp, Images, LogContent, WholeBlocks};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
 use format::packed::RunWriter;
@@ -26,7 +26,7 @@ pub(super) fn write(
     transaction: &LockedTransaction,
     images: Images,
     stamp: &CommitStamp,
-    wholes: &mut Wholes,
+    wholes: &mut WholeBlocks,
 ) -> LogContent {
     let revoked = transaction.revoked().map(|home| (home, BlockRecord::Revoked));
     let metadata =
@@ -46,9 +46,8 @@ pub(super) fn write(
                 let whole = metadata_block(records, home, ranges, &images(home), &mut run);
                 wholes.extend(whole.map(|at| (home, at)));
             }
-            BlockRecord::Data(Record::Whole) => {
-                wholes.push((home, run.whole(home, &images(home), transaction.stays(home))))
-            }
+            BlockRecord::Data(Record::Whole) => wholes
+                .push((home, run.whole(home, &images(home), transaction.is_durable_only(home)))),
             BlockRecord::Data(Record::Bytes { ranges, base_zero }) => {
                 let joined = parts::of_metadata(ranges, records.block_size);
                 let joined = joined.filter(|_| units::fault!("packed-data-joined"));

@@ -16,14 +16,14 @@ pub struct CapacitorLog {
     reserved: BTreeMap<u32, u32>,
     capacity: u32,
     map: Rc<RefCell<Map>>,
-    turn: usize,
+    next: usize,
 }
 
 impl CapacitorLog {
     pub fn new(first: LogBlock, end: LogBlock) -> CapacitorLog {
         let free: Vec<_> = (first.get()..end.get()).map(LogBlock).collect();
         let capacity = free.len() as u32;
-        CapacitorLog { free, reserved: BTreeMap::new(), capacity, map: Rc::default(), turn: 0 }
+        CapacitorLog { free, reserved: BTreeMap::new(), capacity, map: Rc::default(), next: 0 }
     }
     pub fn map(&self) -> Rc<RefCell<Map>> {
         self.map.clone()
@@ -48,8 +48,8 @@ impl LogSpace for CapacitorLog {
         let count = self.reserved.remove(&transaction.0).expect("room was reserved");
         let mut runs: Vec<LogRun> = Vec::new();
         for _ in 0..count {
-            self.turn += 5;
-            let start = self.free.remove(self.turn % self.free.len());
+            self.next += 5;
+            let start = self.free.remove(self.next % self.free.len());
             runs.push(LogRun { start, count: 1 });
         }
         self.map.borrow_mut().0.push((transaction, LogRuns(runs.clone())));

@@ -69,7 +69,7 @@ impl Records for Stream {
         transaction: &LockedTransaction,
         images: Images,
         stamp: &CommitStamp,
-        _wholes: &mut Wholes,
+        _wholes: &mut WholeBlocks,
     ) -> LogContent {
         let mut stream = vec![0; HEADER];
         for home in transaction.revoked() {
@@ -207,7 +207,7 @@ impl Decoder for StreamDecoder {
             let range = BlockRange::new(start, start + length);
             sink(match (flags & REVOKE != 0, range == self.home_block.whole()) {
                 (true, _) => Decoded::Revoke(home),
-                (false, true) => Decoded::Whole { home, stays: false, bytes, place: None },
+                (false, true) => Decoded::Whole { home, durable_only: false, bytes, place: None },
                 (false, false) => {
                     Decoded::Part { home, range, bytes, base_zero: flags & BASE_ZERO != 0 }
                 }

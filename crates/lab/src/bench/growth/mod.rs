@@ -67,8 +67,8 @@ pub struct GrowthArguments {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     seconds: Duration,
     /// Number of measurements of each point
-    #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
-    turns: u32,
+    #[arg(long, alias = "turns", default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
     /// A look, not a table: small points only, for half a second, once
     #[arg(long)]
     quick: bool,
@@ -121,7 +121,7 @@ fn options(arguments: &GrowthArguments) -> Result<GrowthOptions, CliError> {
         } else {
             arguments.seconds
         },
-        turns: if *quick { 1 } else { arguments.turns },
+        runs: if *quick { 1 } else { arguments.runs },
         directory: arguments.output.directory.clone(),
         programs: Programs::find().map_err(rig_error)?,
     };

@@ -147,7 +147,7 @@ pub(super) fn figure_4(context: &Context) -> Result<Results, FigureError> {
     ];
     let workloads = [(Personality::Varmail, "varmail"), (Personality::Createfiles, "createfiles")];
     // Other times are played with the first seed alone.
-    let played = if context.turn == 0 { &Served::ALL[..] } else { &Served::ALL[..1] };
+    let played = if context.run_index == 0 { &Served::ALL[..] } else { &Served::ALL[..1] };
     let cells_of =
         |personality, served| settings.map(|setting| LoadCell { personality, setting, served });
     let cells: Vec<_> = workloads

@@ -82,7 +82,7 @@ pub(super) fn figure_5(context: &Context) -> Result<Results, FigureError> {
     let settings = [PaperSetting::Ceph, PaperSetting::Ceph1, PaperSetting::Okeanos60];
     let mut cells: Vec<_> = settings.map(|setting| (setting, ZIPF_PROCESSOR)).into();
     // Other choices are shown with the first seed alone.
-    if context.turn == 0 {
+    if context.run_index == 0 {
         cells.extend(settings.map(|setting| (setting, Duration::ZERO)));
         cells.push((PaperSetting::Okeanos60Often, ZIPF_PROCESSOR));
     }

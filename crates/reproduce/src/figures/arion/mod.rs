@@ -134,4 +134,4 @@ const METADATA_TIMES: MetadataTimes = MetadataTimes {
 const CLIENT: &str = "Ceph's client is Linux's, as the paper's: fsync waits for content, and attributes follow. A new file comes open and with its \
 capabilities. The host's journal stands before a client that waits for both, and that asks a question after each sync.";
 const SERVERS: &str = "The servers are simulated: a data server journals what waits in one write and brings each dirty block to its place every 5 s; \
-the metadata server's journal gets 2 KiB for each change, in three copies. Links, turns of the drives and sizes of the journals are the paper's.";
+the metadata server's journal gets 2 KiB for each change, in three copies. Links, revolutions of the drives and sizes of the journals are the paper's.";

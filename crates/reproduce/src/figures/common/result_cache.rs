@@ -140,7 +140,7 @@ mod tests {
         };
         let doubled = [(("okeanos", "tick"), Change::Times(2.0))];
         assert_eq!([ask(&[]), ask(&doubled)], [(4.0, 0), (8.0, 1)]);
-        // The parameter reaches whoever takes the result.
+        // The parameter reaches the caller that takes the result.
         assert_eq!([ask(&[]), ask(&doubled)], [(4.0, 0), (8.0, 1)]);
     }
 

@@ -81,7 +81,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let mut webserver = bars("Webserver", "read and written (Mbit/s)", &rates, None);
     webserver.series.extend(paper_plan_bars(&of_paper_plan));
     let mut pictures = vec![webserver];
-    if context.turn == 0 {
+    if context.run_index == 0 {
         pictures.push(slower_hosts(context)?);
     }
     Ok(Results { pictures, claims, notes })

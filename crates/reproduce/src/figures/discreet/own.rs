@@ -25,7 +25,7 @@ pub const STREAMS: Figure = Figure {
 const SIZE: usize = 125;
 const AT_ONCE: &str = "Both evictions are the paper's, and show what they cost. The paper's fingerprint waits a second before it looks; if \
 the power fails as soon as the last write is answered, this drive may still hold older writes to other places: its arm stays with \
-one long write, and 128 writes of 12 KiB are less than its cache takes. What okeanos fingerprint recommends loses nothing then, \
+one large write, and 128 writes of 12 KiB are less than its cache takes. What okeanos fingerprint recommends loses nothing then, \
 and takes longer.";
 
 fn variants() -> Vec<Variant> {

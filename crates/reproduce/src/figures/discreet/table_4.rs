@@ -143,7 +143,7 @@ fn notes() -> Vec<String> {
         "Times were used for how much may wait for the medium in the Hitachis, the Seagates and western-digital-16: one rule for each maker, stated in \
          the models' files. Where on the disk the paper's workloads lay is not stated; ours lie anywhere on it, and take 10 to 40 % less on the outermost tracks.",
         "western-digital-64 (a WD8000AARS, with physical sectors of 4 KiB) answers writes of parts of them from the medium: they cost 17 ms each \
-         here, a turn of the platter to read and one to rewrite, and 30 in the paper; how far apart its writes lay is not stated, ours lie within 4 MB.",
+         here, a revolution of the platter to read and one to rewrite, and 30 in the paper; how far apart its writes lay is not stated, ours lie within 4 MB.",
         "Where replacement is random (Samsung, seagate-8) the target survives by chance, and which workload is the cheapest to evict in 50 \
          of 50 trials is chance, too: there the fingerprint is taken with five seeds; the pictures show the first.",
     ];

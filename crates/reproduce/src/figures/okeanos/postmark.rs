@@ -46,7 +46,7 @@ const SIZES: &str = "The paper calls 500 bytes to 97.66 KiB the default range of
 second with the larger files, more than such a disk does; with the smaller ones they are some 400. So both are shown.";
 const TICK: &str = "As on the paper's host, a commit waits for the next tick of the clock, 4 ms, and on while others join \
 (StageOptions::tick). Processors cost nothing here, so all writers are back before the next tick, and at 1 KiB wasteless \
-journaling commits once a tick: some 270 KB, which take 0.8 ms with the cache on and 4.6 ms, a turn of the platter, with a \
+journaling commits once a tick: some 270 KB, which take 0.8 ms with the cache on and 4.6 ms, a revolution of the platter, with a \
 barrier; then every second commit misses a tick (seen with --trace). With larger requests the file system's disk sets the pace, \
 and a barrier costs 5 to 6 %. Why it costs the paper no more at 1 KiB we do not know.";
 

@@ -119,7 +119,7 @@ fn figure_8c(context: &Context) -> Result<Results, FigureError> {
     let notes = vec![
         "The log-structured placement is not NILFS: what it is stands in crates/testbeds/src/virtual_time/log_structured.rs. In its log a second \
          of one file, 31 blocks, lies between those of the others, so the arm moves once for every 31 reads, for 3 ms: a short \
-         seek and half a turn. That alone is what its time shows, and ten times ours would need a movement for every 8 or 9. It \
+         seek and half a revolution. That alone is what its time shows, and ten times ours would need a movement for every 8 or 9. It \
          keeps its map in memory, where NILFS with cold caches also reads its index and its address translation; but of 100 files \
          these are some 2,150 blocks beside 183,000, so they explain a distance of 4 to 5 at most. What else it was in the paper \
          we do not know."

@@ -58,7 +58,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let (choices, figures) =
         (choices(), FIGURES.map(|name| crate::find(name).expect("it is in the list")));
     let figures = if context.quick { &figures[1..2] } else { &figures[..] };
-    let turns = choices.len() * figures.len();
+    let runs = choices.len() * figures.len();
     let done = AtomicUsize::new(0);
     let of_choice = |choice: usize| {
         let context_of_choice = context.with_varied(choices[choice].varied);
@@ -66,7 +66,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         for figure in figures {
             let results = (figure.run)(&context_of_choice)?;
             claims.extend(results.claims);
-            (context.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, turns);
+            (context.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, runs);
         }
         Ok(claims)
     };

@@ -56,9 +56,9 @@ impl Kernel {
     }
 
     /// Whether there is anything to submit or to fetch.
-    pub fn is_worth_a_look(&mut self) -> bool {
+    pub fn has_pending(&mut self) -> bool {
         match self {
-            Kernel::Uring(uring) => uring.has_something_to_enter_for(),
+            Kernel::Uring(uring) => uring.has_pending(),
             Kernel::Classic(_) => true,
         }
     }

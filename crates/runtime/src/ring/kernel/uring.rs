@@ -68,7 +68,7 @@ impl Uring {
         Ok(is_deferred)
     }
 
-    pub fn has_something_to_enter_for(&mut self) -> bool {
+    pub fn has_pending(&mut self) -> bool {
         let queue = self.0.submission();
         !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
     }

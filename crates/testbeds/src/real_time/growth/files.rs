@@ -31,7 +31,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
         })?;
         there = files;
         let known = path_of(files.saturating_sub(1));
-        bench.turns(&what, || measure_cold(&mut volume, &known))
+        bench.repeat(&what, || measure_cold(&mut volume, &known))
     };
     bench.options.files.iter().map(at).collect()
 }

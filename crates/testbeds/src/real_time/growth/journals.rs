@@ -19,7 +19,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
         let what = format!("a journal of {} MiB", journal >> 20);
         (bench.progress)(&format!("{what}: making it"));
         let mut volume = SparseVolume::make(bench, VOLUME, journal, None)?;
-        bench.turns(&what, || {
+        bench.repeat(&what, || {
             // Nothing is written back before the log or memory is short.
             let mount = volume.mount(",checkpoint=manual")?;
             fill_log(&volume.path("overwritten"), journal).map_err(RigError::at(&what))?;

@@ -27,7 +27,7 @@ pub struct GrowthOptions {
     pub journals: Vec<u64>,
     /// Duration of the writes.
     pub time: Duration,
-    pub turns: u32,
+    pub runs: u32,
     /// Directory of the images.
     pub directory: PathBuf,
     pub programs: Programs,
@@ -130,17 +130,17 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Performs `turn` the requested number of times.
-    fn turns(
+    /// Performs `run` the requested number of times.
+    fn repeat(
         &self,
         what: &str,
-        mut turn: impl FnMut() -> Result<Sample, RigError>,
+        mut run: impl FnMut() -> Result<Sample, RigError>,
     ) -> Result<Vec<Sample>, RigError> {
-        let all = self.options.turns;
+        let all = self.options.runs;
         (0..all)
             .map(|number| {
-                (self.progress)(&format!("{what}, turn {} of {all}", number + 1));
-                turn()
+                (self.progress)(&format!("{what}, run {} of {all}", number + 1));
+                run()
             })
             .collect()
     }
@@ -169,9 +169,9 @@ pub fn growth(
 fn series(work: GrowthWork, points: &[u64], samples: &[Vec<Sample>]) -> GrowthSeries {
     let quantities = samples[0].first().into_iter().flatten().map(|(quantity, _)| *quantity);
     let values = |quantity| -> Option<Vec<f64>> {
-        let at = |turns: &Vec<Sample>| {
+        let at = |runs: &Vec<Sample>| {
             let found =
-                turns.iter().flatten().filter(|(of, _)| *of == quantity).map(|(_, value)| *value);
+                runs.iter().flatten().filter(|(of, _)| *of == quantity).map(|(_, value)| *value);
             let found: Vec<f64> = found.collect();
             (!found.is_empty()).then(|| rig::median(found))
         };
@@ -221,9 +221,9 @@ mod tests {
     #[test]
     fn rows_hold_medians_of_what_every_point_has() {
         use GrowthQuantity::{Memory, Mount};
-        let turns =
+        let runs =
             |values: [f64; 3]| values.map(|value| vec![(Mount, value), (Memory, 1.0)]).to_vec();
-        let mut samples = [turns([5.0, 1.0, 3.0]), turns([9.0, 6.0, 4.0])];
+        let mut samples = [runs([5.0, 1.0, 3.0]), runs([9.0, 6.0, 4.0])];
         let rows = series(GrowthWork::Files, &[10, 100], &samples).rows;
         assert_eq!((rows.len(), &rows[0].values[..], rows[0].factor), (2, &[3.0, 6.0][..], 2.0));
         samples[1].iter_mut().for_each(|sample| sample.truncate(1));

@@ -11,7 +11,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
         let what = format!("a volume of {} GiB", bytes >> 30);
         (bench.progress)(&format!("{what}: making it"));
         let mut volume = SparseVolume::make(bench, bytes, JOURNAL, None)?;
-        bench.turns(&what, || measure_cold(&mut volume, "lost+found"))
+        bench.repeat(&what, || measure_cold(&mut volume, "lost+found"))
     };
     bench.options.volumes.iter().map(at).collect()
 }

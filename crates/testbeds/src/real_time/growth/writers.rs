@@ -17,7 +17,7 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
     let disks = Disks::new(bench.place, None, 1, VOLUME)?;
     let ours = Contender::Okeanos(Some("wasteless".into()));
     let at = |&writers: &u64| {
-        bench.turns(&format!("{writers} writers"), || {
+        bench.repeat(&format!("{writers} writers"), || {
             let (syncs, memory) = play(bench, &disks, &ours, writers)?;
             let mut sample = vec![(Syncs, syncs)];
             match play(bench, &disks, &Contender::Ext4FastCommit, writers) {

@@ -83,7 +83,7 @@ pub struct ProgramsOptions {
     pub contenders: Vec<Contender>,
     /// Names of [`WORKS`].
     pub works: Vec<String>,
-    pub turns: u32,
+    pub runs: u32,
     /// 1 for a table that is worth keeping.
     pub scale: f64,
     /// Bytes of the image.
@@ -102,7 +102,8 @@ pub struct ProgramsRow {
     pub value: f64,
     /// Median of the ratios of speed within each run to the first contender.
     pub ratio: f64,
-    pub turns: Vec<f64>,
+    #[serde(rename = "turns")]
+    pub runs: Vec<f64>,
 }
 
 /// Performs all runs. `progress` is called with a description of each.
@@ -123,12 +124,12 @@ pub fn programs(
     let sources = Sources::new(Scale(options.scale))?;
     let disks = Disks::new(&place, options.environment.model.as_deref(), 1, options.image_size)?;
     let mut table = Table::default();
-    for turn in 0..options.turns as usize {
+    for round in 0..options.runs as usize {
         for (name, run) in &works {
             for step in 0..options.contenders.len() {
                 // The first contender changes from run to run.
-                let contender = &options.contenders[(turn + step) % options.contenders.len()];
-                progress(&format!("turn {} of {}: {name} on {contender}", turn + 1, options.turns));
+                let contender = &options.contenders[(round + step) % options.contenders.len()];
+                progress(&format!("run {} of {}: {name} on {contender}", round + 1, options.runs));
                 let disk = disks.fresh(0, &options.environment.programs)?;
                 let mut volume = Volume::new(
                     contender,
@@ -171,7 +172,7 @@ impl Table {
         for (work, unit) in &self.works {
             let baseline = values(work, &contenders[0]);
             for contender in contenders {
-                let turns = values(work, contender);
+                let runs = values(work, contender);
                 let speed_ratio = |(ours, theirs): (&f64, &f64)| match *unit {
                     "s" => theirs / ours.max(1e-9),
                     _ => ours / theirs.max(1e-9),
@@ -180,9 +181,9 @@ impl Table {
                     work: work.clone(),
                     contender: contender.to_string(),
                     unit,
-                    value: rig::median(turns.clone()),
-                    ratio: rig::median(turns.iter().zip(&baseline).map(speed_ratio).collect()),
-                    turns,
+                    value: rig::median(runs.clone()),
+                    ratio: rig::median(runs.iter().zip(&baseline).map(speed_ratio).collect()),
+                    runs,
                 });
             }
         }

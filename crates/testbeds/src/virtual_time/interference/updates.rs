@@ -70,7 +70,7 @@ impl Updates {
             self.send_home(scene, files).await?;
             volume.sync().await?;
             if self.home_with_sync {
-                volume.engine().write_committed_home().await?;
+                volume.engine().write_back_committed().await?;
             }
             waited += world.now().since(begun);
             count += 1;

@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_journal_has_of_a_client_that_crashed_is_at_the_servers_after_its_recovery() {
+    fn recovery_destages_the_journal_of_a_crashed_client() {
         let client = SharedClient::Journaled {
             flush: SECOND,
             writeback: 60 * SECOND,

@@ -7,12 +7,12 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
 #[derive(Default)]
-pub struct Gate {
+pub struct AdmissionQueue {
     queue: RefCell<VecDeque<(u64, Waker)>>,
     tickets: Cell<u64>,
 }
 
-impl Gate {
+impl AdmissionQueue {
     pub fn is_free(&self) -> bool {
         self.queue.borrow().is_empty()
     }
@@ -25,9 +25,9 @@ impl Gate {
         }
     }
 
-    /// Waits for this caller's turn and until `ready` gives a value.
-    pub async fn pass<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
-        let mut queued = Queued { gate: self, ticket: None };
+    /// Waits in order of arrival, and until `ready` gives a value.
+    pub async fn enter<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+        let mut queued = Queued { queue: self, ticket: None };
         poll_fn(|context| {
             let first = match queued.ticket {
                 None => self.is_free(),
@@ -62,20 +62,20 @@ impl Gate {
 
 /// Leaves the queue when its owner has passed or has given up.
 struct Queued<'a> {
-    gate: &'a Gate,
+    queue: &'a AdmissionQueue,
     ticket: Option<u64>,
 }
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            let mut queue = self.gate.queue.borrow_mut();
+            let mut queue = self.queue.queue.borrow_mut();
             match queue.front() {
                 Some((front, _)) if *front == ticket => drop(queue.pop_front()),
                 _ => queue.retain(|entry| entry.0 != ticket),
             }
             drop(queue);
-            self.gate.wake_first();
+            self.queue.wake_first();
         }
     }
 }

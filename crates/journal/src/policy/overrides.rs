@@ -1,13 +1,13 @@
-//! Variations of a mode that a mount may choose.
+//! Overrides of a mode that a mount may choose.
 
 use super::{AutoThreshold, Decision, Policy, Update};
 
-/// Variations, each alone or several together.
+/// Overrides, each alone or several together.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Variations {
-    /// Some files need only durability (paper: O_DUR, section IV-D). Their data is logged in every
-    /// mode, whatever the size of a request. Once the log holds a block, so are all updates of it
-    /// until the log holds it no more: replay would undo one that bypassed.
+pub struct PolicyOverrides {
+    /// Files of which durability is enough (paper: O_DUR, section IV-D) have their data logged in
+    /// every mode, whatever the size of a request. Once the log holds a block, so are all updates
+    /// of it until the log holds it no more: replay would undo one that bypassed.
     pub durable_only: bool,
     /// Overwrites in place that bypass the log are written home before the commit, as in ext3. In
     /// ext4 no commit waits for them.
@@ -17,15 +17,16 @@ pub struct Variations {
     pub threshold_per_block: bool,
 }
 
-/// A mode with its variations.
-pub(super) struct Varied {
+/// A mode with its overrides.
+pub(super) struct PolicyWithOverrides {
     pub mode: Box<dyn Policy>,
-    pub variations: Variations,
+    pub overrides: PolicyOverrides,
 }
 
-impl Policy for Varied {
+impl Policy for PolicyWithOverrides {
     fn decide(&self, update: &Update) -> Decision {
-        let Variations { durable_only, ordered_overwrites, threshold_per_block } = self.variations;
+        let PolicyOverrides { durable_only, ordered_overwrites, threshold_per_block } =
+            self.overrides;
         let request = if threshold_per_block { update.range.len() as u64 } else { update.request };
         let in_place = update.in_place && !ordered_overwrites;
         match self.mode.decide(&Update { request, in_place, ..*update }) {
@@ -35,7 +36,7 @@ impl Policy for Varied {
         }
     }
     fn logs_data(&self) -> bool {
-        self.variations.durable_only || self.mode.logs_data()
+        self.overrides.durable_only || self.mode.logs_data()
     }
     fn logs_bytes(&self) -> bool {
         self.mode.logs_bytes()
@@ -44,7 +45,7 @@ impl Policy for Varied {
         self.mode.keeps_sequences()
     }
     fn looks_into_log(&self) -> bool {
-        self.variations.durable_only || self.mode.looks_into_log()
+        self.overrides.durable_only || self.mode.looks_into_log()
     }
     fn learns(&self) -> Option<&AutoThreshold> {
         self.mode.learns()

@@ -18,7 +18,7 @@ pub(crate) enum Wait {
 }
 
 impl Ring {
-    pub(crate) fn turn(&self, wait: Wait) -> io::Result<Ended> {
+    pub(crate) fn submit_and_wait(&self, wait: Wait) -> io::Result<Ended> {
         let mut ended;
         {
             let mut kernel = self.0.kernel.borrow_mut();
@@ -45,7 +45,7 @@ impl Ring {
     }
 
     fn look(&self, kernel: &mut Kernel) -> io::Result<()> {
-        if !kernel.is_worth_a_look() {
+        if !kernel.has_pending() {
             return Ok(());
         }
         self.count(|statistics| statistics.enters += 1);

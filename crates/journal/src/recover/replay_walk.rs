@@ -7,7 +7,7 @@ use std::rc::Rc;
 use units::{LogBlock, TransactionId};
 
 /// Walks spans of committed transactions once more, in log order.
-pub(super) struct SecondReading {
+pub(super) struct ReplayWalk {
     log: Rc<dyn LogWalk>,
     records: Rc<dyn Records>,
     decoder: Box<dyn Decoder>,
@@ -18,9 +18,9 @@ pub(super) struct SecondReading {
     blocks_read: u64,
 }
 
-impl SecondReading {
-    pub fn new(scanned: &Scanned, spans: Vec<(TransactionId, LogSpan)>) -> SecondReading {
-        SecondReading {
+impl ReplayWalk {
+    pub fn new(scanned: &Scanned, spans: Vec<(TransactionId, LogSpan)>) -> ReplayWalk {
+        ReplayWalk {
             log: scanned.log.clone(),
             records: scanned.records.clone(),
             decoder: scanned.records.decoder(),

@@ -10,7 +10,7 @@ const ANNOUNCED_BITS: u32 = 16;
 
 /// Location of the logs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LogPlaces {
+pub struct ScatteredLogMap {
     /// The first block of the first log; the others follow it in the numbering of log blocks.
     pub first: LogBlock,
     /// Blocks of each log.
@@ -19,7 +19,7 @@ pub struct LogPlaces {
     pub homes: Vec<HomeBlock>,
 }
 
-impl LogPlaces {
+impl ScatteredLogMap {
     /// Size of logs in log blocks, of which a block of home has `each`.
     #[must_use]
     pub fn in_units(&self, each: u32) -> Option<Logs> {

@@ -19,27 +19,28 @@ impl LogState {
     }
     /// The memory that is made for the log in the `bound` log blocks of a transaction that holds so
     /// much, in blocks of home.
-    pub fn made_of(&self, bound: u32, holdings: &Holdings) -> usize {
+    pub fn log_buffer_blocks(&self, bound: u32, holdings: &Holdings) -> usize {
         let shared = if self.records.logs_images() { holdings.blocks } else { 0 };
         let made = u64::from(bound).saturating_sub(shared) * self.records.block_memory() as u64;
         made.div_ceil(self.superblock.on_disk().block_size.bytes() as u64) as usize
     }
     /// Whether a transaction of `bound` log blocks could commit now, whatever its `handles` open
     /// handles revoke.
-    pub fn has_room(&self, bound: u32, handles: u64) -> bool {
+    pub fn fits_now(&self, bound: u32, handles: u64) -> bool {
         bound <= self.largest_now(handles)
     }
-    /// Returns whether there is free space as for [`LogState::has_room`], however long a
+    /// Returns whether there is free space as for [`LogState::fits_now`], however long a
     /// transaction may be.
     pub fn has_free(&self, bound: u32, handles: u64) -> bool {
         if units::fault!("revokes-unreserved") || units::fault!("loose-without-admission") {
-            return bound <= self.space.room();
+            return bound <= self.space.reservable_blocks();
         }
-        bound + self.revoke_reserve(handles) <= self.space.room()
+        bound + self.revoke_reserve(handles) <= self.space.reservable_blocks()
     }
     /// Returns the most log blocks that a transaction with `handles` open handles could take now.
     pub fn largest_now(&self, handles: u64) -> u32 {
-        self.transaction_limit().min(self.space.room().saturating_sub(self.revoke_reserve(handles)))
+        self.transaction_limit()
+            .min(self.space.reservable_blocks().saturating_sub(self.revoke_reserve(handles)))
     }
     /// Time to write the oldest transactions home: less than three eighths are free, or less than
     /// the largest transaction takes with its revokes. It ends when half is free, or more behind
@@ -50,7 +51,7 @@ impl LogState {
     /// Whether no log has space for the largest transaction. Files of which durability is enough
     /// are written home only then.
     pub fn is_full(&self) -> bool {
-        self.space.room() < self.largest()
+        self.space.reservable_blocks() < self.largest()
     }
     /// Log blocks that the largest transaction takes with its revokes.
     pub(super) fn largest(&self) -> u32 {
