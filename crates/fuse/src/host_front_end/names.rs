@@ -6,13 +6,13 @@ use crate::error::RequestError;
 use fuse_session::abi::*;
 use fuse_session::{MAX_WRITE, Reply};
 use host::HostError;
-use store::{Entry, FileId, Found, NewNode, Refusal, RenameOver, StoreError};
+use store::{Entry, Found, NewNode, Refusal, RenameOver, StoreError};
 
 const PERMISSIONS: u32 = 0o7777;
 /// `.` and `..` come first, then the store's cursors.
 const OWN_ENTRIES: u64 = 2;
 
-/// Attempts to make or open a name that other clients make and remove.
+/// Attempts to make a name that other clients make and remove.
 const CREATE_ATTEMPTS: u32 = 4;
 
 impl HostFrontEnd {
@@ -68,35 +68,28 @@ impl HostFrontEnd {
         let is_exclusive = arguments.flags & libc::O_EXCL as u32 != 0;
         let parent = self.file(header.nodeid)?;
         for _ in 0..CREATE_ATTEMPTS {
-            let found =
-                match self.host.create(parent, name, mode, caller(header, arguments.umask)).await {
-                    // Another client was faster than this kernel's lookup.
-                    Err(error) if !is_exclusive && is_refused(&error, Refusal::Exists) => {
-                        match self.open_existing(parent, name).await {
-                            // And has removed it again.
-                            Err(error) if is_refused(&error, Refusal::NotFound) => continue,
-                            opened => opened?,
-                        }
-                    }
-                    created => created?,
-                };
-            let mut reply = Reply::of(&self.entry(&found.attributes)?);
-            reply.append(&self.opened());
-            return Ok(reply);
+            match self.host.create(parent, name, mode, caller(header, arguments.umask)).await {
+                // Another client was faster than this kernel's lookup.
+                Err(error) if !is_exclusive && is_refused(&error, Refusal::Exists) => {}
+                created => {
+                    let mut reply = Reply::of(&self.entry(&created?.attributes)?);
+                    reply.append(&self.opened());
+                    return Ok(reply);
+                }
+            }
+            match self.host.lookup(parent, name).await {
+                // And has removed it again.
+                Err(error) if is_refused(&error, Refusal::NotFound) => {}
+                found => {
+                    found?;
+                    break;
+                }
+            }
         }
-        // The kernel looks the name up again and asks once more. A caller who wants to have the
-        // file made must not learn that there is none.
+        // The kernel looks the name up, and opens what it finds or asks once more. It takes a file
+        // that CREATE opens for new: it checks no permission and truncates nothing. A caller who
+        // wants to have the file made must not learn that there is none.
         Err(RequestError::Refused(libc::ESTALE))
-    }
-
-    async fn open_existing(
-        &self,
-        parent: FileId,
-        name: &[u8],
-    ) -> std::result::Result<Found, HostError> {
-        let found = self.host.lookup(parent, name).await?;
-        self.host.open_file(found.file).await?;
-        Ok(found)
     }
 
     pub(super) async fn link(&self, header: &InHeader, node: u64, name: &[u8]) -> Result {
