@@ -3,6 +3,7 @@
 use super::content::kind_bits;
 use super::{HostFrontEnd, Result, caller};
 use crate::error::RequestError;
+use crate::privilege;
 use fuse_session::abi::*;
 use fuse_session::{MAX_WRITE, Reply};
 use host::HostError;
@@ -49,7 +50,7 @@ impl HostFrontEnd {
         self.reply_made(made)
     }
     pub(super) async fn mknod(&self, header: &InHeader, arguments: MknodIn, name: &[u8]) -> Result {
-        let mode = arguments.mode & PERMISSIONS;
+        let mode = self.mode_of_new(header, arguments.mode).await?;
         let node = match arguments.mode & libc::S_IFMT {
             libc::S_IFREG | 0 => NewNode::Regular { mode },
             kind => NewNode::Special { kind, mode, rdev: arguments.rdev },
@@ -58,13 +59,24 @@ impl HostFrontEnd {
         self.reply_made(made)
     }
 
+    /// Returns the permissions of a file that the caller makes in a directory.
+    async fn mode_of_new(&self, header: &InHeader, mode: u32) -> Result<u32> {
+        let mode = mode & PERMISSIONS;
+        if self.kernel_strips_set_group || mode & libc::S_ISGID == 0 {
+            return Ok(mode);
+        }
+        let directory = self.host.attributes(self.file(header.nodeid)?).await?;
+        let is_taken = privilege::gives_group_away(header, (directory.mode, directory.gid), mode);
+        Ok(if is_taken { mode & !libc::S_ISGID } else { mode })
+    }
+
     pub(super) async fn create(
         &self,
         header: &InHeader,
         arguments: CreateIn,
         name: &[u8],
     ) -> Result {
-        let mode = arguments.mode & PERMISSIONS;
+        let mode = self.mode_of_new(header, arguments.mode).await?;
         let is_exclusive = arguments.flags & libc::O_EXCL as u32 != 0;
         let parent = self.file(header.nodeid)?;
         for _ in 0..CREATE_ATTEMPTS {

@@ -24,6 +24,13 @@ fn front_end_over_a_host(
     directories: Duration,
     test: impl AsyncFnOnce(Rc<HostFrontEnd>, Rc<dyn Store>, Rc<dyn World>) + 'static,
 ) {
+    front_end_under_a_kernel(true, directories, test);
+}
+fn front_end_under_a_kernel(
+    strips_set_group: bool,
+    directories: Duration,
+    test: impl AsyncFnOnce(Rc<HostFrontEnd>, Rc<dyn Store>, Rc<dyn World>) + 'static,
+) {
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     virtual_world.run(async move {
@@ -37,7 +44,8 @@ fn front_end_over_a_host(
         let options = HostOptions { directories, ..HostOptions::default() };
         let host = Host::open(world.clone(), store, &journal, options).await.unwrap();
         let peer = Rc::new(SimulatedStore::connect(&cluster, Identity("peer".into())));
-        test(HostFrontEnd::new(host, Box::new(|what| panic!("{what}"))), peer, world).await;
+        let report = Box::new(|what: &str| panic!("{what}"));
+        test(HostFrontEnd::new(host, strips_set_group, report), peer, world).await;
     });
 }
 
@@ -183,6 +191,41 @@ fn a_create_beside_another_hosts_unlink_never_finds_nothing() {
     }
     let (found, made) = (found.get(), made.get());
     assert!(found > 0 && made > 0, "{found} found, {made} made: no race");
+}
+
+#[test]
+fn a_new_file_is_no_executable_of_a_group_that_its_maker_is_not_in() {
+    const GROUP: u32 = 7000;
+    const USER: u32 = 1000;
+    /// A process that does not exist has no capability and is in no group.
+    const NOBODY: u32 = i32::MAX as u32;
+    for (strips, gid, asked, made) in [
+        (false, USER, 0o2775, 0o775),
+        (false, USER, 0o2765, 0o2765),
+        (false, GROUP, 0o2775, 0o2775),
+        (true, USER, 0o2775, 0o2775),
+    ] {
+        front_end_under_a_kernel(strips, Duration::ZERO, async move |front_end, peer, _| {
+            let owner = Creator { uid: 0, gid: GROUP, umask: 0 };
+            let directory = NewNode::Directory { mode: 0o2777 };
+            let directory = peer.make(peer.root(), b"shared", directory, owner).await.unwrap();
+            let found = ask(&front_end, opcode::LOOKUP, ROOT_NODE, b"shared\0").await;
+            let nodeid = entry(&found).0;
+            let mode = libc::S_IFREG | asked;
+            let create = CreateIn { mode, ..Default::default() };
+            let mknod = MknodIn { mode, ..Default::default() };
+            let requests = [(opcode::CREATE, create.as_bytes()), (opcode::MKNOD, mknod.as_bytes())];
+            for (opcode, arguments) in requests {
+                let header =
+                    InHeader { opcode, nodeid, uid: USER, gid, pid: NOBODY, ..Default::default() };
+                let name = format!("new {opcode}");
+                let arguments = [arguments, name.as_bytes(), b"\0"].concat();
+                assert_eq!(serve(&front_end, header, &arguments).await.errno(), 0);
+                let new = peer.lookup(directory.file, name.as_bytes()).await.unwrap().attributes;
+                assert_eq!((new.mode & 0o7777, new.gid), (made, GROUP), "{opcode}");
+            }
+        });
+    }
 }
 
 #[test]
