@@ -5,8 +5,8 @@ use super::HostFrontEnd;
 use device::World;
 use disks::MemoryDisk;
 use fuse_session::abi::{
-    AttrOut, CreateIn, EntryOut, FsyncIn, InHeader, MkdirIn, MknodIn, OpenOut, ROOT_NODE,
-    ReleaseIn, WriteIn, opcode,
+    self, AttrOut, CreateIn, EntryOut, FsyncIn, InHeader, MkdirIn, MknodIn, OpenOut, ROOT_NODE,
+    ReleaseIn, SetxattrIn, WriteIn, opcode,
 };
 use fuse_session::{FileSystem, Reply, Request};
 use host::{Host, HostJournal, HostOptions, recover};
@@ -224,6 +224,23 @@ fn a_new_file_is_no_executable_of_a_group_that_its_maker_is_not_in() {
                 let new = peer.lookup(directory.file, name.as_bytes()).await.unwrap().attributes;
                 assert_eq!((new.mode & 0o7777, new.gid), (made, GROUP), "{opcode}");
             }
+        });
+    }
+}
+
+#[test]
+fn an_access_list_takes_set_group_id_where_the_kernel_says_so() {
+    for (flags, left) in [(0, 0o2745), (abi::setxattr::ACL_KILL_SGID, 0o745)] {
+        front_end_over_a_host(Duration::ZERO, async move |front_end, peer, _| {
+            let node = NewNode::Regular { mode: 0o2745 };
+            let creator = Creator { uid: 1, gid: 1, umask: 0 };
+            let made = peer.make(peer.root(), b"file", node, creator).await.unwrap();
+            let node = entry(&ask(&front_end, opcode::LOOKUP, ROOT_NODE, b"file\0").await).0;
+            let (name, value) = (b"system.posix_acl_access\0", b"list");
+            let size = value.len() as u32;
+            let set = SetxattrIn { size, setxattr_flags: flags, ..Default::default() };
+            ask(&front_end, opcode::SETXATTR, node, &[set.as_bytes(), name, value].concat()).await;
+            assert_eq!(peer.attributes(made.file).await.unwrap().mode & 0o7777, left);
         });
     }
 }
