@@ -5,6 +5,7 @@
 //! does not block: the caller waits for the answer, so its process stays, and no file takes a lock
 //! that it could hold. In doubt the answer is no.
 
+use fuse_session::abi::{InHeader, NO_ID};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -35,9 +36,26 @@ fn effective(status: &str) -> Option<u64> {
 
 /// Returns whether the group is among the thread's supplementary ones. FUSE passes the first group
 /// alone.
-pub fn is_in_group(thread: u32, group: u32) -> bool {
+fn is_in_group(thread: u32, group: u32) -> bool {
     let status = || fs::read_to_string(format!("/proc/{thread}/status")).ok();
     thread != 0 && status().is_some_and(|status| groups(&status).any(|own| own == group))
+}
+
+/// Returns whether the caller is in the group. Where groups may be mapped nobody is: the caller's
+/// own number may mean another group there.
+pub fn is_member(caller: &InHeader, group: u32) -> bool {
+    caller.gid != NO_ID && (caller.gid == group || is_in_group(caller.pid, group))
+}
+
+/// Returns whether a new file with this mode, in a directory with that mode and group, would be an
+/// executable of the directory's group although the caller is not in it: whoever may write to the
+/// directory could run as the group.
+pub fn gives_group_away(caller: &InHeader, (directory, group): (u32, u32), mode: u32) -> bool {
+    const RUNS_AS_GROUP: u32 = libc::S_ISGID | libc::S_IXGRP;
+    directory & libc::S_ISGID != 0
+        && mode & RUNS_AS_GROUP == RUNS_AS_GROUP
+        && !is_member(caller, group)
+        && !holds(caller.pid, Capability::SetId)
 }
 
 fn groups(status: &str) -> impl Iterator<Item = u32> + '_ {

@@ -152,7 +152,8 @@ async fn run_daemon(
         Err(error) => return notifier.failed(error),
     };
     let requests = reporter.clone();
-    let front_end = HostFrontEnd::new(host.clone(), Box::new(move |text| requests.report(text)));
+    let report = Box::new(move |text: &str| requests.report(text));
+    let front_end = HostFrontEnd::new(host.clone(), fuse::strips_set_group(), report);
     let session = Session::new(
         world.clone(),
         standing.connection,

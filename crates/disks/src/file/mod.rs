@@ -208,12 +208,11 @@ impl FileDisk {
         Ok(())
     }
 
-    /// Allows writes to a disk opened with [`DiskAccess::ReadFirst`], and excludes readers. Fails
-    /// if another process reads it.
+    /// Allows writes to a disk opened with [`DiskAccess::ReadFirst`], or after
+    /// [`FileDisk::end_writing`], and excludes readers. Fails if another process reads it.
     pub fn begin_writing(&self) -> Result<(), DiskOpenError> {
         match self.0.access {
-            DiskAccess::ReadWrite => Ok(()),
-            DiskAccess::ReadFirst => {
+            DiskAccess::ReadFirst | DiskAccess::ReadWrite => {
                 let claimed = self.lock_all(DiskAccess::ReadWrite);
                 if claimed.is_err() {
                     self.end_writing();
@@ -227,9 +226,9 @@ impl FileDisk {
         }
     }
 
-    /// Allows other readers again.
+    /// Allows other readers until [`FileDisk::begin_writing`].
     pub fn end_writing(&self) {
-        if self.0.access == DiskAccess::ReadFirst {
+        if self.0.access.opens_for_writing() {
             // Shrinking a lock that is held cannot fail.
             let _ = self.lock_all(DiskAccess::ReadFirst);
         }

@@ -126,6 +126,24 @@ fn one_image_is_not_opened_twice() {
 }
 
 #[test]
+fn others_read_an_image_while_it_is_not_written() {
+    let world = RealWorld::new().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    for access in [DiskAccess::ReadFirst, DiskAccess::ReadWrite] {
+        let path = new_image(&directory);
+        let disk = open_again(&world, &path, access);
+        once_free(&world, || disk.begin_writing());
+        let refused = refusal(open(&world, &path, DiskAccess::ReadOnly));
+        assert!(matches!(refused, DiskOpenError::Locked { .. }), "{refused}");
+        disk.end_writing();
+        let reader = open_again(&world, &path, DiskAccess::ReadOnly);
+        assert!(disk.begin_writing().is_err(), "{access:?}");
+        drop(reader);
+        once_free(&world, || disk.begin_writing());
+    }
+}
+
+#[test]
 fn what_is_no_disk_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let world = RealWorld::new().unwrap();

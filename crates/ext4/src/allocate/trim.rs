@@ -95,9 +95,10 @@ impl Volume {
         for group in (0..self.groups.count()).map(GroupNumber) {
             // The rest of a run follows its piece, however short it is.
             let (mut at, mut piece_end) = (blocks.start, None);
-            while let Some(run) =
-                self.next_free_run(group, at..blocks.end, shortest, piece_end).await?
-            {
+            loop {
+                let _writable = self.keep_writable().await?;
+                let run = self.next_free_run(group, at..blocks.end, shortest, piece_end).await?;
+                let Some(run) = run else { break };
                 at = run.end;
                 piece_end = Some(run.end);
                 self.discard_run(group, run.clone()).await?;

@@ -6,7 +6,9 @@ use super::{Access, OpenReport, Volume, superblock};
 use crate::{Error, Result};
 use engine::EngineError;
 use format::ext4::VolumeSuperblock;
+use runtime::sync::ReadGuard;
 use std::rc::Rc;
+use units::Refusal;
 
 impl Volume {
     /// Allows changes, as opening for writing does behind the journal's replay: marks the volume as
@@ -102,6 +104,22 @@ impl Volume {
             self.stop_for(error);
         }
         self.end_protection(rested).await
+    }
+
+    /// Waits while changes are being allowed or forbidden. They stay allowed until the result is
+    /// dropped; afterwards another computer may mount the volume.
+    ///
+    /// # Errors
+    /// Changes are forbidden, or the volume is closed or has failed.
+    pub(crate) async fn keep_writable(&self) -> Result<ReadGuard> {
+        let guard = self.access_changes.read().await;
+        match self.is_read_only() {
+            _ if units::fault!("trim-goes-on") => {}
+            true => return Err(Refusal::ReadOnly.into()),
+            false if self.closed.get() => return Err(Error::Engine(EngineError::ShutDown)),
+            false => self.engine.check()?,
+        }
+        Ok(guard)
     }
 
     async fn rest_clean(&self) -> Result<()> {

@@ -16,6 +16,8 @@ const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o010;
 const BLOCK_BYTES: u32 = 4096;
+/// The access list that decides, beside which a directory has one for new files.
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 /// Open flags that bypass the page cache, because other clients may change the file. Closes are
 /// requests, as they end locks.
@@ -55,8 +57,11 @@ impl HostFrontEnd {
     }
 
     async fn drop_privileges(&self, file: FileId) -> Result<()> {
+        self.change_mode(file, without_privileges).await
+    }
+    async fn change_mode(&self, file: FileId, changed: impl Fn(u32) -> u32) -> Result<()> {
         let attributes = self.host.attributes(file).await?;
-        let mode = without_privileges(attributes.mode);
+        let mode = changed(attributes.mode);
         if mode != attributes.mode {
             let change = AttributeChange { mode: Some(mode), ..Default::default() };
             self.host.set_attributes(file, change).await?;
@@ -226,7 +231,12 @@ impl HostFrontEnd {
             libc::XATTR_REPLACE => store::XattrMode::Replace,
             _ => return Err(RequestError::Refused(libc::EINVAL)),
         };
-        self.host.set_xattr(self.file(header.nodeid)?, name, value, mode).await?;
+        let file = self.file(header.nodeid)?;
+        if name == ACCESS_LIST && arguments.setxattr_flags & abi::setxattr::ACL_KILL_SGID != 0 {
+            // First: the list may let the group execute the file.
+            self.change_mode(file, |mode| mode & !SET_GROUP).await?;
+        }
+        self.host.set_xattr(file, name, value, mode).await?;
         Ok(Reply::empty())
     }
 }

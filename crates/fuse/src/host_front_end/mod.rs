@@ -26,6 +26,9 @@ const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
 
 pub struct HostFrontEnd {
     host: Rc<Host>,
+    /// Whether the kernel takes set-group-id from new files where it must:
+    /// [`crate::strips_set_group`].
+    kernel_strips_set_group: bool,
     reporter: Reporter,
     /// Number of references that the kernel holds to each node.
     known: RefCell<BTreeMap<u64, u64>>,
@@ -53,13 +56,18 @@ type Result<T = Reply> = std::result::Result<T, RequestError<HostError>>;
 
 impl HostFrontEnd {
     /// Creates a front end; `report` gets failures that are not the caller's fault.
-    pub fn new(host: Rc<Host>, report: Box<dyn Fn(&str)>) -> Rc<HostFrontEnd> {
+    pub fn new(
+        host: Rc<Host>,
+        kernel_strips_set_group: bool,
+        report: Box<dyn Fn(&str)>,
+    ) -> Rc<HostFrontEnd> {
         let (known, closed) = (RefCell::default(), Cell::new(None));
         let reporter = Reporter::new(report);
         let (last_descriptor, waiting) = (Cell::new(0), WaitingLocks::default());
         let directories = RefCell::default();
         Rc::new(HostFrontEnd {
             host,
+            kernel_strips_set_group,
             reporter,
             known,
             last_descriptor,

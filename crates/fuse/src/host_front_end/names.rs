@@ -3,16 +3,17 @@
 use super::content::kind_bits;
 use super::{HostFrontEnd, Result, caller};
 use crate::error::RequestError;
+use crate::privilege;
 use fuse_session::abi::*;
 use fuse_session::{MAX_WRITE, Reply};
 use host::HostError;
-use store::{Entry, FileId, Found, NewNode, Refusal, RenameOver, StoreError};
+use store::{Entry, Found, NewNode, Refusal, RenameOver, StoreError};
 
 const PERMISSIONS: u32 = 0o7777;
 /// `.` and `..` come first, then the store's cursors.
 const OWN_ENTRIES: u64 = 2;
 
-/// Attempts to make or open a name that other clients make and remove.
+/// Attempts to make a name that other clients make and remove.
 const CREATE_ATTEMPTS: u32 = 4;
 
 impl HostFrontEnd {
@@ -49,7 +50,7 @@ impl HostFrontEnd {
         self.reply_made(made)
     }
     pub(super) async fn mknod(&self, header: &InHeader, arguments: MknodIn, name: &[u8]) -> Result {
-        let mode = arguments.mode & PERMISSIONS;
+        let mode = self.mode_of_new(header, arguments.mode).await?;
         let node = match arguments.mode & libc::S_IFMT {
             libc::S_IFREG | 0 => NewNode::Regular { mode },
             kind => NewNode::Special { kind, mode, rdev: arguments.rdev },
@@ -58,45 +59,49 @@ impl HostFrontEnd {
         self.reply_made(made)
     }
 
+    /// Returns the permissions of a file that the caller makes in a directory.
+    async fn mode_of_new(&self, header: &InHeader, mode: u32) -> Result<u32> {
+        let mode = mode & PERMISSIONS;
+        if self.kernel_strips_set_group || mode & libc::S_ISGID == 0 {
+            return Ok(mode);
+        }
+        let directory = self.host.attributes(self.file(header.nodeid)?).await?;
+        let is_taken = privilege::gives_group_away(header, (directory.mode, directory.gid), mode);
+        Ok(if is_taken { mode & !libc::S_ISGID } else { mode })
+    }
+
     pub(super) async fn create(
         &self,
         header: &InHeader,
         arguments: CreateIn,
         name: &[u8],
     ) -> Result {
-        let mode = arguments.mode & PERMISSIONS;
+        let mode = self.mode_of_new(header, arguments.mode).await?;
         let is_exclusive = arguments.flags & libc::O_EXCL as u32 != 0;
         let parent = self.file(header.nodeid)?;
         for _ in 0..CREATE_ATTEMPTS {
-            let found =
-                match self.host.create(parent, name, mode, caller(header, arguments.umask)).await {
-                    // Another client was faster than this kernel's lookup.
-                    Err(error) if !is_exclusive && is_refused(&error, Refusal::Exists) => {
-                        match self.open_existing(parent, name).await {
-                            // And has removed it again.
-                            Err(error) if is_refused(&error, Refusal::NotFound) => continue,
-                            opened => opened?,
-                        }
-                    }
-                    created => created?,
-                };
-            let mut reply = Reply::of(&self.entry(&found.attributes)?);
-            reply.append(&self.opened());
-            return Ok(reply);
+            match self.host.create(parent, name, mode, caller(header, arguments.umask)).await {
+                // Another client was faster than this kernel's lookup.
+                Err(error) if !is_exclusive && is_refused(&error, Refusal::Exists) => {}
+                created => {
+                    let mut reply = Reply::of(&self.entry(&created?.attributes)?);
+                    reply.append(&self.opened());
+                    return Ok(reply);
+                }
+            }
+            match self.host.lookup(parent, name).await {
+                // And has removed it again.
+                Err(error) if is_refused(&error, Refusal::NotFound) => {}
+                found => {
+                    found?;
+                    break;
+                }
+            }
         }
-        // The kernel looks the name up again and asks once more. A caller who wants to have the
-        // file made must not learn that there is none.
+        // The kernel looks the name up, and opens what it finds or asks once more. It takes a file
+        // that CREATE opens for new: it checks no permission and truncates nothing. A caller who
+        // wants to have the file made must not learn that there is none.
         Err(RequestError::Refused(libc::ESTALE))
-    }
-
-    async fn open_existing(
-        &self,
-        parent: FileId,
-        name: &[u8],
-    ) -> std::result::Result<Found, HostError> {
-        let found = self.host.lookup(parent, name).await?;
-        self.host.open_file(found.file).await?;
-        Ok(found)
     }
 
     pub(super) async fn link(&self, header: &InHeader, node: u64, name: &[u8]) -> Result {

@@ -5,22 +5,29 @@ use super::HostFrontEnd;
 use device::World;
 use disks::MemoryDisk;
 use fuse_session::abi::{
-    AttrOut, CreateIn, EntryOut, FsyncIn, InHeader, MkdirIn, MknodIn, OpenOut, ROOT_NODE,
-    ReleaseIn, WriteIn, opcode,
+    self, AttrOut, CreateIn, EntryOut, FsyncIn, InHeader, MkdirIn, MknodIn, OpenOut, ROOT_NODE,
+    ReleaseIn, SetxattrIn, WriteIn, opcode,
 };
-use fuse_session::{FileSystem, Request};
+use fuse_session::{FileSystem, Reply, Request};
 use host::{Host, HostJournal, HostOptions, recover};
 use runtime::{VirtualWorld, join_all};
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Cluster, Creator, Identity, Network, OpenMode, SimulatedStore, Store, Token};
+use store::{Cluster, Creator, Identity, Network, NewNode, OpenMode, SimulatedStore, Store, Token};
 use zerocopy::{FromBytes, IntoBytes};
 
 const JOURNAL_BYTES: u64 = 16 << 20;
 
 fn front_end_over_a_host(
+    directories: Duration,
+    test: impl AsyncFnOnce(Rc<HostFrontEnd>, Rc<dyn Store>, Rc<dyn World>) + 'static,
+) {
+    front_end_under_a_kernel(true, directories, test);
+}
+fn front_end_under_a_kernel(
+    strips_set_group: bool,
     directories: Duration,
     test: impl AsyncFnOnce(Rc<HostFrontEnd>, Rc<dyn Store>, Rc<dyn World>) + 'static,
 ) {
@@ -37,17 +44,29 @@ fn front_end_over_a_host(
         let options = HostOptions { directories, ..HostOptions::default() };
         let host = Host::open(world.clone(), store, &journal, options).await.unwrap();
         let peer = Rc::new(SimulatedStore::connect(&cluster, Identity("peer".into())));
-        test(HostFrontEnd::new(host, Box::new(|what| panic!("{what}"))), peer, world).await;
+        let report = Box::new(|what: &str| panic!("{what}"));
+        test(HostFrontEnd::new(host, strips_set_group, report), peer, world).await;
     });
 }
 
-async fn ask(front_end: &Rc<HostFrontEnd>, opcode: u32, nodeid: u64, arguments: &[u8]) -> Vec<u8> {
+async fn serve(front_end: &Rc<HostFrontEnd>, header: InHeader, arguments: &[u8]) -> Reply {
     let len = (size_of::<InHeader>() + arguments.len()) as u32;
-    let header = InHeader { len, opcode, unique: 2, nodeid, ..Default::default() };
+    let header = InHeader { len, unique: 2, ..header };
     let request = Request::from_message(&[header.as_bytes(), arguments].concat()).unwrap();
-    let reply = front_end.clone().serve(request).await;
+    front_end.clone().serve(request).await
+}
+async fn ask(front_end: &Rc<HostFrontEnd>, opcode: u32, nodeid: u64, arguments: &[u8]) -> Vec<u8> {
+    let header = InHeader { opcode, nodeid, ..Default::default() };
+    let reply = serve(front_end, header, arguments).await;
     assert_eq!(reply.errno(), 0);
     reply.payload()
+}
+/// Returns the error number of a CREATE of `log` in the root.
+async fn create_log(front_end: &Rc<HostFrontEnd>, flags: i32) -> i32 {
+    let header = InHeader { opcode: opcode::CREATE, nodeid: ROOT_NODE, ..Default::default() };
+    let (mode, flags) = (0o644 | libc::S_IFREG, (libc::O_CREAT | flags) as u32);
+    let arguments = CreateIn { mode, flags, ..Default::default() };
+    serve(front_end, header, &[arguments.as_bytes(), b"log\0"].concat()).await.errno()
 }
 fn entry(payload: &[u8]) -> (u64, [Duration; 2]) {
     let entry = EntryOut::read_from_prefix(payload).unwrap().0;
@@ -116,14 +135,33 @@ fn an_append_follows_what_another_host_wrote() {
     });
 }
 
+/// Behind success the kernel would take the file for new: it would check no permission, truncate
+/// nothing, and never release what is no regular file.
+#[test]
+fn another_hosts_new_name_is_not_answered_as_created() {
+    for is_file in [true, false] {
+        front_end_over_a_host(Duration::ZERO, async move |front_end, peer, _| {
+            let creator = Creator { uid: 1, gid: 1, umask: 0 };
+            let node = match is_file {
+                true => NewNode::Regular { mode: 0o600 },
+                false => NewNode::Symlink { target: b"target".to_vec() },
+            };
+            peer.make(peer.root(), b"log", node, creator).await.unwrap();
+            let flags = libc::O_WRONLY | libc::O_TRUNC;
+            assert_eq!(create_log(&front_end, flags).await, libc::ESTALE);
+            assert_eq!(create_log(&front_end, flags | libc::O_EXCL).await, libc::EEXIST);
+            assert!(front_end.known.borrow().is_empty());
+        });
+    }
+}
+
 /// The name is another host's, and goes at each moment of the request. A caller who wants to have
 /// the file made never gets ENOENT.
 #[test]
 fn a_create_beside_another_hosts_unlink_never_finds_nothing() {
-    let (mut found, mut made) = (0, 0);
+    let (found, made) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     for moment in 0..60 {
-        let number = Rc::new(Cell::new(None));
-        let result = number.clone();
+        let (found, made) = (found.clone(), made.clone());
         front_end_over_a_host(Duration::ZERO, async move |front_end, peer, world| {
             let creator = Creator { uid: 0, gid: 0, umask: 0 };
             let theirs = peer.create(peer.root(), b"log", 0o644, creator).await.unwrap();
@@ -135,25 +173,76 @@ fn a_create_beside_another_hosts_unlink_never_finds_nothing() {
                 peer.unlink(peer.root(), b"log").await.unwrap();
             };
             let create = async {
-                let arguments = CreateIn { mode: 0o644 | libc::S_IFREG, ..Default::default() };
-                let arguments = [arguments.as_bytes(), b"log\0"].concat();
-                let created = ask(&front_end, opcode::CREATE, ROOT_NODE, &arguments).await;
-                result.set(Some(entry(&created).0));
+                match create_log(&front_end, 0).await {
+                    libc::ESTALE => found.set(found.get() + 1),
+                    errno => {
+                        assert_eq!(errno, 0);
+                        made.set(made.get() + 1);
+                    }
+                }
             };
             let both: Vec<Pin<Box<dyn Future<Output = ()>>>> =
                 vec![Box::pin(unlink), Box::pin(create)];
+            let before = made.get();
             join_all(both).await;
-            match peer.lookup(peer.root(), b"log").await {
-                Ok(_) => result.set(Some(1)),
-                Err(_) => result.set(Some(0)),
+            let is_there = peer.lookup(peer.root(), b"log").await.is_ok();
+            assert_eq!(is_there, made.get() > before);
+        });
+    }
+    let (found, made) = (found.get(), made.get());
+    assert!(found > 0 && made > 0, "{found} found, {made} made: no race");
+}
+
+#[test]
+fn a_new_file_is_no_executable_of_a_group_that_its_maker_is_not_in() {
+    const GROUP: u32 = 7000;
+    const USER: u32 = 1000;
+    /// A process that does not exist has no capability and is in no group.
+    const NOBODY: u32 = i32::MAX as u32;
+    for (strips, gid, asked, made) in [
+        (false, USER, 0o2775, 0o775),
+        (false, USER, 0o2765, 0o2765),
+        (false, GROUP, 0o2775, 0o2775),
+        (true, USER, 0o2775, 0o2775),
+    ] {
+        front_end_under_a_kernel(strips, Duration::ZERO, async move |front_end, peer, _| {
+            let owner = Creator { uid: 0, gid: GROUP, umask: 0 };
+            let directory = NewNode::Directory { mode: 0o2777 };
+            let directory = peer.make(peer.root(), b"shared", directory, owner).await.unwrap();
+            let found = ask(&front_end, opcode::LOOKUP, ROOT_NODE, b"shared\0").await;
+            let nodeid = entry(&found).0;
+            let mode = libc::S_IFREG | asked;
+            let create = CreateIn { mode, ..Default::default() };
+            let mknod = MknodIn { mode, ..Default::default() };
+            let requests = [(opcode::CREATE, create.as_bytes()), (opcode::MKNOD, mknod.as_bytes())];
+            for (opcode, arguments) in requests {
+                let header =
+                    InHeader { opcode, nodeid, uid: USER, gid, pid: NOBODY, ..Default::default() };
+                let name = format!("new {opcode}");
+                let arguments = [arguments, name.as_bytes(), b"\0"].concat();
+                assert_eq!(serve(&front_end, header, &arguments).await.errno(), 0);
+                let new = peer.lookup(directory.file, name.as_bytes()).await.unwrap().attributes;
+                assert_eq!((new.mode & 0o7777, new.gid), (made, GROUP), "{opcode}");
             }
         });
-        match number.get() {
-            Some(1) => made += 1,
-            _ => found += 1,
-        }
     }
-    assert!(found > 0 && made > 0, "{found} opened, {made} made: no race");
+}
+
+#[test]
+fn an_access_list_takes_set_group_id_where_the_kernel_says_so() {
+    for (flags, left) in [(0, 0o2745), (abi::setxattr::ACL_KILL_SGID, 0o745)] {
+        front_end_over_a_host(Duration::ZERO, async move |front_end, peer, _| {
+            let node = NewNode::Regular { mode: 0o2745 };
+            let creator = Creator { uid: 1, gid: 1, umask: 0 };
+            let made = peer.make(peer.root(), b"file", node, creator).await.unwrap();
+            let node = entry(&ask(&front_end, opcode::LOOKUP, ROOT_NODE, b"file\0").await).0;
+            let (name, value) = (b"system.posix_acl_access\0", b"list");
+            let size = value.len() as u32;
+            let set = SetxattrIn { size, setxattr_flags: flags, ..Default::default() };
+            ask(&front_end, opcode::SETXATTR, node, &[set.as_bytes(), name, value].concat()).await;
+            assert_eq!(peer.attributes(made.file).await.unwrap().mode & 0o7777, left);
+        });
+    }
 }
 
 #[test]

@@ -29,24 +29,20 @@ impl VolumeFrontEnd {
         let attributes = self.volume.getattr(inode);
         match is_asked {
             false => KillPrivileges::No,
-            true if has_group_bit_alone(&attributes) && !is_member(header, &attributes) => {
+            true if has_group_bit_alone(&attributes)
+                && !privilege::is_member(header, attributes.gid) =>
+            {
                 KillPrivileges::ByStranger
             }
             true => KillPrivileges::ByMember,
         }
     }
 
-    /// Returns the mode of a file that the caller makes in a directory. Without the bit that is
-    /// taken here, an executable of the directory's group could be had by anyone who may write to
-    /// the directory.
+    /// Returns the mode of a file that the caller makes in a directory.
     pub(super) fn mode_of_new(&self, header: &InHeader, parent: &Inode, mode: u16) -> u16 {
-        const RUNS_AS_GROUP: u16 = SET_GROUP | GROUP_EXECUTES;
-        let attributes = self.volume.getattr(parent);
+        let Attributes { mode: directory, gid, .. } = self.volume.getattr(parent);
         let is_taken = !self.options.kernel_strips_set_group
-            && attributes.mode & SET_GROUP != 0
-            && mode & RUNS_AS_GROUP == RUNS_AS_GROUP
-            && !is_member(header, &attributes)
-            && !privilege::holds(header.pid, Capability::SetId);
+            && privilege::gives_group_away(header, (directory.into(), gid), mode.into());
         if is_taken { mode & !SET_GROUP } else { mode }
     }
 
@@ -64,7 +60,8 @@ impl VolumeFrontEnd {
         let attributes = self.volume.getattr(inode);
         let group_alone = has_group_bit_alone(&attributes);
         let keeps_group = group_alone
-            && (is_member(header, &attributes) || privilege::holds(header.pid, Capability::SetId));
+            && (privilege::is_member(header, attributes.gid)
+                || privilege::holds(header.pid, Capability::SetId));
         match attributes.mode & (SET_USER | SET_GROUP) {
             _ if attributes.mode & 0o170000 == DIRECTORY => KillPrivileges::No,
             0 => KillPrivileges::No,
@@ -136,11 +133,4 @@ impl VolumeFrontEnd {
 /// clear it.
 fn has_group_bit_alone(attributes: &Attributes) -> bool {
     attributes.mode & (SET_GROUP | GROUP_EXECUTES) == SET_GROUP
-}
-
-/// Returns whether the caller is in the file's group. Where groups may be mapped nobody is: the
-/// caller's own number may mean another group there.
-fn is_member(header: &InHeader, attributes: &Attributes) -> bool {
-    header.gid != NO_ID
-        && (header.gid == attributes.gid || privilege::is_in_group(header.pid, attributes.gid))
 }

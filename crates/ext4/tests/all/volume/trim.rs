@@ -11,6 +11,7 @@ use std::time::Duration;
 use units::InodeNumber;
 
 const BLOCK: usize = 1024;
+const SECOND: Duration = Duration::from_secs(1);
 /// Bytes that are free when the trim begins.
 const FREE: usize = 256 * BLOCK;
 
@@ -82,4 +83,56 @@ fn a_trim_withholds_little_at_a_time_and_still_discards_whole_runs() {
     assert!(longest <= FREE as u64 / 4, "{discards:?}");
     let sum: u64 = discards.iter().sum();
     assert!(sum >= FREE as u64 * 3 / 4, "{discards:?}");
+}
+
+/// Forbids changes, or shuts the volume down, during the first discard of a trim.
+fn end_amid_trim(is_shutdown: bool) {
+    let (image, virtual_world) = (TestImage::of(EXT3), VirtualWorld::new(1));
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let home = image.disk(&world);
+    virtual_world.clone().run(async move {
+        let volume = open(&world, &home, Access::ReadWrite).await.unwrap();
+        // What a late discard takes is seen.
+        write(&volume, "removed", 4 * FREE).await;
+        volume.sync().await.unwrap();
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        volume.unlink(&root, b"removed").await.unwrap();
+        volume.sync().await.unwrap();
+        home.set_latency(Latency { least: SECOND, spread: Duration::ZERO });
+        let (trimmed, before) = (volume.clone(), home.statistics().discards);
+        let trim = runtime::spawn_with_result(&virtual_world, async move {
+            trimmed.trim(0..u64::MAX, 0).await
+        });
+        while home.statistics().discards == before {
+            world.sleep_until(world.now().plus(SECOND / 10)).await;
+        }
+        match is_shutdown {
+            true => volume.shut_down().await.unwrap(),
+            false => volume.forbid_changes().await.unwrap(),
+        }
+        let (begun, left) = (home.statistics().discards, home.image());
+        world.sleep_until(world.now().plus(100 * SECOND)).await;
+        assert_eq!(home.statistics().discards, begun, "discards go on");
+        if !is_shutdown {
+            let bytes = |image: &disks::Image| {
+                let mut bytes = vec![0; image.size() as usize];
+                image.read(0, &mut bytes);
+                bytes
+            };
+            assert!(bytes(&left) == bytes(&home.image()), "a discard was in flight");
+        }
+        assert!(trim.await.unwrap().is_err());
+        home.set_latency(Latency { least: Duration::ZERO, spread: Duration::ZERO });
+        let _ = volume.close().await;
+    });
+}
+
+#[test]
+fn no_discard_follows_a_remount_read_only() {
+    end_amid_trim(false);
+}
+
+#[test]
+fn no_discard_begins_after_a_shutdown() {
+    end_amid_trim(true);
 }
