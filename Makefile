@@ -15,7 +15,7 @@ LAB := target/release/okeanos-lab
 SHIPPED := target/dist/okeanos
 SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build dist deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak faults test-apps test-kernels test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist-static image test-packages test-compiler test-reproducible tour site toolchain clean help
+.PHONY: all build shipped deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak test-classic faults test-apps test-kernels test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist image test-packages test-compiler test-reproducible tour site toolchain clean help
 
 all: build
 
@@ -32,7 +32,7 @@ deps-bench: deps
 build: toolchain ## both programs, optimised: target/release/okeanos and okeanos-lab
 	$(CARGO) build --release --package cli --package lab
 
-dist: toolchain ## both as they are shipped and measured: target/dist/okeanos and okeanos-lab; takes twice as long
+shipped: toolchain ## both as they are shipped and measured: target/dist/okeanos and okeanos-lab; takes twice as long
 	$(CARGO) build --profile dist --package cli --package lab
 
 # Says what is missing before cargo says it at length.
@@ -70,7 +70,7 @@ TOOLS := target/tools
 POSIX_OPERATIONS ?= 5000
 
 # What plays daily life, crashes and recovery, in a few minutes, once more without io_uring.
-WITHOUT_RING := without_ring:: people:: daemon_life:: blocks:: nbd:: coherence:: robustness::a_mount_point robustness::an_unplugged robustness::a_failed
+WITHOUT_RING := without_ring:: people:: hosts:: daemon_life:: blocks:: nbd:: coherence:: robustness::a_mount_point robustness::an_unplugged robustness::a_failed
 
 test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	$(CARGO) test --workspace --no-run
@@ -119,18 +119,23 @@ soak: deps build ## the crash explorers for twice HOURS hours (resumable; target
 	$(LAB) sim --proof target/soak.enumerated target/soak.ace1 target/soak.ace2 target/soak.lying target/soak.state $(EXPLORED) --page target/PROOF.md
 	$(LAB) bench demo --crash-after 20s --seconds 20s
 
+soak: test-classic
+test-classic: deps ## the whole suite of the daemon without io_uring, over threads and AIO
+	OKEANOS_IO=classic $(CARGO) test --package cli
+
 faults: deps ## switch on one deliberate fault at a time: does a test or the explorer find each? (docs/FAULTS.md)
 	scripts/hunt-faults.sh
 
 test-apps: deps deps-ceph build ## real programs on a volume of each mode; a host in front of Ceph, killed eight times
 	ROUNDS=8 scripts/test-host-ceph.sh $(OKEANOS)
+	OKEANOS_IO=classic scripts/test-host.sh $(OKEANOS)
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync procps postgresql
 	scripts/test-apps.sh $(OKEANOS)
 	scripts/test-apps-host.sh $(OKEANOS)
 	scripts/test-databases.sh $(OKEANOS) sqlite
 	scripts/test-databases.sh $(OKEANOS) postgres
-	@scripts/install-packages.sh fio xfsprogs
-	ROUNDS=8 scripts/test-blocks.sh $(OKEANOS) ext4 xfs
+	@scripts/install-packages.sh fio xfsprogs btrfs-progs
+	ROUNDS=8 scripts/test-blocks.sh $(OKEANOS)
 	@scripts/install-packages.sh binutils
 	scripts/test-deb.sh $(OKEANOS)
 	$(MAKE) test-kernels
@@ -138,8 +143,8 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	scripts/figure-screens.sh $(LAB) target/screens
 	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test all robustness::a_large_directory
 
-test-kernels: deps ## tests on the kernels of Debian 12 and 13 (6.1, 6.12), in emulated machines; ten minutes at most
-	@scripts/install-packages.sh qemu-system-x86 busybox-static kmod
+test-kernels: deps ## tests on the kernels of Debian 12 and 13 (6.1, 6.12), in emulated machines; twenty minutes at most
+	@scripts/install-packages.sh qemu-system-x86 busybox-static kmod nbd-client
 	CARGO=$(CARGO) scripts/test-kernels.sh target/kernels
 
 posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2
@@ -170,13 +175,13 @@ test-xfstests: deps build ## the kernel's suite for file systems on loop devices
 	@scripts/install-packages.sh git acl attr autoconf automake libtool-bin pkg-config gcc make bc fio gawk psmisc uuid-runtime xfsprogs uuid-dev xfslibs-dev libacl1-dev libaio-dev libcap-dev libssl-dev
 	XFSTESTS="$(XFSTESTS)" scripts/test-xfstests.sh $(OKEANOS)
 
-bench: deps dist ## Okeanos beside the kernel's ext4 on the same kind of loop device
+bench: deps shipped ## Okeanos beside the kernel's ext4 on the same kind of loop device
 	$(SHIPPED_LAB) bench compare
 
 # Medians of RUNS runs; an hour or so for three. README.md, docs/RECIPES.md and
 # docs/PERFORMANCE.md hold such tables (`make recipes`).
 RUNS ?= 3
-bench-peers: deps-bench dist ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth; one page
+bench-peers: deps-bench shipped ## the same, beside more of the kernel's file systems, with real programs, mixed load, and growth; one page
 	@scripts/install-packages.sh $$($(SHIPPED_LAB) bench programs --packages)
 	RUNS=$(RUNS) scripts/bench-peers.sh $(SHIPPED_LAB) target/bench-peers.md
 
@@ -185,11 +190,11 @@ flame: ## where the daemon's processor time goes beside 100 synchronous writers,
 	RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile dev-release --target-dir target/flame -p cli -p lab
 	scripts/flame.sh target/flame/dev-release/okeanos
 
-recipes: deps-bench dist ## measure docs/RECIPES.md and the tables of README and docs/PERFORMANCE.md anew, on a quiet machine; an hour
+recipes: deps-bench shipped ## measure docs/RECIPES.md and the tables of README and docs/PERFORMANCE.md anew, on a quiet machine; an hour
 	@scripts/install-packages.sh $$($(SHIPPED_LAB) bench programs --packages)
 	scripts/measure.sh $(SHIPPED_LAB) docs/RECIPES.md README.md docs/PERFORMANCE.md
 
-bench-shared: deps-ceph dist ## the works of Arion's figures on a real cluster of three OSDs, in target/figures/shared-*.json
+bench-shared: deps-ceph shipped ## the works of Arion's figures on a real cluster of three OSDs, in target/figures/shared-*.json
 	@scripts/install-packages.sh fio
 	mkdir -p target/figures
 	for work in streams varmail createfiles zipf risk; do \
@@ -207,7 +212,7 @@ record-traces: ## record the traces of docs/TRACES.md anew, in target/traces; ha
 figures: deps build ## the papers' figures in virtual time, in target/figures; goes on where it was interrupted
 	$(LAB) reproduce all --out target/figures
 
-figures-kernel: deps-bench dist ## the kernel's file systems beside Okeanos on emulated disks in real time, in target/figures
+figures-kernel: deps-bench shipped ## the kernel's file systems beside Okeanos on emulated disks in real time, in target/figures
 	$(SHIPPED_LAB) reproduce kernel-7a kernel-8a kernel-10a --out target/figures
 
 man: build ## man pages, in target/man
@@ -227,7 +232,7 @@ SHARE = $(DESTDIR)$(PREFIX)/share
 PROGRAM ?= $(SHIPPED)
 LAB_PROGRAM ?= $(SHIPPED_LAB)
 
-install: dist install-files install-lab-files ## both programs, man pages, completions, units, and the helper of mount(8), below PREFIX and /sbin
+install: shipped install-files install-lab-files ## both programs, man pages, completions, units, and the helper of mount(8), below PREFIX and /sbin
 
 # Of what is built already.
 install-files:
@@ -263,15 +268,15 @@ uninstall: ## what install put there
 	        $(DESTDIR)$(ZSH)/_$$program $(SHARE)/fish/vendor_completions.d/$$program.fish; done
 	rm -f $(SERVICES:%=$(DESTDIR)$(UNITS)/%.service)
 
-deb: dist ## Debian packages, in target/deb: okeanos, and okeanos-lab
+deb: shipped ## Debian packages, in target/deb: okeanos, and okeanos-lab
 	scripts/make-deb.sh $(SHIPPED) target/deb
 
 # Where what is given to people lies: a package for each architecture, a tarball, an image.
 STATIC := target/static
-dist-static: toolchain ## both programs without shared libraries: a reproducible tarball with SBOM and checksums, in target/static
+dist: toolchain ## both programs without shared libraries: a reproducible tarball with SBOM and checksums, in target/static
 	scripts/make-static.sh $(STATIC)
 
-image: dist-static ## an OCI image of the static program, as a tar, in target/image (docs/CONTAINERS.md)
+image: dist ## an OCI image of the static program, as a tar, in target/image (docs/CONTAINERS.md)
 	@scripts/install-packages.sh buildah
 	scripts/make-image.sh $(STATIC)/okeanos-*-static.tar.gz target/image
 

@@ -1,8 +1,9 @@
 #!/bin/bash
-# The kernel's ext4 and XFS over a block volume whose daemon is killed under load, ROUNDS times each.
-# After each kill what fio had written and synced must verify, and the file system must be content:
-# its own journal is replayed by the kernel, then e2fsck -fn or xfs_repair -n finds nothing. Needs
-# root and fio. Usage: ROUNDS=2 scripts/test-blocks.sh PROGRAM [ext4|xfs...]
+# The kernel's ext4, XFS and btrfs over a block volume whose daemon is killed under load, ROUNDS
+# times each. After each kill what fio had written and synced must verify, and the file system must
+# be content: its own log is replayed by the kernel, then e2fsck -fn, xfs_repair -n or btrfs check
+# finds nothing. Needs root, fio, xfsprogs and btrfs-progs.
+# Usage: ROUNDS=2 scripts/test-blocks.sh PROGRAM [ext4|xfs|btrfs...]
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -11,7 +12,7 @@ fi
 
 okeanos=$(realpath "$1")
 shift
-[ $# -gt 0 ] || set -- ext4 xfs
+[ $# -gt 0 ] || set -- ext4 xfs btrfs
 rounds=${ROUNDS:-2}
 seed=${SEED:-1}
 
@@ -58,6 +59,7 @@ check() {
     case $1 in
         ext4) timeout 120 e2fsck -fn "$device" >check.out 2>&1 || { cat check.out; fail "e2fsck"; } ;;
         xfs) timeout 120 xfs_repair -n "$device" >check.out 2>&1 || { cat check.out; fail "xfs_repair"; } ;;
+        btrfs) timeout 120 btrfs check --check-data-csum "$device" >check.out 2>&1 || { cat check.out; fail "btrfs check"; } ;;
     esac
 }
 
@@ -73,7 +75,7 @@ for kind in "$@"; do
         # shellcheck disable=SC2086
         attach() { device=$(timeout 60 "$okeanos" blocks attach --via loop -o ${options[at]} image); }
         attach
-        "mkfs.$kind" -q "$device"
+        "mkfs.$kind" -q "$device" 2>mkfs.out || { cat mkfs.out; fail "mkfs.$kind"; }
         # Two kills: what the first life recorded must outlive the second, too.
         for life in 1 2; do
             mount "$device" here

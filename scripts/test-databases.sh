@@ -1,8 +1,9 @@
 #!/bin/bash
 # Databases on a volume of each mode, their daemon killed under load: SQLite (rollback journal and
 # WAL, synchronous=FULL or above) and PostgreSQL. After recovery every transaction that was
-# acknowledged must be there, the database must call itself sound, and e2fsck find nothing. Needs
-# root, sqlite3 and postgresql. Usage: scripts/test-databases.sh PROGRAM sqlite|postgres [MODE...]
+# acknowledged must be there, the database must call itself sound, and e2fsck find nothing. The mode
+# `blocks` is the kernel's ext4 over a block volume. Needs root, sqlite3 and postgresql.
+# Usage: scripts/test-databases.sh PROGRAM sqlite|postgres [MODE...]
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -12,7 +13,7 @@ fi
 okeanos=$(realpath "$1")
 engine=$2
 shift 2
-[ $# -gt 0 ] || set -- writeback ordered journal wasteless selective
+[ $# -gt 0 ] || set -- writeback ordered journal wasteless selective blocks
 
 place=$(mktemp -d)
 chmod 755 "$place"
@@ -34,13 +35,35 @@ stop_postgres() {
 finish() {
     [ ! -f "$mount/cluster/postmaster.pid" ] || stop_postgres
     [ -z "$(jobs -p)" ] || kill $(jobs -p) 2>"$place/out" || true
-    mountpoint -q "$mount" && timeout 60 "$okeanos" umount --force "$mount" 2>"$place/out" || true
+    if [ "${mode:-}" = blocks ]; then
+        umount "$mount" 2>"$place/out" || true
+        timeout 60 "$okeanos" blocks detach "$place/image" 2>"$place/out" || true
+    else
+        mountpoint -q "$mount" && timeout 60 "$okeanos" umount --force "$mount" 2>"$place/out" || true
+    fi
     rm -rf "$place"
 }
 trap finish EXIT
 fail() { echo "$mode, $engine: $*" >&2; tail -n 20 "$place/log" >&2 2>"$place/out" || true; exit 1; }
 
-daemon() { "$okeanos" stats --json "$mount" | sed -n 's/.*"process": *\([0-9]*\).*/\1/p'; }
+daemon() { "$okeanos" stats --json "$at" | sed -n 's/.*"process": *\([0-9]*\).*/\1/p'; }
+make_it() {
+    rm -f "$place/image"
+    if [ "$mode" = blocks ]; then
+        truncate -s 1G "$place/image"
+        "$okeanos" blocks format "$place/image" >"$place/out"
+        attach
+        at=$place/image
+        mkfs.ext4 -q "$device"
+        mount "$device" "$mount"
+    else
+        at=$mount
+        "$okeanos" mkfs "$place/image" 1G -- -q >"$place/out"
+        mount_it
+    fi
+}
+# A ublk device, or a loop device where the kernel has none.
+attach() { device=$(timeout 60 "$okeanos" blocks attach "$place/image" 2>"$place/out") || fail "$(cat "$place/out")"; }
 mount_it() { "$okeanos" mount -o "data=$mode,allow_other" "$place/image" "$mount"; }
 kill_daemon() {
     local process
@@ -49,12 +72,25 @@ kill_daemon() {
     while kill -0 "$process" 2>"$place/out"; do sleep 0.05; done
 }
 mount_again() {
-    "$okeanos" umount "$mount" 2>"$place/out"
-    mount_it
+    if [ "$mode" = blocks ]; then
+        timeout 60 umount "$mount"
+        attach
+        mount "$device" "$mount"
+    else
+        "$okeanos" umount "$mount" 2>"$place/out"
+        mount_it
+    fi
 }
 umount_and_check() {
-    "$okeanos" umount "$mount"
-    timeout 120 e2fsck -fn "$place/image" >"$place/e2fsck" 2>&1 || { cat "$place/e2fsck"; fail "e2fsck is not content"; }
+    local checked=$place/image
+    if [ "$mode" = blocks ]; then
+        umount "$mount"
+        checked=$device
+    else
+        "$okeanos" umount "$mount"
+    fi
+    timeout 120 e2fsck -fn "$checked" >"$place/e2fsck" 2>&1 || { cat "$place/e2fsck"; fail "e2fsck is not content"; }
+    [ "$mode" != blocks ] || timeout 120 "$okeanos" blocks detach "$place/image"
 }
 
 # $1 is called with 1, 2, ... and must fail when the number was not stored; what was is noted
@@ -156,9 +192,7 @@ test_postgres() {
 }
 
 for mode in "$@"; do
-    rm -f "$place/image"
-    "$okeanos" mkfs "$place/image" 1G -- -q >"$place/out"
-    mount_it
+    make_it
     "test_$engine"
     umount_and_check
     echo "$mode: $engine has everything it acknowledged before the crash"

@@ -5,6 +5,7 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 mount -t proc none /proc
 mount -t sysfs none /sys
 mount -t devtmpfs none /dev
+ln -s /proc/self/fd /dev/fd
 mount -t securityfs none /sys/kernel/security
 mkdir -p /dev/pts /dev/shm
 mount -t devpts none /dev/pts

@@ -118,9 +118,27 @@ pub fn check(
             complaints.push(format!("ARCHITECTURE.md: {crates:?} never {claim}: what holds it?"));
         }
     }
+    for (name, text) in &workspace.pages {
+        check_tables(name, text, complaints);
+    }
     check_paths(workspace, complaints)?;
     check_recipes(workspace, complaints)?;
     check_faults(workspace, complaints)
+}
+
+/// Checks that each table has its header above all rows, and no other.
+fn check_tables(page: &str, text: &str, complaints: &mut Vec<String>) {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_row = |line: usize| lines.get(line).is_some_and(|line| line.starts_with('|'));
+    let is_rule = |line: usize| lines[line].starts_with("|-") || lines[line].starts_with("|:");
+    for line in (0..lines.len()).filter(|line| is_row(*line)) {
+        let is_second = line > 0 && is_row(line - 1) && !(line > 1 && is_row(line - 2));
+        let is_alone = !is_row(line + 1) && !(line > 0 && is_row(line - 1));
+        if is_rule(line) != is_second || is_alone {
+            let complaint = "a table begins with one header and one rule below it";
+            complaints.push(format!("{page}:{}: {complaint}", line + 1));
+        }
+    }
 }
 
 /// Checks that the files which ARCHITECTURE names exist.
@@ -225,6 +243,18 @@ fn check_order(page: &str, names: &[&str], complaints: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_above_a_header_are_found() {
+        let complaints = |text: &str| {
+            let mut complaints = Vec::new();
+            check_tables("page", text, &mut complaints);
+            complaints.iter().map(|it| it[..6].to_owned()).collect::<Vec<_>>()
+        };
+        assert!(complaints("| a | b |\n|---|---:|\n| 1 | 2 |\n\n| c |\n|---|\n").is_empty());
+        assert_eq!(complaints("| 1 | 2 |\n| a | b |\n|---|---|\n"), ["page:2", "page:3"]);
+        assert_eq!(complaints("text\n| 1 | 2 |\n\ntext\n"), ["page:2"]);
+    }
 
     #[test]
     fn doubled_and_misplaced_faults_are_found() {

@@ -8,7 +8,7 @@ use crate::text::quantity::format_size;
 use crate::text::table::Table;
 use serde_json::Value;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NOTES: &str = "\
 Health is one of
@@ -74,12 +74,13 @@ pub fn run(arguments: ListArguments) -> Result<(), CliError> {
             receiver
         })
         .collect();
+    let until = Instant::now() + PATIENCE;
     let listed: Vec<ListedMount> = ours
         .iter()
         .zip(looking)
         .map(|(mount, receiver)| {
             receiver
-                .recv_timeout(PATIENCE)
+                .recv_timeout(until.saturating_duration_since(Instant::now()))
                 .unwrap_or_else(|_| listed(mount, None, "no answer".into()))
         })
         .collect();

@@ -15,8 +15,8 @@ use disks::{Claim, DiskAccess};
 use format::ext4::feature;
 use runtime::RealWorld;
 use std::ffi::OsString;
-use std::fs::File;
-use std::os::unix::fs::FileTypeExt;
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -434,7 +434,10 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> 
         },
         Some(size) => {
             refuse_beyond_limit(target, size)?;
-            let file = File::create_new(target).map_err(|error| CliError::system(&name, error))?;
+            // Who reads the image reads every file in it, and can lock it against a mount.
+            let mut new = OpenOptions::new();
+            let new = new.write(true).create_new(true).mode(0o600);
+            let file = new.open(target).map_err(|error| CliError::system(&name, error))?;
             let sized = file.set_len(size).map_err(|error| CliError::system(&name, error));
             let claimed = sized.and_then(|()| claim(target));
             if claimed.is_err() {

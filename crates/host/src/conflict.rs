@@ -1,18 +1,19 @@
 //! Conflict files: the journaled bytes of a file that cannot be replayed, because another client
 //! has changed it since, are set aside at the store.
 //!
-//! `okeanos-conflicts/FILE-HOST-LOG` holds the journaled bytes at their offsets, and zeros between.
-//! The same name with `.txt` names their file, lists the ranges that were journaled, and states why
-//! they were set aside. The names follow from the log, so a second recovery after a crash writes
-//! the same files again. Logs of two hosts may have the same numbers. A running host names the
-//! file's last transaction instead of the log. If it dies before the journal has freed the records,
-//! recovery sets the same bytes aside once more.
+//! `okeanos-conflicts/FILE-HOST-LOG` holds the journaled bytes at their offsets, and zeros between;
+//! where the store has no file of that length, without anything between. The same name with `.txt`
+//! names their file, lists the ranges that were journaled, and states why they were set aside. The
+//! names follow from the log, so a second recovery after a crash writes the same files again. Logs
+//! of two hosts may have the same numbers. A running host names the file's last transaction instead
+//! of the log. If it dies before the journal has freed the records, recovery sets the same bytes
+//! aside once more.
 
 use crate::error::HostError;
 use std::ops::Range;
 use store::{
-    Creator, FileId, FileKind, Found, Identity, NewNode, OpenMode, Refusal, Store, StoreError,
-    Version,
+    AttributeChange, Creator, FileId, FileKind, Found, Identity, NewNode, OpenMode, Refusal, Store,
+    StoreError, Version,
 };
 
 /// Content of a file that is set aside.
@@ -65,6 +66,55 @@ async fn found_or_made(
     Err(StoreError::Refused(Refusal::Exists))
 }
 
+async fn empty(store: &dyn Store, found: &Found) -> Result<(), StoreError> {
+    let change = AttributeChange { size: Some(0), ..Default::default() };
+    store.set_attributes(found.file, change).await.map(drop)
+}
+
+/// Writes the ranges of a file that is set aside. Returns their places in it.
+async fn write_ranges(
+    store: &dyn Store,
+    into: &Found,
+    ranges: &[Range<u64>],
+    content: impl AsyncFn(usize) -> Result<Vec<u8>, StoreError>,
+) -> Result<Vec<u64>, StoreError> {
+    if into.attributes.version.size > 0 {
+        // An attempt that a crash cut short may have written them to other places.
+        empty(store, into).await?;
+    }
+    let places: Vec<u64> = ranges.iter().map(|range| range.start).collect();
+    match write_file(store, into.file, places.iter().copied(), &content).await {
+        Err(StoreError::Refused(Refusal::FileTooLarge)) => {}
+        written => return written.map(|()| places),
+    }
+    empty(store, into).await?;
+    let place_after = |end: &mut u64, range: &Range<u64>| {
+        let at = *end;
+        *end += range.end - range.start;
+        Some(at)
+    };
+    let packed: Vec<u64> = ranges.iter().scan(0, place_after).collect();
+    write_file(store, into.file, packed.iter().copied(), content).await?;
+    Ok(packed)
+}
+
+/// Opens or makes a file of `owner`, or of `maker` where this host may give nothing away.
+async fn file_of(
+    store: &dyn Store,
+    directory: FileId,
+    name: &str,
+    (owner, maker): (Creator, Creator),
+) -> Result<(Found, String), StoreError> {
+    let owners = [owner.uid, maker.uid];
+    let node = || NewNode::Regular { mode: 0o600 };
+    match found_or_made(store, directory, name, (node(), owner), &owners).await {
+        Err(StoreError::Refused(Refusal::NotPermitted)) => {
+            found_or_made(store, directory, name, (node(), maker), &owners).await
+        }
+        found => found,
+    }
+}
+
 /// Writes pieces at these places. `content` returns the bytes of each.
 async fn write_file(
     store: &dyn Store,
@@ -100,19 +150,19 @@ pub(crate) async fn set_aside(
     // An ordinary user can give nothing away.
     let maker = if ours.uid == 0 { Creator { uid: 0, gid: 0, umask: 0 } } else { ours };
     let directory = (NewNode::Directory { mode: 0o755 }, maker);
-    let ours = ours.uid;
+    let owners = [0, ours.uid];
     let (directory, _) =
-        found_or_made(store, store.root(), CONFLICT_DIRECTORY, directory, &[0, ours]).await?;
+        found_or_made(store, store.root(), CONFLICT_DIRECTORY, directory, &owners).await?;
     let directory = directory.file;
-    let file = || (NewNode::Regular { mode: 0o600 }, owner);
-    let owners = [owner.uid, ours];
     let name = name_of(of);
-    let (data, name) = found_or_made(store, directory, &name, file(), &owners).await?;
-    write_file(store, data.file, of.ranges.iter().map(|range| range.start), content).await?;
+    let (data, name) = file_of(store, directory, &name, (owner, ours)).await?;
+    let places = write_ranges(store, &data, &of.ranges, content).await?;
     let path = store.path_of(of.file).await.unwrap_or_default();
-    let text = text_of(of, why, path).into_bytes();
-    let (about, _) =
-        found_or_made(store, directory, &format!("{name}.txt"), file(), &owners).await?;
+    let text = text_of(of, why, path, &places).into_bytes();
+    let (about, _) = file_of(store, directory, &format!("{name}.txt"), (owner, ours)).await?;
+    if about.attributes.version.size > 0 {
+        empty(store, &about).await?;
+    }
     write_file(store, about.file, [0].into_iter(), async |_| Ok(text.clone())).await?;
     store.sync_directory(directory).await?;
     store.sync_directory(store.root()).await?;
@@ -128,7 +178,7 @@ fn name_of(SetAsideFile { file, host: Identity(host), log, .. }: &SetAsideFile<'
     format!("{}-{host}-{log}", file.0)
 }
 
-fn text_of(of: &SetAsideFile<'_>, why: &str, path: Option<Vec<u8>>) -> String {
+fn text_of(of: &SetAsideFile<'_>, why: &str, path: Option<Vec<u8>>, places: &[u64]) -> String {
     let number = of.file.0;
     let name = match path {
         Some(path) => format!("Its name: {}", String::from_utf8_lossy(&path)),
@@ -139,8 +189,12 @@ fn text_of(of: &SetAsideFile<'_>, why: &str, path: Option<Vec<u8>>) -> String {
         "Bytes of file {number} that were synced on this host and could not be written to the store.\n{name}\n{why}\n\
          Last state journaled: version {version}, changed {ctime_ns} ns after 1970, {size} bytes.\nBytes journaled:\n",
     );
-    for Range { start, end } in of.ranges.iter().take(RANGES_MAX) {
-        text += &format!("{start}..{end}\n");
+    let is_packed = of.ranges.iter().zip(places).any(|(range, at)| range.start != *at);
+    for (Range { start, end }, at) in of.ranges.iter().zip(places).take(RANGES_MAX) {
+        text += &match is_packed {
+            true => format!("{start}..{end} at {at}\n"),
+            false => format!("{start}..{end}\n"),
+        };
     }
     text
 }

@@ -234,10 +234,10 @@ impl Host {
             // A program that has it open must not take a later sync for a promise of the bytes set
             // aside.
             *file.failure.borrow_mut() = match (lost, before) {
-                (Some(why), _) => Some(Failure::SetAside(why)),
+                (Some(why), _) if is_open => Some(Failure::SetAside(why)),
                 (None, Some(lasting)) if is_open && lasting.lasts() => Some(lasting),
                 (None, _) if is_open && is_unsynced => Some(Failure::Unsynced(was_lost.clone())),
-                (None, _) => None,
+                _ => None,
             };
             self.lose_locks(&file);
             self.files.forget(&file);

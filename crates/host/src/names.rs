@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use store::{
     AttributeChange, Creator, FileAttributes, FileId, FileKind, Found, Listing, NewNode, Refusal,
-    RenameOver, Space, StoreError, Token, XattrMode, registers_host,
+    RenameOver, Space, StoreError, TimeChange, Token, XattrMode, registers_host,
 };
 
 /// The extended attribute that holds file capabilities.
@@ -373,6 +373,14 @@ impl Host {
     ) -> Result<FileAttributes, HostError> {
         if change == AttributeChange::default() && !units::fault!("host-nothing-is-a-change") {
             return self.attributes(id).await;
+        }
+        let is_valid = |time| match time {
+            Some(TimeChange::To(time)) => time.nanoseconds < 1_000_000_000,
+            _ => true,
+        };
+        if !is_valid(change.accessed) || !is_valid(change.modified) {
+            // A journal with such a time would be refused as damaged.
+            return Err(StoreError::from(Refusal::Invalid).into());
         }
         self.once("a change of attributes", async |is_sent| {
             self.try_set_attributes(id, change, is_sent).await

@@ -367,7 +367,8 @@ impl Recovery<'_> {
     }
 
     /// Replays a file. Returns why that must stop, if it must: another program has changed the file
-    /// past the store since the comparison.
+    /// past the store since the comparison, or the store has no file that long. The latter would
+    /// otherwise keep the log's other files from the store, at each mount.
     async fn replay_unless_changed(
         &self,
         replay: &FileReplay,
@@ -375,9 +376,12 @@ impl Recovery<'_> {
         found: Version,
     ) -> Result<Option<String>, HostError> {
         match self.replay(replay, open, found).await {
-            Err(HostError::Store(error @ StoreError::ChangedPast { .. })) => {
+            Err(HostError::Store(
+                error @ (StoreError::ChangedPast { .. }
+                | StoreError::Refused(Refusal::FileTooLarge)),
+            )) => {
                 self.store.discard(replay.last.file).await?;
-                Ok(Some(error.to_string()))
+                Ok(Some(format!("It could not be replayed: {error}.")))
             }
             replayed => replayed,
         }

@@ -2,7 +2,7 @@
 //!
 //! Each was made of 16 MiB with a journal of 1 MiB, in `wasteless`; block `37 * n`, for `n` up to
 //! 40, was written with one byte over and over and flushed, and once more with one byte changed.
-//! Then the daemon was killed.
+//! Then the daemon was killed. The journal of `apart` is on a disk of 4 MiB, `apart-journal`.
 
 use crate::common::{Life, open, options};
 use blocks::Persistence;
@@ -22,9 +22,15 @@ fn load(name: &str) -> Image {
 
 #[test]
 fn volumes_of_the_first_version_are_recovered() {
-    for (name, log) in [("circular", LogKind::Circular), ("scattered", LogKind::Scattered)] {
-        let data = DataMode::Wasteless;
-        let life = Life::new(1, &[load(name)]);
+    let volumes: [(&[&str], LogKind); 3] = [
+        (&["circular"], LogKind::Circular),
+        (&["apart", "apart-journal"], LogKind::Circular),
+        (&["scattered"], LogKind::Scattered),
+    ];
+    for (disks, log) in volumes {
+        let (name, data) = (disks[0], DataMode::Wasteless);
+        let disks: Vec<Image> = disks.iter().map(|disk| load(disk)).collect();
+        let life = Life::new(1, &disks);
         let parts = life.parts(&EngineOptions { data, log, ..options() }, Persistence::WriteBack);
         let (_, images) = life.play(async move {
             let volume = open(parts).await;

@@ -15,6 +15,8 @@ pub enum MalformedMessage {
     Short,
     #[error("a message has bytes behind its last field")]
     Behind,
+    #[error("{0} ns are no part of a second")]
+    Nanoseconds(u32),
     #[error("{found} is no {field}")]
     Unknown { field: &'static str, found: u8 },
 }
@@ -173,7 +175,20 @@ pub fn kind_of(mode: u32) -> FileKind {
     }
 }
 
-wire_struct!(Timestamp { seconds, nanoseconds });
+impl Wire for Timestamp {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.seconds.put(out);
+        self.nanoseconds.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
+        let (seconds, nanoseconds) = (i64::take(from)?, u32::take(from)?);
+        // A journal with such a time would be refused as damaged.
+        match nanoseconds < 1_000_000_000 {
+            true => Ok(Timestamp { seconds, nanoseconds }),
+            false => Err(MalformedMessage::Nanoseconds(nanoseconds)),
+        }
+    }
+}
 wire_struct!(Version { number, ctime_ns, size });
 wire_struct!(FileAttributes {
     file,

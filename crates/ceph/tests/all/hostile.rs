@@ -139,6 +139,17 @@ fn hostile_bytes_are_an_error_and_take_no_more_memory_than_they_are_long() {
         MalformedMessage::TooLong(FRAME_BYTES_MAX as u32 + 1)
     );
 
+    // A journal with it would be refused as damaged.
+    let accessed = Timestamp { seconds: 1, nanoseconds: 1_000_000_000 };
+    let attributes = FileAttributes { accessed, ..attributes() };
+    let mut frames = Frames::default();
+    frames.add(&frame(&Report::Success {
+        request: 1,
+        reply: HelperReply::Attributes { attributes },
+    }));
+    let refused = frames.next_message::<Report>().unwrap_err();
+    assert_eq!(refused, MalformedMessage::Nanoseconds(1_000_000_000));
+
     let seed = 20_261_122;
     let random = SplitMix::new(seed);
     let originals: Vec<Vec<u8>> = requests()

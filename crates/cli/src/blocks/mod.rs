@@ -12,6 +12,7 @@ mod ublk_device;
 mod zones;
 
 use crate::disk::block_volume::{VolumeOnDisk, volume_on};
+use crate::disk::content::refuse_device_logs;
 use crate::disk::open_disk::refuse_same;
 use crate::error::CliError;
 use crate::mkfs::LogSizes;
@@ -250,6 +251,11 @@ fn refuse_as_log(volume: &std::path::Path, log: Option<&std::path::Path>) -> Res
 fn failed(source: &std::path::Path, error: &blocks::BlocksError) -> CliError {
     if let blocks::BlocksError::Overwritten { disk, at } = error {
         return place::overwritten(std::path::Path::new(disk), *at);
+    }
+    if let blocks::BlocksError::NoVolume { disk, .. } = error
+        && let Err(named) = refuse_device_logs(std::path::Path::new(disk))
+    {
+        return named;
     }
     let text = error.to_string();
     let name = source.display().to_string();

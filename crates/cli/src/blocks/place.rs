@@ -5,7 +5,7 @@ use crate::daemon::control::{Place, blocks_directory, make_directory, socket_dir
 use crate::daemon::mount_table;
 use crate::daemon::mounted::refuse_mounted;
 use crate::disk::block_volume::{VolumeOnDisk, is_log, volume_on};
-use crate::disk::content::content_of;
+use crate::disk::content::{content_of, refuse_device_logs};
 use crate::disk::front_end::NAME;
 use crate::disk::identity::identity_of;
 use crate::error::CliError;
@@ -44,8 +44,12 @@ impl Place {
                 Ok(place)
             }
             VolumeOnDisk::Overwritten(at) => Err(overwritten(source, at)),
-            VolumeOnDisk::None => Err(CliError::new(format!("{name}: there is no block volume"))
-                .with_remedy("Make one: okeanos blocks format. It destroys what the disk holds.")),
+            VolumeOnDisk::None => {
+                refuse_device_logs(source)?;
+                Err(CliError::new(format!("{name}: there is no block volume")).with_remedy(
+                    "Make one: okeanos blocks format. It destroys what the disk holds.",
+                ))
+            }
         }
     }
 

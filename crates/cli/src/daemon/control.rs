@@ -316,10 +316,13 @@ pub fn make_directory(directory: &Path, mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects to a socket. One whose queue is full, as of a stopped daemon or of a user who means
-/// harm, is not waited for longer than for a reply.
-fn connect(path: &Path) -> io::Result<UnixStream> {
-    let (flags, until) = (SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, Instant::now() + PATIENCE);
+/// Connects to the socket of a mount's daemon. One whose queue is full, as of a stopped daemon or
+/// of a user who means harm, is waited for until `until`.
+///
+/// A user's socket may be a link to that of another daemon. So the process behind it must be of the
+/// user who mounted.
+fn connect(mount: &Mount, path: &Path, until: Instant) -> io::Result<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     let address = SocketAddrUnix::new(path)?;
     loop {
@@ -330,15 +333,18 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
     }
     let stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
-    Ok(stream)
+    match mount.user() {
+        Some(user) if user != user_of(&stream)? => Err(io::ErrorKind::PermissionDenied.into()),
+        _ => Ok(stream),
+    }
 }
 
 /// Connects to a socket that the mount itself covers: a thread looks without the mount.
-fn connect_beneath(mount: &Mount, path: &Path) -> io::Result<UnixStream> {
+fn connect_beneath(mount: &Mount, path: &Path, until: Instant) -> io::Result<UnixStream> {
     let look = || {
         own_namespace::enter()?;
         own_namespace::detach(&mount.directory)?;
-        connect(path)
+        connect(mount, path, until)
     };
     std::thread::scope(|scope| scope.spawn(look).join().expect("no panic"))
 }
@@ -360,16 +366,19 @@ impl Client {
     pub fn connect(mount: &Mount) -> Result<Client, CliError> {
         let directory = socket_directory();
         let path = directory.join(socket_name(mount.device));
-        let connected = refuse_foreign(&directory).and_then(|()| connect(&path)).or_else(|error| {
+        // For all places together: a user may have any number of them.
+        let until = Instant::now() + PATIENCE;
+        let connected = refuse_foreign(&directory).and_then(|()| connect(mount, &path, until));
+        let connected = connected.or_else(|error| {
             let is_covered = path.starts_with(&mount.directory);
-            if is_covered { connect_beneath(mount, &path) } else { Err(error) }
+            if is_covered { connect_beneath(mount, &path, until) } else { Err(error) }
         });
         // A login has a directory of its own for sockets, and cron has none. Root may do with a
         // user's mount what the user may. SAFETY: geteuid has no preconditions.
         let user = unsafe { libc::geteuid() };
         let is_ours = user == 0 || mount.user() == Some(user);
         let connected = connected.or_else(|error| {
-            let elsewhere = is_ours.then(|| connect_elsewhere(mount)).flatten();
+            let elsewhere = is_ours.then(|| connect_elsewhere(mount, until)).flatten();
             elsewhere.ok_or(error)
         });
         connected.map(Client::over).map_err(|error| no_answer(mount, Some((&path, error))))
@@ -380,7 +389,10 @@ impl Client {
     pub fn connect_to_look(mount: &Mount) -> Result<Client, CliError> {
         let client = match Client::connect(mount) {
             Ok(client) => client,
-            Err(error) => Client::over(connect_elsewhere(mount).ok_or(error)?),
+            Err(error) => {
+                let until = Instant::now() + PATIENCE;
+                Client::over(connect_elsewhere(mount, until).ok_or(error)?)
+            }
         };
         Ok(Client { patience: Some(PATIENCE), ..client })
     }
@@ -468,9 +480,15 @@ fn refuse_foreign(directory: &Path) -> io::Result<()> {
     }
 }
 
-fn connect_elsewhere(mount: &Mount) -> Option<UnixStream> {
+fn connect_elsewhere(mount: &Mount, until: Instant) -> Option<UnixStream> {
     let name = socket_name(mount.device);
-    places_to_look(mount).find_map(|place| connect(&place.join(&name)).ok())
+    places_to_look(mount).find_map(|place| connect(mount, &place.join(&name), until).ok())
+}
+
+/// Returns the user at the other end, as the kernel knows it: unix(7).
+pub fn user_of(stream: &UnixStream) -> io::Result<u32> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)?;
+    Ok(peer.uid.as_raw())
 }
 
 /// Returns directories whose owner is the user who mounted.

@@ -1,6 +1,6 @@
 //! The daemon's side of the control socket, on its ring.
 
-use crate::daemon::control::{Ask, End, make_directory, socket_directory, socket_name};
+use crate::daemon::control::{Ask, End, make_directory, socket_directory, socket_name, user_of};
 use crate::error::CliError;
 use device::{LocalFuture, World};
 use runtime::{File, RealWorld, race};
@@ -310,23 +310,6 @@ fn line_of(value: &impl serde::Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).expect("plain values become JSON");
     line.push(b'\n');
     line
-}
-
-/// Returns the user at the other end, as the kernel knows it: unix(7).
-fn user_of(stream: &UnixStream) -> io::Result<u32> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel fills the live structure, whose length it is given.
-    let result = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast(),
-            &raw mut length,
-        )
-    };
-    if result == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Returns a descriptor of the same socket that the ring may own.

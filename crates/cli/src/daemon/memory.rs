@@ -30,12 +30,8 @@ pub fn ask_for_precedence() -> Vec<&'static str> {
 /// kernel (`MADV_DONTNEED` refuses locked pages), and the daemon's memory would exceed its bound.
 /// Returns what was refused.
 pub fn lock() -> Option<&'static str> {
-    const REFUSED: Option<&str> = Some("to lock its program (mlock2)");
-    let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the structure outlives the call.
-    let is_unlimited = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) } == 0;
-    if !is_unlimited && !privileges::may_lock() {
-        return REFUSED;
+    if !may_lock() {
+        return Some("to lock its program (mlock2)");
     }
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     for (start, end) in maps.lines().filter_map(program_range) {
@@ -44,6 +40,14 @@ pub fn lock() -> Option<&'static str> {
         unsafe { libc::mlock2(start as *const libc::c_void, end - start, MLOCK_ONFAULT) };
     }
     None
+}
+
+/// Lifts the limit of locked memory, and returns whether memory may be locked without one.
+pub fn may_lock() -> bool {
+    let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the structure outlives the call.
+    let is_unlimited = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) } == 0;
+    is_unlimited || privileges::may_lock()
 }
 
 /// Returns whether the memory of this process has a limit of its own, within which it may wait for

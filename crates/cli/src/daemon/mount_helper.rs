@@ -9,6 +9,7 @@
 //! 4. It never serves requests of the mount, so it may look at paths in it.
 
 use crate::daemon::descriptors::close_all_but;
+use crate::daemon::held_mount::mount_id;
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::own_namespace;
 use crate::error::CliError;
@@ -330,7 +331,7 @@ impl Child {
         let Some(Mount { directory, .. }) = found else { return Ok(()) };
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let top = OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
-        if mount_id(&top)? != mount.id {
+        if mount_id(Path::new(""), &top)? != mount.id {
             // Something else is mounted over it, which must not be removed.
             return Ok(());
         }
@@ -371,13 +372,6 @@ fn set_read_ahead(
 /// Opens a directory only for looking up names.
 fn open_directory(path: &str) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(path)
-}
-
-/// Returns the mount of an open file, from `fdinfo` (proc_pid_fdinfo(5)).
-fn mount_id(file: &File) -> io::Result<u64> {
-    let text = fs::read_to_string(format!("self/fdinfo/{}", file.as_raw_fd()))?;
-    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
-    id.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 fn identity(file: &File) -> io::Result<(u64, u64)> {

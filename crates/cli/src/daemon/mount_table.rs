@@ -58,6 +58,14 @@ impl Mount {
         self.of_file_system.split(',').find_map(|word| word.strip_prefix("user_id=")?.parse().ok())
     }
 
+    /// Whether an ordinary user other than this one mounted it, who may call its source anything.
+    pub fn is_of_another_user(&self) -> bool {
+        let is_named_freely = self.kind == "fuse" || self.kind.starts_with("fuse.");
+        // SAFETY: geteuid has no preconditions.
+        let trusted = [Some(0), Some(unsafe { libc::geteuid() })];
+        is_named_freely && !trusted.contains(&self.user())
+    }
+
     /// Returns the source as its user named it: the image file, if a loop device stands on one.
     pub fn image(&self) -> PathBuf {
         behind(&self.source)
@@ -91,8 +99,22 @@ impl Mount {
     }
 
     fn statfs(&self, patience: Duration) -> Option<io::Result<libc::statfs>> {
-        let directory = self.directory.clone();
-        within(patience, move || statfs(&directory))
+        let (directory, owner) = (self.directory.clone(), self.owner_to_ask());
+        within(patience, move || match owner {
+            None => statfs(&directory),
+            Some(owner) => become_owner(owner).and_then(|()| statfs(&directory)),
+        })
+    }
+
+    /// Returns user and group of an ordinary user's mount, for root: without `allow_other` the
+    /// kernel answers root itself, with zeros, whether or not there is a daemon.
+    fn owner_to_ask(&self) -> Option<(u32, u32)> {
+        // SAFETY: geteuid has no preconditions.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        let user = self.user().filter(|user| is_root && *user != 0)?;
+        let mut words = self.of_file_system.split(',');
+        let group = words.find_map(|word| word.strip_prefix("group_id=")?.parse().ok())?;
+        Some((user, group))
     }
 }
 
@@ -128,6 +150,17 @@ where
     // A process that forks behind this call has one thread again.
     let _ = thread.join();
     Some(answer)
+}
+
+/// Gives this thread alone the user and group, for good.
+fn become_owner((user, group): (u32, u32)) -> io::Result<()> {
+    // SAFETY: the calls take integers, and change the rights of this thread; the C library's own
+    // would change those of all.
+    let changed = unsafe {
+        libc::syscall(libc::SYS_setresgid, group, group, group) == 0
+            && libc::syscall(libc::SYS_setresuid, user, user, user) == 0
+    };
+    if changed { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn statfs(directory: &Path) -> io::Result<libc::statfs> {
@@ -307,6 +340,19 @@ mod tests {
         assert!(
             mount.is_okeanos() && mount.options == "rw,noatime" && mount.of_file_system == "rw,x=1"
         );
+    }
+
+    #[test]
+    fn a_users_name_for_a_source_is_not_believed() {
+        for (kind, user, is_foreign) in
+            [("fuse", 1000, true), ("fuse.x", 1000, true), ("fuse.x", 0, false), ("ext4", 0, false)]
+        {
+            let line = format!("36 35 0:50 / /mnt rw - {kind} /dev/loop3 rw,user_id={user}");
+            let mount = parse_line(line.as_bytes()).unwrap();
+            assert_eq!(mount.is_of_another_user(), is_foreign, "{line}");
+        }
+        let device = parse_line(b"36 35 7:3 / /mnt rw - ext4 /dev/loop3 rw").unwrap();
+        assert!(!device.is_of_another_user());
     }
 
     #[test]

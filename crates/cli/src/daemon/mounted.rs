@@ -27,7 +27,8 @@ pub fn refuse_dead(mount: Option<&Mount>) -> Result<(), CliError> {
 pub fn refuse_mounted(device: &Path) -> Result<(), CliError> {
     let mounts =
         mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
-    let Some(mount) = mounts.iter().find(|mount| mount.source == device) else { return Ok(()) };
+    let is_on = |mount: &&Mount| mount.source == device && !mount.is_of_another_user();
+    let Some(mount) = mounts.iter().find(is_on) else { return Ok(()) };
     let (name, at) = (device.display(), mount.directory.display());
     Err(CliError::new(format!("{name} is mounted on {at}"))
         .with_remedy(format!("Unmount it first: umount {}.", word(&mount.directory))))

@@ -44,7 +44,8 @@ struct Half {
 pub fn give_up() -> io::Result<()> {
     // SAFETY: geteuid has no preconditions.
     let is_root = unsafe { libc::geteuid() } == 0;
-    let bounded = if is_root { bound().and_then(|()| keep_few()) } else { Ok(()) };
+    // Without CAP_SETPCAP the bounding set stays; nothing executes another program any more.
+    let bounded = if is_root { bound().and(keep_few()) } else { Ok(()) };
     // SAFETY: prctl with these integers changes a flag of the thread.
     let unprivileged = checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) });
     let filtered = unprivileged.and_then(|()| forbid_calls());
@@ -192,6 +193,22 @@ fn checked(result: libc::c_int) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_unit_of_volumes_leaves_what_the_daemon_keeps() {
+        let unit = include_str!("../../../../systemd/okeanos@.service");
+        let set = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+        let names = [
+            (CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
+            (CAP_SYS_PTRACE, "CAP_SYS_PTRACE"),
+            (CAP_IPC_LOCK, "CAP_IPC_LOCK"),
+            (CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE"),
+        ];
+        assert_eq!(names.map(|(number, _)| number), KEPT);
+        for (_, name) in names {
+            assert!(set.is_some_and(|set| set.split(' ').any(|word| word == name)), "{name}");
+        }
+    }
 
     /// Runs in a thread of its own, whose loss of rights does not affect others.
     #[test]

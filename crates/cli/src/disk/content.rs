@@ -45,6 +45,7 @@ pub fn content_of(path: &Path) -> Result<Option<String>, CliError> {
 /// cannot be read is for the mount to report.
 pub fn refuse_own_format(path: &Path) -> Result<(), CliError> {
     let Ok(start) = start_of(path, OWN_FORMATS_END) else { return Ok(()) };
+    refuse_device_logs(path)?;
     let (name, named) = (path.display(), word(path));
     if holds_block_volume(path, &start) {
         return Err(CliError::new(format!("{name} holds {BLOCK_VOLUME}, not an ext4 volume"))
@@ -77,15 +78,24 @@ pub fn refuse_to_overwrite(path: &Path, force: bool, command: &str) -> Result<()
 pub fn refuse_raw_export(path: &Path) -> Result<(), CliError> {
     let start = start_of(path, OWN_FORMATS_END);
     let start = start.map_err(|error| CliError::system(path.display(), error))?;
-    let name = word(path);
     if holds_block_volume(path, &start) {
+        let name = word(path);
         let remedy = format!("Export what it holds: okeanos blocks attach --via nbd {name}.");
         return Err(holds(path, BLOCK_VOLUME).with_remedy(remedy));
     }
-    if start.starts_with(DEVICE_LOGS_MAGIC) {
-        return Err(holds(path, DEVICE_LOGS).with_remedy(format!(
-            "Copy what they hold with the program that made them. Then make a block volume: okeanos blocks format --scattered-logs --force {name}, \
-             and okeanos blocks attach --via nbd {name}."
+    refuse_device_logs(path)
+}
+
+/// Refuses a disk with scattered logs of a device: no command reads them. What cannot be read is
+/// for the caller to report.
+pub fn refuse_device_logs(path: &Path) -> Result<(), CliError> {
+    let start = start_of(path, DEVICE_LOGS_MAGIC.len() as u64);
+    if start.is_ok_and(|start| start == DEVICE_LOGS_MAGIC) {
+        let (name, named) = (path.display(), word(path));
+        return Err(CliError::new(format!("{name} holds {DEVICE_LOGS}")).with_remedy(format!(
+            "Copy what they hold with the program that made them. Then make a block volume: \
+             okeanos blocks format --scattered-logs --force {named}. It destroys what the disk \
+             holds."
         )));
     }
     Ok(())

@@ -3,6 +3,7 @@
 //! damage. All other settings stay as they were.
 
 use crate::daemon::control::{About, AccessTimes, Ask, Changed, Client, HOST, Live, unanswered};
+use crate::daemon::held_mount;
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::reporter;
 use crate::error::CliError;
@@ -14,7 +15,7 @@ use engine::BarrierKind;
 use ext4::{Atime, OnError};
 use std::ffi::CString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 pub fn run(directory: &Path, words: &[String], sloppy: bool) -> Result<(), CliError> {
@@ -166,8 +167,9 @@ fn refuse_what_stays(
 /// Calls mount(2). The kernel syncs a volume before it makes it read-only.
 fn change_mount(mount: &Mount, settings: &MountSettings) -> Result<(), CliError> {
     let subject = || format!("remount {}", mount.directory.display());
-    let path = CString::new(mount.directory.as_os_str().as_bytes())
-        .map_err(|_| CliError::new(format!("{}: a zero byte in the path", subject())))?;
+    let top = held_mount::open_top(mount).map_err(|error| CliError::system(subject(), error))?;
+    let path = CString::new(held_mount::path_of(&top).into_os_string().into_vec())
+        .expect("no zero byte in a number");
     let read_only = if settings.session.read_only { libc::MS_RDONLY } else { 0 };
     let access_times =
         if settings.volume.atime == Atime::Always { libc::MS_STRICTATIME } else { 0 };

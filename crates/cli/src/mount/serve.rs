@@ -38,8 +38,9 @@ use std::rc::Rc;
 const SUPERBLOCK_END: usize = 4096;
 
 const SYNCS_END: &str = "this kernel (before Linux 6.18) does not pass sync(2) and syncfs(2) on: they return before the \
-                         volume is durable. fsync(2), O_SYNC and umount(2) are not concerned, and a change is durable \
-                         after commit=TIME all the same";
+                         volume is durable. fsync(2), O_SYNC and umount(2) are not concerned. What no program syncs is \
+                         durable after commit=TIME, and content that goes past the log a second after expire=TIME and \
+                         writeback=TIME together";
 
 /// Serves until the volume is unmounted, or a signal comes. The exit code shows whether everything
 /// is home.

@@ -1,6 +1,7 @@
 //! `okeanos umount`: unmounts, and returns only when the daemon has ended.
 
 use crate::daemon::control::{About, Again, Ask, Client, End, Place, no_answer, unanswered};
+use crate::daemon::held_mount::HeldParent;
 use crate::daemon::holders::holders_of;
 use crate::daemon::mount_table::{self, Liveness, Mount};
 use crate::daemon::reporter;
@@ -210,7 +211,7 @@ fn cut(mount: &Mount) -> Result<(), CliError> {
 }
 
 fn take_away(mount: &Mount, flags: libc::c_int) -> Result<(), CliError> {
-    unmount(&mount.directory, flags).map_err(|error| {
+    unmount_held(mount, flags).map_err(|error| {
         let text = CliError::system(format!("unmount {}", mount.directory.display()), error);
         let users = match users::users_of(&mount.directory) {
             users if users.is_empty() => "See who uses it: fuser -vm DIR.".into(),
@@ -220,9 +221,21 @@ fn take_away(mount: &Mount, flags: libc::c_int) -> Result<(), CliError> {
     })
 }
 
-/// Unmounts by umount2(2) as root, otherwise through fusermount3.
+/// Unmounts this mount, whatever its user has made of its path since it was found.
+fn unmount_held(mount: &Mount, flags: libc::c_int) -> io::Result<()> {
+    let held = HeldParent::of(mount)?;
+    unmount_at(&held.path(), &mount.directory, flags)
+}
+
+/// Unmounts what is on a directory that no other user can exchange.
 pub fn unmount(directory: &Path, flags: libc::c_int) -> io::Result<()> {
-    let path = CString::new(directory.as_os_str().as_bytes())?;
+    unmount_at(directory, directory, flags)
+}
+
+/// Unmounts by umount2(2) at `path` as root, otherwise through fusermount3, which holds the
+/// directory itself.
+fn unmount_at(path: &Path, directory: &Path, flags: libc::c_int) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the path ends with a zero byte.
     if unsafe { libc::umount2(path.as_ptr(), flags | libc::UMOUNT_NOFOLLOW) } == 0 {
         return Ok(());

@@ -3,6 +3,7 @@
 
 use crate::daemon_rights::FEW_RIGHTS;
 use crate::rig::Rig;
+use std::path::Path;
 
 /// Functions. `attach ARGUMENTS`: the block device is `$L`, of the kind that every kernel has.
 /// `daemon`: the process that serves it.
@@ -351,8 +352,38 @@ fn nbd_clients_read_write_and_flush_a_volume() {
         timeout 100 qemu-io -f raw -c 'write -P 7 0 1M' -c 'write -f -P 8 4k 512' -c 'flush' "$U" >q; kill -9 $DAEMON; wait $DAEMON || true
         start; timeout 100 qemu-io -f raw -c 'read -P 8 4k 512' -c 'read -P 7 8k 64k' -c 'discard 0 1M' -c 'write -z 0 64k' -c 'read -P 0 0 64k' "$U" >q
         grep -q 'verification failed' q && exit 1; stop
+        # As the disk of a guest is filled.
+        head -c 20M /dev/urandom >disk; start; timeout 100 qemu-img convert -n -t writeback -f raw -O raw disk "$U"
+        kill -9 $DAEMON; wait $DAEMON || true; start; timeout 100 qemu-img compare -f raw -F raw disk "$U" >q; stop
         start --read-only; refuses timeout 20 qemu-io -f raw -c 'write 0 4k' "$U" >said 2>&1; stop
         $O blocks inspect image | grep -q 'all is home'"#
+    ));
+}
+
+/// The kernel's own client: a kernel without its driver has nothing to test. `make test-kernels`
+/// plays it on one that has it.
+#[test]
+fn what_ext4_on_the_kernels_nbd_device_has_synced_survives_a_killed_daemon() {
+    if !Path::new("/dev/nbd0").exists() {
+        return;
+    }
+    Rig::new().run(&format!(
+        r#"{NBD} L=/dev/nbd0
+        connect() {{ timeout 100 nbd-client -unix s $L >said 2>&1 || {{ cat said; return 1; }}; settled; }}
+        settled() {{ for i in $(seq 600); do [ "$(blockdev --getsize64 $L)" -gt 0 ] && return; sleep 0.1; done; return 1; }}
+        leave() {{ umount here 2>/dev/null || true; nbd-client -d $L >said 2>&1 || true; kill $DAEMON 2>/dev/null || true; }}
+        trap leave EXIT; mkdir here; head -c 300000 /dev/urandom >written
+        truncate -s 96M image; $O blocks format image >/dev/null
+        start; connect; [ "$(cat /sys/block/nbd0/queue/write_cache)" = 'write back' ]; mkfs.ext4 -q $L
+        for round in 1 2; do
+            mount $L here; dd if=written of=here/file bs=4096 conv=fsync status=none; fstrim here
+            kill -9 $DAEMON; wait $DAEMON || true; echo lost >here/late || true; timeout 60 umount here
+            timeout 60 nbd-client -d $L >said
+            start; connect; timeout 100 e2fsck -fp $L >fsck || [ $? -lt 4 ] || {{ cat fsck; exit 1; }}
+            mount $L here; cmp written here/file; rm here/file; umount here
+        done
+        clean $L; timeout 60 nbd-client -d $L >said; stop
+        $O blocks inspect image | grep -q 'all is home'; trap - EXIT"#
     ));
 }
 

@@ -1,6 +1,7 @@
 //! Tests of `okeanos doctor`: a page about this machine and a disk.
 
 use crate::common::{okeanos, said};
+use crate::rig::Rig;
 use std::ffi::OsStr;
 
 #[test]
@@ -25,7 +26,7 @@ fn a_page_for_people_names_what_suits() {
     let output = okeanos(&["doctor".as_ref(), directory.path().as_os_str()]);
     let text = said(&output);
     assert!(output.status.success(), "{text}");
-    for part in ["io_uring", "durable write", "What suits:"] {
+    for part in ["io_uring", "transport=auto", "durable write", "What suits:", "Limits here:"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
@@ -39,4 +40,24 @@ fn what_is_no_disk_is_refused_and_not_touched() {
     assert_eq!(std::fs::read(file.path()).unwrap(), b"mine");
     let missing: &OsStr = "/nowhere/at/all".as_ref();
     assert!(!okeanos(&["doctor".as_ref(), missing]).status.success());
+}
+
+#[test]
+fn a_device_is_read_and_left_as_it_was() {
+    Rig::new().run(
+        r#"head -c 8M /dev/urandom >image; before=$(sha256sum <image)
+           DEVICE=$(losetup --find --show --sector-size 4096 image); trap 'losetup --detach $DEVICE' EXIT
+           $O doctor --json $DEVICE >report; $O doctor $DEVICE >printed
+           [ "$before" = "$(sha256sum <image)" ]
+           cat >check.py <<'END'
+import json, sys
+disk = json.load(open("report"))["disk"]
+assert disk["target"] == sys.argv[1] and disk["is_device"] and disk["durable_by_itself"], disk
+assert disk["logical_sector"] == disk["physical_sector"] == 4096, disk
+assert disk["times"]["read"] > 0, disk
+assert not any(disk["times"][kind] for kind in ("write", "flush", "durable_write")), disk
+END
+           python3 check.py $DEVICE; grep -q 'sectors *4096 bytes, physical 4096' printed
+           grep -q 'Name a directory on the device' printed"#,
+    );
 }

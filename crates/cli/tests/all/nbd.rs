@@ -66,6 +66,7 @@ fn other_machines_and_changes_of_a_read_only_disk_are_refused() {
 }
 
 /// A raw export shows old blocks, and lets a write destroy the log. A format destroys any content.
+/// What a former version made is named by every command that does not read it.
 #[test]
 fn nothing_is_exported_raw_or_formatted_unasked() {
     run("truncate -s 64M disk old; mkdir store here; P=
@@ -83,7 +84,11 @@ fn nothing_is_exported_raw_or_formatted_unasked() {
              refuses timeout 20 $O host mount --store dir:store --journal $path --format here 2>said; grep -q \"$name\" said
              [ \"$(sha256sum <$path)\" = \"$before\" ]
          done
-         refuses timeout 20 $O blocks attach --via nbd --socket s old 2>said; cat said
+         for how in 'mount old here' 'blocks attach --via nbd --socket s old' 'blocks attach --via loop old' \
+                    'blocks detach old' 'blocks drain old' 'blocks grow old' 'blocks inspect old'; do
+             refuses timeout 20 $O $how 2>said; grep -q 'old holds scattered logs of an okeanos before 0.1.0' said
+             grep -q 'Copy what they hold with the program that made them' said; refuses grep -q 'no block volume' said
+         done
          $O blocks format --force old >made; grep -q 'a block volume' made
          timeout 60 $O host mount --store dir:store --journal old --format --force here; timeout 60 $O umount here");
 }

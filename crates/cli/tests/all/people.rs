@@ -126,7 +126,7 @@ fn the_unit_mounts_again_after_the_daemon_died() {
     rig.run(
         r#"mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
            H=; trap '[ -z "$H" ] || kill $H' EXIT
-           order() { sed -n "s|^$1=-\{0,1\}||p" unit | sed "s|/usr/bin/okeanos|$O|; s|%f|$M|g; s|\$\$|$|g; s|\${OPTIONS}|'$OPTIONS'|; s|\${SOURCE}|$PWD/image|"; }
+           order() { sed -n "s/^$1=-\(.*\)/\1 || true/p; t; s/^$1=//p" unit | sed "s|/usr/bin/okeanos|$O|; s|%f|$M|g; s|[$][$]|$|g; s|\${OPTIONS}|'$OPTIONS'|; s|\${SOURCE}|$PWD/image|"; }
            start() { eval "$(order ExecStartPre)"; eval "exec $(order ExecStart)" & DAEMON=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; }
            grep -q '^Restart=on-failure' unit; $O mkfs image 64M -- -q; OPTIONS=data=wasteless; start
            echo kept >$M/file; sync $M/file; sleep 1000 <$M/file >sleeps 2>&1 & H=$!; sleep 0.3; kill_daemon; $O list | grep -q 'daemon died'
@@ -141,6 +141,33 @@ fn the_unit_mounts_again_after_the_daemon_died() {
            [ -e $M/alive ]; $O umount $M; settle image; clean image
            # Before it a device is waited for; an image is not.
            eval "$(order ExecStartPre)""#,
+    );
+}
+
+/// Acts as systemd would on the unit of a host.
+#[test]
+fn the_unit_of_a_host_recovers_what_was_synced() {
+    let rig = Rig::new();
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../systemd/okeanos-host@.service");
+    std::fs::copy(unit, rig.path("unit")).unwrap();
+    rig.run(
+        r#"order() { sed -n "s/^$1=-\(.*\)/\1 || true/p; t; s/^$1=//p" unit | sed "s|/usr/bin/okeanos|$O|; s|%f|$M|g; s|[$][$]|$|g; s|\${OPTIONS}|'$OPTIONS'|; s|\${STORE}|$STORE|; s|\${JOURNAL}|$JOURNAL|"; }
+           start() { eval "$(order ExecStartPre)"; eval "exec $(order ExecStart)" & DAEMON=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; }
+           grep -q '^Restart=on-failure' unit; mkdir store; truncate -s 64M journal
+           STORE=dir:$PWD/store JOURNAL=$PWD/journal OPTIONS= ARGUMENTS=; start
+           echo kept >$M/file; sync $M/file; [ ! -s store/file ]; kill_daemon; $O list | grep -q 'daemon died'
+           eval "$(order ExecStopPost)"; refuses mountpoint -q $M; start; grep -q kept store/file
+           # What ExecStopPost does, a start does, too.
+           echo more >>$M/file; sync $M/file; kill_daemon; OPTIONS=destage=1s; start
+           for i in $(seq 600); do [ -e $M/file ] && break; sleep 0.1; done; grep -q more $M/file
+           # A second start fails, and leaves what is mounted.
+           refuses eval "$(order ExecStart)" 2>printed; eval "$(order ExecStopPost)"; grep -q more $M/file
+           kill -TERM $DAEMON; wait $DAEMON; eval "$(order ExecStopPost)"; refuses mountpoint -q $M; grep -q more store/file
+           # The device of a journal is waited for, though not for ever.
+           L=$(losetup --find --show journal); JOURNAL=/dev/okeanos-test-$$; trap 'rm -f $JOURNAL; losetup -d $L' EXIT
+           (sleep 1; ln -s $L $JOURNAL) & start; grep -q more $M/file; kill -TERM $DAEMON; wait $DAEMON
+           rm $JOURNAL; sed -i 's/seq 90/seq 1/' unit; refuses eval "$(order ExecStartPre | head -1)" 2>printed
+           grep -q "$JOURNAL does not appear" printed"#,
     );
 }
 

@@ -320,3 +320,89 @@ fn nothing_of_the_former_owner_is_readable_in_new_blocks_also_after_a_crash() {
         assert!(printed.trim().parse::<u32>().unwrap() > 20, "{mode}: {printed}");
     }
 }
+
+/// `own`: a mount of nobody's, whose socket is `$S` and has `$D` as its daemon. `theirs SCRIPT`: a
+/// program of that user's.
+const A_USERS_MOUNT: &str = r#"
+    mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; cp $O program; chmod 755 . program; O=$PWD/program
+    unset XDG_RUNTIME_DIR; mkdir -p own/mounted; $O mkfs image 64M -- -q >made; chown -R 65534 own image; chown 65534 .
+    as_nobody mkdir -p /tmp/okeanos-65534; mount -t tmpfs none /tmp/okeanos-65534; chown 65534 /tmp/okeanos-65534; chmod 700 /tmp/okeanos-65534
+    AT=$PWD/own/mounted; as_nobody $O mount image $AT
+    S=/tmp/okeanos-65534/$(as_nobody mountpoint -d $AT | tr : -).sock; [ -S $S ]
+    D=$(as_nobody $O stats --json $AT | sed -n 's/.*"process": \([0-9]*\).*/\1/p')
+    theirs() { setpriv --reuid 65534 --regid 65534 --clear-groups -- /usr/bin/python3 -c "$1" & THEIRS=$!; for i in $(seq 100); do [ -e ready ] && break; sleep 0.1; done; [ -e ready ]; }
+"#;
+
+#[test]
+fn a_user_who_exchanges_directories_leads_root_to_no_other_mount() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{A_USERS_MOUNT}
+           mkdir -p other/mounted; mount -t tmpfs none other/mounted; export S D HERE=$PWD; as_nobody rm $S
+           theirs '
+import json, os, socket
+server = socket.socket(socket.AF_UNIX); server.bind(os.environ["S"]); server.listen(9)
+here = os.environ["HERE"]; open(here + "/ready", "w")
+asked = False
+while not asked:
+    client = server.accept()[0]; asked = b"end" in client.recv(99)
+os.rename(here + "/own", here + "/moved"); os.symlink(here + "/other", here + "/own")
+about = dict(process=os.getpid(), version="", source="", directory="", data="selective")
+client.send(json.dumps(about).encode() + b"\n"); client.recv(99)'
+           refuses timeout 30 $O umount --lazy $AT 2>said; mountpoint -q other/mounted; kill $THEIRS 2>/dev/null || true
+           grep -q 'another mount\|nothing\|unmount' said; umount other/mounted; as_nobody fusermount3 -u $PWD/moved/mounted"#
+    ));
+}
+
+#[test]
+fn a_users_socket_that_is_a_link_reaches_no_other_daemon() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{A_USERS_MOUNT}
+           $O mkfs roots 64M -- -q >made; $O mount roots $M; as_nobody rm $S
+           as_nobody ln -s /run/okeanos/$(mountpoint -d $M | tr : -).sock $S
+           refuses timeout 30 $O mount -o remount,ro $AT 2>said; touch $M/writable
+           $O umount $M; kill -9 $D; as_nobody fusermount3 -u $AT"#
+    ));
+}
+
+#[test]
+fn users_with_many_full_sockets_stall_no_command_of_roots() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{A_USERS_MOUNT}
+           export S HERE=$PWD; as_nobody rm $S; rm -rf /tmp/okeanos-65534-*
+           theirs '
+import os, socket, time
+server = socket.socket(socket.AF_UNIX); server.bind(os.environ["S"]); server.listen(0)
+clients = []
+try:
+    while True:
+        clients.append(socket.socket(socket.AF_UNIX)); clients[-1].setblocking(False); clients[-1].connect(os.environ["S"])
+except BlockingIOError: pass
+for number in range(9):
+    place = "/tmp/okeanos-65534-%d" % number; os.mkdir(place, 0o700)
+    os.symlink(os.environ["S"], place + "/" + os.path.basename(os.environ["S"]))
+open(os.environ["HERE"] + "/ready", "w"); time.sleep(200)'
+           refuses timeout 15 $O stats $AT 2>said; [ -s said ]; timeout 15 $O list >printed
+           kill $THEIRS; rm -rf /tmp/okeanos-65534-*; kill -9 $D; as_nobody fusermount3 -u $AT"#
+    ));
+}
+
+/// Without `allow_other` the kernel answers root with zeros, whether or not there is a daemon.
+#[test]
+fn root_takes_a_users_dead_mount_away() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{A_USERS_MOUNT}
+           $O list >printed; grep "^$AT" printed | grep -qw ok; kill -9 $D
+           for i in $(seq 100); do $O list | grep "^$AT" | grep -q died && break; sleep 0.1; done
+           $O umount $AT 2>said; grep -q 'had died' said; refuses mountpoint -q $AT"#
+    ));
+}
+
+#[test]
+fn a_new_image_is_for_its_maker_alone() {
+    let rig = Rig::new();
+    rig.run(r#"umask 022; $O mkfs image 64M -- -q >made; [ $(stat -c %a image) = 600 ]"#);
+}

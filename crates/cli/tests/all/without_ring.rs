@@ -2,6 +2,7 @@
 //! give.
 
 use crate::common::{Volume, gone, said, signal};
+use crate::programs;
 #[path = "../../../runtime/tests/all/filter.rs"]
 mod filter;
 use std::ffi::OsStr;
@@ -9,12 +10,18 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// Runs `okeanos` with these arguments, where io_uring_setup(2) fails with `errno`.
 fn refused(errno: i32, choice: &str, arguments: &[&OsStr]) -> Output {
+    refused_to(Path::new(env!("CARGO_BIN_EXE_okeanos")), errno, choice, arguments)
+}
+
+/// Runs a program, and what it starts, like [`refused`].
+fn refused_to(program: &Path, errno: i32, choice: &str, arguments: &[&OsStr]) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_okeanos")]).args(arguments);
+    command.args(["-k", "5", "120"]).arg(program).args(arguments);
     command.env("OKEANOS_IO", choice).stdin(Stdio::null());
     let program = filter::program(&[(libc::SYS_io_uring_setup, errno)]);
     // SAFETY: the closure makes two system calls, and allocates no memory.
@@ -129,5 +136,26 @@ fn the_doctor_names_who_refuses_a_ring() {
         let why = report["machine"]["io_uring_refused"].as_str().unwrap();
         assert!(why.contains(cause_of(errno)), "errno {errno}: {why}");
         assert!(report["limits"].to_string().contains(cause_of(errno)), "{report}");
+    }
+}
+
+/// Plays the steps of `make demo` with fewer writers and modes.
+#[test]
+fn the_demo_ends_well_without_a_ring() {
+    let directory = tempfile::tempdir().unwrap();
+    let words =
+        "bench demo --modes okeanos,wasteless --writers 8 --seconds 300ms --crash-after 500ms";
+    let mut words: Vec<&OsStr> = words.split(' ').map(OsStr::new).collect();
+    words.extend(["--json", "--directory"].map(OsStr::new));
+    words.push(directory.path().as_os_str());
+    let output = refused_to(&programs::lab(), libc::EPERM, "auto", &words);
+    assert!(output.status.success(), "{}", said(&output));
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    for row in rows {
+        assert_eq!(row["stats"]["io"]["by"], "threads", "{row}");
+        assert_eq!(row["lost"], 0, "{row}");
+        assert!(row["acknowledged"].as_u64().is_some_and(|records| records > 0), "{row}");
     }
 }

@@ -5,7 +5,8 @@ use disks::CrashPolicy;
 use host::{CONFLICT_DIRECTORY, Destage, Durable, FileFate, HostOptions, RecordFormat};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Allocation, AttributeChange, OpenMode, StoreEvent, Token};
+use store::{Allocation, AttributeChange, OpenMode, StoreEvent, TimeChange, Token};
+use units::Timestamp;
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -131,6 +132,25 @@ fn a_peer_gets_the_file_while_many_write() {
             assert_eq!(usize::from(*byte), at / 240 + 1, "at {at}");
         }
         assert_eq!(seen.len(), 16 * 240);
+    });
+}
+
+/// The journal with it would be refused as damaged.
+#[test]
+fn a_time_with_more_than_a_second_of_nanoseconds_is_refused() {
+    let stage = Stage::new(1);
+    let disk = stage.disk(stage.formatted());
+    let begun = stage.begin(&disk, HostOptions::default());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let file = make(&host, "file").await;
+        let time = TimeChange::To(Timestamp { seconds: 1, nanoseconds: 1_000_000_000 });
+        for change in [
+            AttributeChange { modified: Some(time), ..Default::default() },
+            AttributeChange { accessed: Some(time), ..Default::default() },
+        ] {
+            assert_eq!(host.set_attributes(file, change).await.unwrap_err().errno(), 22);
+        }
     });
 }
 

@@ -150,6 +150,59 @@ fn set_aside(root: &Path, report: &HostRecoveryReport) -> Vec<u8> {
     fs::read(root.join(CONFLICT_DIRECTORY).join(name)).unwrap()
 }
 
+const ALONE: &str = "OKEANOS_TEST_ALONE";
+
+/// Runs a test in a process of its own, as limits are of the whole process. Returns whether this is
+/// that process.
+fn is_alone(test: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut alone = Command::new("sh");
+    // Ignored, as the daemon does: it would end the process.
+    alone.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
+    alone.arg(std::env::current_exe().unwrap()).args(["--exact", test]);
+    let ended = alone.env(ALONE, "1").output().unwrap();
+    let reported = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && reported.contains("1 passed"), "{ended:?}");
+    false
+}
+
+/// Others of the log would be kept from the store by it, mount after mount.
+#[test]
+fn a_record_beyond_the_limit_of_file_sizes_ends_no_recovery() {
+    if !is_alone("directory::a_record_beyond_the_limit_of_file_sizes_ends_no_recovery") {
+        return;
+    }
+    let resource = rustix::process::Resource::Fsize;
+    let limit = rustix::process::getrlimit(resource);
+    for is_removed in [true, false] {
+        rustix::process::setrlimit(resource, limit).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let (file, image) = crashed_after(root, 0o644, async |host, file| {
+            host.write(file, 2 << 20, b"far", Durable::Now).await.unwrap();
+            let other = host.create(host.root(), b"other", 0o644, ROOT).await.unwrap().file;
+            host.write(other, 0, b"other's", Durable::Now).await.unwrap();
+        });
+        if is_removed {
+            fs::remove_file(root.join("file")).unwrap();
+        }
+        let small = rustix::process::Rlimit { current: Some(1 << 20), ..limit };
+        rustix::process::setrlimit(resource, small).unwrap();
+        let report = recovered(root, image);
+        assert_eq!(fs::read(root.join("other")).unwrap(), b"other's", "{report:?}");
+        let (of_it, of_other): (Vec<_>, Vec<_>) =
+            report.files.iter().partition(|outcome| outcome.file == file.0);
+        assert_eq!(of_other[0].outcome, FileFate::Replayed);
+        let FileFate::SetAside { name, .. } = &of_it[0].outcome else { panic!("{report:?}") };
+        let at = |name: &str| root.join(CONFLICT_DIRECTORY).join(name);
+        assert_eq!(fs::read(at(name)).unwrap(), b"syncedfar");
+        let about = fs::read_to_string(at(&format!("{name}.txt"))).unwrap();
+        assert!(about.contains("\n0..6 at 0\n2097152..2097155 at 6\n"), "{about}");
+    }
+}
+
 /// Lets a host sync a file and crash. The directory has `second`, in a state that a note has; the
 /// journal alone has `thirds`, which builds on that.
 fn crashed_on_a_noted_state(root: &Path) -> (FileId, Image) {
@@ -292,13 +345,17 @@ const AS_OWNER: &str = "OKEANOS_TEST_AS_OWNER";
 /// Runs a test of this file again without the right to pass over modes, if this process has it.
 /// Returns whether it did.
 fn ran_as_owner(test: &str) -> bool {
+    ran_without(test, "-dac_override,-dac_read_search")
+}
+/// Runs a test of this file again without these capabilities, if this process has them. Returns
+/// whether it did.
+fn ran_without(test: &str, capabilities: &str) -> bool {
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     if !is_root || std::env::var_os(AS_OWNER).is_some() {
         return false;
     }
     let mut as_owner = Command::new("setpriv");
-    as_owner.args(["--bounding-set=-dac_override,-dac_read_search"]);
-    as_owner.args(["--inh-caps=-dac_override,-dac_read_search"]);
+    as_owner.args([format!("--bounding-set={capabilities}"), format!("--inh-caps={capabilities}")]);
     as_owner.arg(std::env::current_exe().unwrap()).env(AS_OWNER, "1");
     as_owner.args(["--exact", &format!("directory::{test}")]);
     let ended = as_owner.output().unwrap();
@@ -319,6 +376,25 @@ fn an_owner_recovers_what_he_made_read_only() {
     let file = directory.path().join("file");
     assert_eq!(fs::read(&file).unwrap(), b"synced");
     assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o444);
+}
+
+/// Neither the first attempt fails, nor is a file left by it taken for another's.
+#[test]
+fn who_may_give_nothing_away_sets_aside_as_the_own() {
+    if ran_without("who_may_give_nothing_away_sets_aside_as_the_own", "-chown") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let (_, image) = crashed_after(root, 0o644, async |host, file| {
+        let given = AttributeChange { uid: Some(1), ..Default::default() };
+        host.set_attributes(file, given).await.unwrap();
+        host.sync_file(file).await.unwrap();
+    });
+    fs::remove_file(root.join("file")).unwrap();
+    let report = recovered(root, image);
+    assert_eq!(set_aside(root, &report), b"synced");
+    assert_eq!(fs::read_dir(root.join(CONFLICT_DIRECTORY)).unwrap().count(), 2);
 }
 
 /// Makes directories in each other, and a file with synced content in the last.

@@ -181,6 +181,46 @@ fn foreign_changes_of_attributes_and_names_count() {
     }
 }
 
+/// Content that a note names as this host's was destaged, and the journal builds on it. The program
+/// changes the mode, or the content and sets the time of that back.
+#[test]
+fn a_foreign_change_of_a_destaged_state_is_not_replayed_over() {
+    let changes: [fn(&Path); 2] = [
+        |path| fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap(),
+        |path| {
+            let modified = fs::metadata(path).unwrap().modified().unwrap();
+            write_past(path, b"theirs");
+            let file = fs::File::options().write(true).open(path).unwrap();
+            file.set_modified(modified).unwrap();
+        },
+    ];
+    for (change, content, mode) in [(changes[0], b"second", 0o600), (changes[1], b"theirs", 0o644)]
+    {
+        let root = tempfile::tempdir().unwrap();
+        let destage = Destage::After(Duration::ZERO);
+        let writeback = Duration::from_millis(500);
+        let options = HostOptions { destage, writeback, ..HostOptions::default() };
+        let image = on_a_directory(root.path(), options, |stage| async move {
+            let file = make(&stage.host, "file").await;
+            stage.host.write(file, 0, b"second", Durable::Now).await.unwrap();
+            while stage.host.statistics().dirty_in_journal > 0 {
+                sleep(&*stage.world, Duration::from_millis(2)).await;
+            }
+            stage.host.write(file, 0, b"thirds", Durable::Now).await.unwrap();
+            assert!(stage.host.statistics().dirty_in_journal > 0);
+            assert_eq!(stage.content(), b"second");
+            sleep(&*stage.world, TICK).await;
+        });
+        let path = root.path().join("file");
+        change(&path);
+        let report = recovered(root.path(), image);
+        assert!(matches!(report.files[0].outcome, FileFate::SetAside { .. }), "{report:?}");
+        assert_eq!(fs::read(&path).unwrap(), content);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, mode);
+        assert_eq!(set_aside(root.path()), [b"thirds"]);
+    }
+}
+
 /// Another host gets the file, though a program here has it open and has not learnt of it yet.
 #[test]
 fn a_recall_of_a_foreign_change_returns_the_token() {

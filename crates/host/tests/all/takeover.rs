@@ -259,6 +259,26 @@ fn a_file_opened_again_and_again_costs_one_destage() {
     });
 }
 
+/// The file stays known for its token, and the program that opens it next has synced nothing.
+#[test]
+fn a_closed_file_that_was_set_aside_is_opened_and_written() {
+    let stage = Rc::new(Stage::new(1));
+    let (inner, disks) = (stage.clone(), disks_of_two(&stage));
+    let file = stage.world.run(async move {
+        let (hosts, file) = two_hosts(&inner, disks).await;
+        append_line(&hosts[0], file).await;
+        append_line(&hosts[0], file).await;
+        inner.connect_as(name_of(0)).fence(&name_of(0)).await.unwrap();
+        append_line(&hosts[1], file).await;
+        hosts[0].lookup(hosts[0].root(), b"file").await.unwrap();
+        assert_eq!(hosts[0].statistics().set_aside_files, 1);
+        append_line(&hosts[0], file).await;
+        hosts[0].close().await.unwrap();
+        file
+    });
+    assert_eq!(stage.content(file), b"line".repeat(3));
+}
+
 #[test]
 fn a_kept_token_is_returned_when_nobody_used_the_file() {
     let stage = Rc::new(Stage::new(1));

@@ -92,14 +92,14 @@ fn file_systems_are_compared_on_an_emulated_disk() {
     let compare = |model: &str| {
         Rig::new().run(&format!(
             "$LAB bench compare --model {model} --image-size 400M --directory . --writers 2 --seconds 300ms --runs 1 \\
-                --contenders ext4:ordered,okeanos:wasteless,blocks:ordered+cache=16M --json >report 2>errors || {{ cat errors; exit; }}
+                --contenders ext4:ordered,okeanos:wasteless,okeanos-classic:wasteless,blocks:ordered+cache=16M --json >report 2>errors || {{ cat errors; exit; }}
              cat report; [ -z \"$(losetup -n -O BACK-FILE | grep okeanos-bench)\" ]; [ -z \"$(ls -d okeanos-bench-* 2>/dev/null)\" ]"
         ))
     };
     let rows: Value = serde_json::from_str(&compare("nvme-ssd")).expect("JSON");
     let ratios: Vec<_> =
         rows.as_array().unwrap().iter().map(|row| row["ratio"].as_f64().unwrap()).collect();
-    assert!(ratios.len() == 3 && ratios[0] == 1.0, "{ratios:?}");
+    assert!(ratios.len() == 4 && ratios[0] == 1.0, "{ratios:?}");
     assert!(ratios.iter().all(|ratio| *ratio > 0.0), "{ratios:?}");
     assert!(compare("nvme-sst").contains("okeanos-lab disk list"));
 }

@@ -55,10 +55,13 @@ impl Local {
             return Err(Refusal::Invalid.into());
         }
         self.flush(file).await?;
-        let kind = self.attributes(file)?.kind;
+        let kind = self.searching(|| self.attributes(file)).await?.kind;
         let _exclusion = self.exclude(file, kind).await?;
         let handle = self.any_handle(file);
-        let place = if handle.is_none() { Some(self.places.place(file)?) } else { None };
+        let place = match handle {
+            Some(_) => None,
+            None => Some(self.searching(|| self.places.place(file)).await?),
+        };
         let path = place.as_ref().map_or(Path::new(""), AsRef::as_ref);
         let look = || {
             self.look_at("attributes", || {

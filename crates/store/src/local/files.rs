@@ -2,7 +2,7 @@
 
 use super::buffered::{LocalBuffered, Seen};
 use super::in_flight::{InFlight, clocks};
-use super::notes::{Born, Note, Notes, changed_ns, sync_directory, version_of};
+use super::notes::{Note, Notes, changed_ns, sync_directory, version_of};
 use super::store::Local;
 use crate::attributes::{
     Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version,
@@ -13,9 +13,10 @@ use crate::limits::TRANSFER_BYTES_MAX;
 use crate::open_file::{OpenFile, OpenMode};
 use crate::overlay::Overlay;
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, fallocate,
-    fcntl_getfl, openat, syncfs, utimensat,
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT,
+    fallocate, fcntl_getfl, openat, seek, syncfs, utimensat,
 };
+use rustix::process::{Resource, getrlimit};
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io;
 use std::ops::Range;
@@ -89,16 +90,9 @@ impl Flush {
             .set_accessed(system_time(accessed));
         self.change(|| file.set_times(times))?;
         file.sync_all()?;
-        self.check_unchanged()?;
-        // Not every file system stores what it was given: some keep whole seconds, some have a last
-        // year.
-        let kept = file.metadata()?;
-        let modified = match units::fault!("store-time-as-asked") {
-            true => (modified.seconds, i64::from(modified.nanoseconds)),
-            false => (kept.mtime(), kept.mtime_nsec()),
-        };
-        let born = Born::of(&kept);
-        Ok(self.notes.write(id, Note { version, modified, in_flight: None, born })?)
+        // Its time of change is durable with it.
+        let kept = self.check_unchanged()?;
+        Ok(self.notes.write(id, Note::reached(version, &kept))?)
     }
 
     /// Changes the file, behind a note that is valid for long enough.
@@ -113,10 +107,12 @@ impl Flush {
         self.seen = Seen::of(&self.file.metadata()?);
         Ok(changed?)
     }
-    fn check_unchanged(&self) -> Result<(), Unflushed> {
-        let is_ours = Seen::of(&self.file.metadata()?) == self.seen;
+    /// Returns what the file has, if nothing of it is another program's.
+    fn check_unchanged(&self) -> Result<Metadata, Unflushed> {
+        let found = self.file.metadata()?;
+        let is_ours = Seen::of(&found) == self.seen;
         if is_ours || units::fault!("store-foreign-change-overwritten") {
-            return Ok(());
+            return Ok(found);
         }
         if !units::fault!("store-foreign-change-noted") {
             // A recovery would take that change for this client's while a note is valid.
@@ -240,8 +236,10 @@ impl Local {
     ) -> Result<FileAttributes, StoreError> {
         let (file, handle) = self.handle_of(open)?;
         let end = at.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64);
-        if end.is_none() || bytes.len() > TRANSFER_BYTES_MAX {
-            return Err(Refusal::Invalid.into());
+        let end = end.filter(|_| bytes.len() <= TRANSFER_BYTES_MAX).ok_or(Refusal::Invalid)?;
+        // Otherwise no flush of what is acknowledged could ever succeed.
+        if self.files.borrow().contains_key(&file) && !may_end_at(&handle, end) {
+            return Err(Refusal::FileTooLarge.into());
         }
         let modified = self.world.wall_clock();
         let buffered = self.change(file, |buffered| {
@@ -345,7 +343,7 @@ impl Local {
     ) -> Result<(), StoreError> {
         self.on_thread(what, work).await?.map_err(|error| self.failed(what, &error))
     }
-    async fn on_thread<T: Send + 'static>(
+    pub async fn on_thread<T: Send + 'static>(
         &self,
         what: &str,
         work: impl FnOnce() -> T + Send + 'static,
@@ -394,13 +392,16 @@ impl Local {
             return changed.unwrap_or(Err(Refusal::Stale.into()));
         }
         self.flush(file).await?;
-        let kind = self.attributes(file)?.kind;
+        let kind = self.searching(|| self.attributes(file)).await?.kind;
         let _exclusion = self.exclude(file, kind).await?;
         self.changed_at_once(file);
         let what = "setting attributes";
         // A handle works also after the file has lost its last name.
         let handle = self.writable(file).or_else(|| self.removed_directory(file));
-        let place = if handle.is_none() { Some(self.places.place(file)?) } else { None };
+        let place = match handle {
+            Some(_) => None,
+            None => Some(self.searching(|| self.places.place(file)).await?),
+        };
         let path = place.as_ref().map_or(Path::new(""), AsRef::as_ref);
         let look = || {
             self.look_at(what, || {
@@ -501,7 +502,7 @@ impl Local {
     }
 
     pub async fn sync_names(&self, directory: FileId) -> Result<(), StoreError> {
-        let place = self.places.directory(directory)?;
+        let place = self.searching(|| self.places.directory(directory)).await?;
         self.away("making names durable", move || sync_directory(place.as_ref())).await
     }
     /// Syncs each directory, or the store's file system if one is not where it was: the directory
@@ -524,6 +525,14 @@ impl Local {
 fn is_unchanged(before: &Metadata, now: &Metadata, result: &Result<(), StoreError>) -> bool {
     let is_same = result.is_err() && changed_ns(before) == changed_ns(now);
     is_same && !units::fault!("store-failed-change-unnoted")
+}
+
+/// Returns whether the kernel takes a write that ends there: this process may write so far, and the
+/// file system has files of that length. (A seek fails beyond the longest, and extends nothing. The
+/// longest may differ between the files of one file system: ext4 without extents.)
+fn may_end_at(handle: &File, end: u64) -> bool {
+    let limit = getrlimit(Resource::Fsize).current;
+    limit.is_none_or(|limit| end <= limit) && seek(handle, SeekFrom::Start(end)).is_ok()
 }
 
 /// Returns a handle to write through. That of a file whose mode forbids it to its owner, this

@@ -70,11 +70,11 @@ impl Local {
         &self,
         parent: FileId,
         name: &[u8],
-        node: NewNode,
+        node: &NewNode,
         caller: Creator,
     ) -> Result<(Found, File), StoreError> {
         let place = self.place_of(parent, name)?;
-        let made = make_at(&place, &node, caller)
+        let made = make_at(&place, node, caller)
             .and_then(|made| Ok((made.metadata()?, made)))
             .map_err(|error| self.failed("making", &error));
         let (metadata, made) = made?;
@@ -96,27 +96,28 @@ impl Local {
         parent: FileId,
         name: &[u8],
     ) -> Result<FileAttributes, StoreError> {
-        let (from, to) = (self.places.place(file)?, self.place_of(parent, name)?);
+        let places = || Ok((self.places.place(file)?, self.place_of(parent, name)?));
+        let (from, to) = self.searching(places).await?;
         let look = || fs::symlink_metadata(&from);
         let (found, _exclusion) = self.exclude_found("linking", look).await?;
         if !self.places.is(file, &found) {
             return Err(Refusal::Stale.into());
         }
-        self.keep_state(&found).await?;
+        self.keep_states(&[&found]).await?;
         fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
         self.note_own_change(&found);
-        Ok(self.lookup(parent, name)?.attributes)
+        Ok(self.searching(|| self.lookup(parent, name)).await?.attributes)
     }
 
     pub async fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
-        let place = self.place_of(parent, name)?;
+        let place = self.searching(|| self.place_of(parent, name)).await?;
         let look = || fs::symlink_metadata(&place);
         let (metadata, _exclusion) = self.exclude_found("unlinking", look).await?;
         if metadata.is_dir() {
             return Err(Refusal::IsDirectory.into());
         }
         if metadata.nlink() > 1 {
-            self.keep_state(&metadata).await?;
+            self.keep_states(&[&metadata]).await?;
         }
         fs::remove_file(&place).map_err(|error| self.failed("unlinking", &error))?;
         self.note_own_change(&metadata);
@@ -154,7 +155,8 @@ impl Local {
         to: (FileId, &[u8]),
         mode: RenameOver,
     ) -> Result<(), StoreError> {
-        let (old, new) = (self.place_of(from.0, from.1)?, self.place_of(to.0, to.1)?);
+        let places = || Ok((self.place_of(from.0, from.1)?, self.place_of(to.0, to.1)?));
+        let (old, new) = self.searching(places).await?;
         let number = |place: &Place| fs::symlink_metadata(place).map(|found| found.ino());
         let is_there = fs::symlink_metadata(&new).is_ok();
         let (at_old, at_new) = (|| fs::symlink_metadata(&old), || fs::symlink_metadata(&new));
@@ -171,14 +173,10 @@ impl Local {
                 (Some(self.exclude_found("renaming", at_old).await?), Some(replaced))
             }
         };
-        if let Some((found, _exclusion)) = &moved {
-            self.keep_state(found).await?;
-        }
-        let keeps_name = |found: &Metadata| found.nlink() > 1 || mode == RenameOver::Exchange;
-        if let Some((found, _exclusion)) = replaced.as_ref().filter(|(found, _)| keeps_name(found))
-        {
-            self.keep_state(found).await?;
-        }
+        let keeps_name = |found: &&Metadata| found.nlink() > 1 || mode == RenameOver::Exchange;
+        let mut kept: Vec<&Metadata> = moved.iter().map(|(found, _)| found).collect();
+        kept.extend(replaced.iter().map(|(found, _)| found).filter(keeps_name));
+        self.keep_states(&kept).await?;
         let flags = match mode {
             RenameOver::Replace => RenameFlags::empty(),
             RenameOver::NoReplace => RenameFlags::NOREPLACE,
@@ -207,21 +205,18 @@ impl Local {
         }
     }
 
-    /// Writes a note of a file's present state, durably, before a change of its names gives it
-    /// another time of change: the journal of a dead host may build on that state, of which the
-    /// change takes nothing. The caller excludes others from the file.
-    async fn keep_state(&self, found: &Metadata) -> Result<(), StoreError> {
-        let file = FileId(found.ino());
-        let is_ours = self.files.borrow().contains_key(&file);
-        if !found.is_file()
-            || is_ours
-            || !self.is_awaited()
-            || units::fault!("store-names-are-state")
-        {
+    /// Writes notes of files' present states, durably, before a change of their names gives them
+    /// another time of change: the journal of a dead host may build on these states, of which the
+    /// change takes nothing. The caller excludes others from the files.
+    async fn keep_states(&self, found: &[&Metadata]) -> Result<(), StoreError> {
+        let is_ours = |found: &Metadata| self.files.borrow().contains_key(&FileId(found.ino()));
+        let is_kept = |found: &&&Metadata| found.is_file() && !is_ours(found);
+        let files: Vec<Metadata> = found.iter().filter(is_kept).copied().cloned().collect();
+        if files.is_empty() || !self.is_awaited() || units::fault!("store-names-are-state") {
             return Ok(());
         }
-        let (notes, found) = (self.notes.clone(), found.clone());
-        match self.away("noting a state", move || notes.keep(file, &found)).await {
+        let notes = self.notes.clone();
+        match self.away("noting a state", move || notes.keep(&files)).await {
             // Names are removed to make some. At worst the dead host's bytes are set aside.
             Err(StoreError::Refused(Refusal::NoSpace | Refusal::Quota)) => Ok(()),
             kept => kept,
@@ -329,20 +324,41 @@ fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<File> {
         Some(made) => made,
         None => hold_made(path, node, not_before)?,
     };
-    let (found, parent) = (made.metadata()?, fs::metadata(&directory)?);
+    match give_to(&made, mode.filter(|_| !has_lists), caller, &directory) {
+        Ok(()) => Ok(made),
+        Err(error) => {
+            remove_made(path, &made);
+            Err(error)
+        }
+    }
+}
+
+/// Gives what was just made in a directory to the caller, with this mode.
+fn give_to(made: &File, mode: Option<u32>, caller: Creator, directory: &Path) -> io::Result<()> {
+    let (found, parent) = (made.metadata()?, fs::metadata(directory)?);
     let inherits = parent.mode() & libc::S_ISGID != 0;
     let group = if inherits { parent.gid() } else { caller.gid };
     if (found.uid(), found.gid()) != (caller.uid, group) {
         let (uid, gid) = (Uid::from_raw(caller.uid), Gid::from_raw(group));
-        chownat(&made, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
+        chownat(made, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
     }
     // This process's umask is not the caller's; and a change of owner clears set-id bits.
     let set_group = if inherits && found.is_dir() { libc::S_ISGID } else { 0 };
-    if let Some(mode) = mode.filter(|_| !has_lists) {
+    if let Some(mode) = mode {
         let held = format!("/proc/self/fd/{}", made.as_raw_fd());
         fs::set_permissions(held, Permissions::from_mode(mode | set_group))?;
     }
-    Ok(made)
+    Ok(())
+}
+
+/// Removes what was made and could not be given to its caller: it would keep the name from the next
+/// attempt.
+fn remove_made(path: &Path, made: &File) {
+    let (Ok(made), Ok(found)) = (made.metadata(), fs::symlink_metadata(path)) else { return };
+    if (made.dev(), made.ino()) == (found.dev(), found.ino()) {
+        // The error of the attempt is what the caller learns.
+        let _ = if found.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
+    }
 }
 
 fn changed_at(metadata: &Metadata) -> SystemTime {

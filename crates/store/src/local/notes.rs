@@ -10,17 +10,29 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The first word of a note.
+const FORMAT: &str = "6";
 /// Length of the one line; anything longer is not a note.
 const NOTE_BYTES_MAX: u64 = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Note {
     pub version: Version,
-    /// The file's modification time in this state: seconds and nanoseconds.
-    pub modified: (i64, i64),
-    /// Period in which the file is being brought to this state, or was when the writer ended.
-    pub in_flight: Option<Period>,
+    pub changed: Changed,
     pub born: Born,
+}
+
+/// The times of change, in nanoseconds since 1970, with which the file has the noted state. Every
+/// change of a file sets it, and no program can.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Changed {
+    /// The file was brought to the state, and had this time then.
+    At(u64),
+    /// Content is being brought there, or was when the writer ended.
+    Within(Period),
+    /// A name of it changes, and nothing else: it has this length and time of modification, in
+    /// nanoseconds since 1970, or is another program's.
+    Renamed { times: Period, size: u64, modified: u64 },
 }
 
 /// The times of change of a file that are its writer's, in nanoseconds since 1970. Later ones are
@@ -41,15 +53,12 @@ impl Period {
 }
 
 /// The time of birth that a note knows of its file, in nanoseconds since 1970. Another file may get
-/// the number, with the same size and times, or while the note is in flight.
+/// the number, and be changed while the note is in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Born {
     /// The file system does not store it.
     Unknown,
     At(u64),
-    /// Read from a note of an earlier release, without the time itself: not after the noted state,
-    /// of which the same clock gave the time.
-    NotAfter(u64),
 }
 
 impl Born {
@@ -60,12 +69,8 @@ impl Born {
     }
     /// Returns whether the note's file is this one.
     fn is_of(self, metadata: &Metadata) -> bool {
-        match (self, Born::of(metadata)) {
-            _ if units::fault!("store-note-of-another-file") => true,
-            (Born::Unknown, _) | (Born::NotAfter(_), Born::Unknown | Born::NotAfter(_)) => true,
-            (Born::NotAfter(noted), Born::At(found)) => found <= noted,
-            (noted, found) => noted == found,
-        }
+        let is_same = self == Born::Unknown || self == Born::of(metadata);
+        is_same || units::fault!("store-note-of-another-file")
     }
 }
 
@@ -74,52 +79,60 @@ impl Note {
     pub fn in_flight(version: Version, file: &Metadata, times: Range<SystemTime>) -> Note {
         let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let [from, until] = [times.start, times.end].map(|time| since(time).as_nanos() as u64);
-        let in_flight = Some(Period { before: changed_ns(file), from, until });
-        Note { version, modified: (0, 0), in_flight, born: Born::of(file) }
+        let period = Period { before: changed_ns(file), from, until };
+        Note { version, changed: Changed::Within(period), born: Born::of(file) }
+    }
+    /// Creates a note of a file of which only names change until `times` end.
+    fn renamed(version: Version, file: &Metadata, times: Range<SystemTime>) -> Note {
+        let note = Note::in_flight(version, file, times);
+        let Changed::Within(times) = note.changed else { return note };
+        let (size, modified) = (file.size(), modified_ns(file));
+        Note { changed: Changed::Renamed { times, size, modified }, ..note }
+    }
+    /// Creates a note of a file that has been brought to a state, and is durable.
+    pub fn reached(version: Version, file: &Metadata) -> Note {
+        Note { version, changed: Changed::At(changed_ns(file)), born: Born::of(file) }
     }
     fn to_line(self) -> String {
         let Version { number, ctime_ns, size } = self.version;
-        let (seconds, nanoseconds) = self.modified;
         let born = if let Born::At(born) = self.born { born } else { 0 };
-        let known = format!("{number} {ctime_ns} {size} {seconds} {nanoseconds}");
-        match self.in_flight {
-            // As earlier releases read it.
-            None => format!("3 {known} 0 {born}\n"),
-            Some(Period { before, from, until }) => {
-                format!("4 {known} {until} {born} {from} {before}\n")
+        let known = format!("{FORMAT} {number} {ctime_ns} {size} {born}");
+        match self.changed {
+            Changed::At(changed) => format!("{known} {changed}\n"),
+            Changed::Within(Period { before, from, until }) => {
+                format!("{known} {before} {from} {until}\n")
+            }
+            Changed::Renamed { times: Period { before, from, until }, size, modified } => {
+                format!("{known} {before} {from} {until} {size} {modified}\n")
             }
         }
     }
     fn of_line(line: &str) -> Option<Note> {
         let mut words = line.strip_suffix('\n')?.split(' ');
-        let format = words.next()?;
-        matches!(format, "2" | "3" | "4").then_some(())?;
-        let mut number = || words.next()?.parse::<u64>().ok();
-        let version = Version { number: number()?, ctime_ns: number()?, size: number()? };
-        let mut signed = || words.next()?.parse::<i64>().ok();
-        let modified = (signed()?, signed()?);
-        let until: u64 = words.next()?.parse().ok()?;
-        let born = match format {
-            "2" => Born::NotAfter(version.ctime_ns),
-            _ => match words.next()?.parse().ok()? {
-                0 => Born::Unknown,
-                born => Born::At(born),
-            },
+        (words.next()? == FORMAT).then_some(())?;
+        let numbers: Vec<u64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+        let [number, ctime_ns, size, born, ref times @ ..] = numbers[..] else { return None };
+        let changed = match *times {
+            [changed] => Changed::At(changed),
+            [before, from, until] => Changed::Within(Period { before, from, until }),
+            [before, from, until, size, modified] => {
+                Changed::Renamed { times: Period { before, from, until }, size, modified }
+            }
+            _ => return None,
         };
-        let (from, before) = match format {
-            "4" => (words.next()?.parse().ok()?, words.next()?.parse().ok()?),
-            _ => (0, 0),
-        };
-        let in_flight = (until != 0).then_some(Period { before, from, until });
-        words.next().is_none().then_some(Note { version, modified, in_flight, born })
+        let born = if born == 0 { Born::Unknown } else { Born::At(born) };
+        Some(Note { version: Version { number, ctime_ns, size }, changed, born })
     }
     fn holds(&self, metadata: &Metadata) -> bool {
-        let is_in_flight = || self.in_flight.is_some_and(|times| times.has(changed_ns(metadata)));
-        self.born.is_of(metadata) && (self.is_reached(metadata) || is_in_flight())
-    }
-    /// Returns whether the file has been brought to the noted state.
-    fn is_reached(&self, metadata: &Metadata) -> bool {
-        metadata.size() == self.version.size && modified_of(metadata) == self.modified
+        let has = changed_ns(metadata);
+        let is_in_it = match self.changed {
+            Changed::At(changed) => has == changed && metadata.size() == self.version.size,
+            Changed::Within(times) => times.has(has),
+            Changed::Renamed { times, size, modified } => {
+                times.has(has) && (metadata.size(), modified_ns(metadata)) == (size, modified)
+            }
+        };
+        is_in_it && self.born.is_of(metadata)
     }
 }
 
@@ -127,8 +140,8 @@ impl Note {
 pub(super) struct Notes(pub OwnDirectory);
 
 impl Notes {
-    /// Reads a note. A damaged one counts as none: the file then has the kernel's version, and
-    /// counts as changed by others.
+    /// Reads a note. A damaged one, or one of another format, counts as none: the file then has the
+    /// kernel's version, and counts as changed by others.
     fn read(&self, file: FileId) -> Option<Note> {
         Note::of_line(&self.0.read(&file.0.to_string(), NOTE_BYTES_MAX)?)
     }
@@ -138,22 +151,22 @@ impl Notes {
             None => version_of(metadata),
         }
     }
-    /// Writes a note that keeps a file's present version if nothing but its time of change changes,
-    /// at once; durable when this returns.
-    pub fn keep(&self, file: FileId, found: &Metadata) -> io::Result<()> {
-        match self.read(file).filter(|note| note.holds(found)) {
-            Some(note) if note.is_reached(found) => Ok(()),
-            // Its writer died amid that.
-            Some(Note { version, .. }) => {
-                let write = |times| self.write(file, Note::in_flight(version, found, times));
-                InFlight::renewed(None, clocks, write).map(drop)
-            }
-            None => {
-                let (version, modified) = (version_of(found), modified_of(found));
-                let born = Born::of(found);
-                self.write(file, Note { version, modified, in_flight: None, born })
-            }
-        }
+    /// Writes notes that keep the present versions of files if nothing but their times of change
+    /// changes, at once; durable when this returns.
+    pub fn keep(&self, files: &[Metadata]) -> io::Result<()> {
+        let versions: Vec<(FileId, Version, &Metadata)> = files
+            .iter()
+            .map(|found| {
+                let file = FileId(found.ino());
+                (file, self.version(file, found), found)
+            })
+            .collect();
+        let write = |times: Range<SystemTime>| {
+            versions.iter().try_for_each(|(file, version, found)| {
+                self.write(*file, Note::renamed(*version, found, times.clone()))
+            })
+        };
+        InFlight::renewed(None, clocks, write).map(drop)
     }
     /// Writes a note; durable when this returns.
     pub fn write(&self, file: FileId, note: Note) -> io::Result<()> {
@@ -186,16 +199,16 @@ impl Notes {
     }
 }
 
-fn modified_of(metadata: &Metadata) -> (i64, i64) {
-    (metadata.mtime(), metadata.mtime_nsec())
-}
-
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
 pub(super) fn changed_ns(metadata: &Metadata) -> u64 {
     (metadata.ctime() as u64).wrapping_mul(1_000_000_000) + metadata.ctime_nsec() as u64
+}
+
+fn modified_ns(metadata: &Metadata) -> u64 {
+    (metadata.mtime() as u64).wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec() as u64)
 }
 
 /// Returns the version of a file without a note.
@@ -212,23 +225,25 @@ mod tests {
     fn notes_come_back_and_damaged_ones_are_none() {
         let version = Version { number: 7, ctime_ns: 8, size: 9 };
         let times = Period { before: 3, from: 4, until: 5 };
-        for (born, in_flight) in [(Born::Unknown, Some(times)), (Born::At(6), None)] {
-            let note = Note { version, modified: (-3, 4), in_flight, born };
+        let renamed = Changed::Renamed { times, size: 6, modified: u64::MAX };
+        for (born, changed) in [
+            (Born::Unknown, Changed::Within(times)),
+            (Born::At(6), Changed::At(8)),
+            (Born::At(6), renamed),
+        ] {
+            let note = Note { version, changed, born };
             assert_eq!(Note::of_line(&note.to_line()), Some(note));
         }
-        let older = Note::of_line("2 7 8 9 -3 4 5\n").unwrap();
-        assert_eq!((older.version, older.born), (version, Born::NotAfter(8)));
         for damaged in [
             "",
-            "3 7 8 9 3 4 1 0",
-            "1 7 8 9 3 4 1\n",
-            "2 7 8 9 3 4\n",
-            "2 7 8 9 3 4 1 1\n",
-            "3 7 8 9 3 4 1\n",
-            "3 7 8 9 3 4 1 1 1\n",
-            "3 x 8 9 3 4 1 0\n",
-            "4 7 8 9 3 4 1 1\n",
-            "4 7 8 9 3 4 1 1 1 1 1\n",
+            "6 7 8 9 6 8",
+            "5 7 8 9 6 8\n",
+            "6 7 8 9 6\n",
+            "6 7 8 9 6 8 8\n",
+            "6 7 8 9 6 8 8 8 8\n",
+            "6 7 8 9 6 8 8 8 8 8 8\n",
+            "6 7 x 9 6 8\n",
+            "6 7 -8 9 6 8\n",
         ] {
             assert_eq!(Note::of_line(damaged), None, "{damaged:?}");
         }

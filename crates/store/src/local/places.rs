@@ -7,25 +7,32 @@
 //!    kernel lets programs make it.
 //! 3. Other file systems and subvolumes mounted in the tree are not part of the store: their
 //!    numbers name other files.
-//! 4. A file is gone only if the whole tree was looked at: what cannot be read may have it.
+//! 4. A file is gone only if the whole tree was looked at, however deep: what cannot be read may
+//!    have it.
+//! 5. The tree is walked through on a thread of its own, once for a number: what was not met is
+//!    stale until a lookup meets it.
 
-use super::{OWN_DIRECTORY, failed};
+use super::failed;
+use super::walk::{Met, Walk, Walked, is_not_there, is_on};
 use crate::attributes::FileId;
 use crate::error::{Refusal, StoreError};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, makedev, openat, statx};
+use rustix::fs::{Mode, OFlags, openat};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Deeper trees are refused.
+/// Deeper trees are refused: a request for what is in them takes as long as they are deep. But any
+/// user can make one, and a recovery passes over none.
 const DEPTH_MAX: usize = 512;
+/// Numbers remembered that no search has met. Beyond that some are searched for again.
+const MISSING_MAX: usize = 1 << 16;
 
 /// A name in a directory that is held open, as a path that leads nowhere else while this lives.
 pub(super) struct Place {
@@ -64,6 +71,12 @@ pub(super) struct Places {
     is_recovering: Cell<bool>,
     /// Whether everything in the tree is known, or was during this recovery.
     is_searched: Cell<bool>,
+    /// Numbers that a search has not met, outside of a recovery.
+    missing: RefCell<BTreeSet<FileId>>,
+    /// Numbers that were met since a walk began, whose answers may be older.
+    met: RefCell<Option<BTreeSet<FileId>>>,
+    /// A number that a call needed, and that is not where it was last.
+    wanted: Cell<Option<FileId>>,
 }
 
 struct Known {
@@ -86,6 +99,9 @@ impl Places {
             known: RefCell::default(),
             is_recovering: Cell::default(),
             is_searched: Cell::default(),
+            missing: RefCell::default(),
+            met: RefCell::default(),
+            wanted: Cell::default(),
         })
     }
     pub fn root(&self) -> FileId {
@@ -96,26 +112,35 @@ impl Places {
     }
     /// Returns whether the file belongs to the store, and not to a file system mounted in it.
     pub fn has(&self, found: &Metadata) -> bool {
-        found.dev() == self.file_system || units::fault!("store-mounts-crossed")
+        is_on(self.file_system, found)
     }
     /// Returns whether this is the file of this number, as it was seen under its name.
     pub fn is(&self, file: FileId, found: &Metadata) -> bool {
-        let born = self.known.borrow().get(&file).and_then(|known| known.born);
-        let is_older = units::fault!("store-number-used-again")
-            || born.is_none_or(|born| found.created().is_ok_and(|now| now == born));
-        found.ino() == file.0 && self.has(found) && is_older
+        found.ino() == file.0 && self.has(found) && self.is_born(file, found.created().ok())
+    }
+    fn is_born(&self, file: FileId, born: Option<SystemTime>) -> bool {
+        let known = self.known.borrow().get(&file).and_then(|known| known.born);
+        known.is_none() || known == born || units::fault!("store-number-used-again")
     }
     pub fn note(&self, file: FileId, parent: FileId, name: &[u8], found: &Metadata) {
         if file != self.root_file {
             let known = Known { parent, name: name.to_vec(), born: found.created().ok() };
             self.known.borrow_mut().insert(file, known);
+            self.missing.borrow_mut().remove(&file);
+            if let Some(met) = &mut *self.met.borrow_mut() {
+                met.insert(file);
+            }
         }
     }
     pub fn forget(&self, file: FileId) {
         self.known.borrow_mut().remove(&file);
+        if let Some(met) = &mut *self.met.borrow_mut() {
+            met.remove(&file);
+        }
     }
 
-    /// Returns the place of `file`, if it is still there.
+    /// Returns the place of `file`, if it is still there. Otherwise a search may find it
+    /// ([`Places::take_wanted`]), as with each place.
     pub fn place(&self, file: FileId) -> Result<Place, StoreError> {
         Ok(self.found(file, |names| self.place_at(names))?.0)
     }
@@ -158,15 +183,17 @@ impl Places {
         file: FileId,
         place: impl Fn(&[Vec<u8>]) -> io::Result<Place>,
     ) -> Result<(Place, Metadata), StoreError> {
-        let look = || {
-            self.looked(file, &place)
-                .map_err(|error| failed(&self.store_name(), "looking for a file", &error))
-        };
-        let found = match look()? {
-            None if self.search(file)? => look()?,
-            found => found,
-        };
+        let found = self.looked(file, place);
+        let found =
+            found.map_err(|error| failed(&self.store_name(), "looking for a file", &error))?;
+        if found.is_none() {
+            self.wanted.set(Some(file));
+        }
         found.ok_or(Refusal::Stale.into())
+    }
+    /// Returns the number for whose sake a call was refused as stale since this was asked last.
+    pub fn take_wanted(&self) -> Option<FileId> {
+        self.wanted.take()
     }
     /// Returns the place where the file was last; `None`: it is not there.
     fn looked(
@@ -186,6 +213,10 @@ impl Places {
         format!("dir:{}", self.root.display())
     }
 
+    /// Returns how many names may lead to a file. A recovery reaches all.
+    fn depth_max(&self) -> usize {
+        if self.is_recovering.get() { usize::MAX } else { DEPTH_MAX }
+    }
     /// Returns the names from the root on.
     fn names(&self, file: FileId) -> Option<Vec<Vec<u8>>> {
         let known = self.known.borrow();
@@ -193,7 +224,8 @@ impl Places {
         while at != self.root_file {
             let Known { parent, name, .. } = known.get(&at)?;
             names.push(name.clone());
-            (names.len() <= DEPTH_MAX).then_some(())?;
+            // Others may have moved one below the other and back, as seen at different times.
+            (names.len() <= self.depth_max().min(known.len())).then_some(())?;
             at = *parent;
         }
         names.reverse();
@@ -214,128 +246,121 @@ impl Places {
     pub fn set_recovering(&self, is_recovering: bool) {
         self.is_recovering.set(is_recovering);
         self.is_searched.set(false);
+        self.missing.borrow_mut().clear();
     }
 
-    /// Searches the whole tree, as after a crash, and remembers what it sees. Returns whether
-    /// `wanted` was found.
+    pub fn is_recovering(&self) -> bool {
+        self.is_recovering.get()
+    }
+    /// Returns whether a search for a file is of use. A program may ask for a stale number again
+    /// and again.
+    pub fn may_be_found(&self, wanted: FileId) -> bool {
+        match self.is_recovering.get() {
+            true => !self.is_searched.get() || self.known.borrow().contains_key(&wanted),
+            false => !self.missing.borrow().contains(&wanted) && !self.is_too_deep(wanted),
+        }
+    }
+    /// Returns whether the file was seen so deep in the tree that no request reaches it.
+    fn is_too_deep(&self, file: FileId) -> bool {
+        let known = self.known.borrow();
+        let mut at = file;
+        for _ in 0..=DEPTH_MAX {
+            match known.get(&at) {
+                Some(Known { parent, .. }) => at = *parent,
+                None => return false,
+            }
+        }
+        true
+    }
+    /// Returns whether the file is where it was last.
+    pub fn is_there(&self, file: FileId) -> bool {
+        self.looked(file, |names| self.place_at(names)).is_ok_and(|found| found.is_some())
+    }
+    /// Returns how many walks through the tree make a search: another client may move a directory
+    /// from what is not read yet to what has been read.
+    pub fn walks(&self) -> u32 {
+        if self.is_recovering.get() && !units::fault!("store-searched-once") { 2 } else { 1 }
+    }
+    /// Returns a walk through the whole tree, which another thread may take.
+    pub fn walk(&self) -> io::Result<Walk> {
+        self.met.replace(Some(BTreeSet::new()));
+        let (root, file_system) = (self.opened.try_clone()?, self.file_system);
+        Ok(Walk { root, root_file: self.root_file, file_system, depth_max: self.depth_max() })
+    }
+    /// Records what a walk has seen. Returns whether `wanted` may be in the tree: it was met, or
+    /// is in what could not be looked at.
     ///
     /// # Errors
-    /// During a recovery: it was not found, and a part of the tree could not be looked at, where it
+    /// During a recovery: it was not met, and a part of the tree could not be looked at, where it
     /// may be.
-    fn search(&self, wanted: FileId) -> Result<bool, StoreError> {
-        if self.is_searched.get() && !self.known.borrow().contains_key(&wanted) {
-            return Ok(false);
-        }
-        self.search_watched(wanted, &mut |_| {})
-    }
-    /// Searches as [`Places::search`] does. Calls `seen` with each directory that was read.
-    fn search_watched(
-        &self,
-        wanted: FileId,
-        seen: &mut dyn FnMut(&[Vec<u8>]),
-    ) -> Result<bool, StoreError> {
+    pub fn add(&self, walked: Walked, wanted: FileId) -> Result<bool, StoreError> {
+        let (mut found, mut unread) = (false, walked.unread);
         let is_recovering = self.is_recovering.get();
-        // Another client may move a directory from what is not read yet to what has been read.
-        let walks = if is_recovering && !units::fault!("store-searched-once") { 2 } else { 1 };
-        for _ in 0..walks {
-            let (found, unread) = self.walk(wanted, seen);
-            match unread {
-                _ if found => return Ok(true),
-                // A program looks again for what is stale, and nothing of a journal depends on it.
-                Some((names, error)) if is_recovering && !units::fault!("store-unread-is-gone") => {
-                    let path = names.join(&b'/');
-                    return Err(StoreError::Failed {
-                        store: self.store_name(),
-                        what: format!("searching {:?} for a file", String::from_utf8_lossy(&path)),
-                        code: error.raw_os_error().unwrap_or(libc::EIO),
-                    });
-                }
-                _ => {}
-            }
-        }
-        self.is_searched.set(is_recovering);
-        Ok(false)
-    }
-    /// Walks through the tree once. Returns whether `wanted` was found, and the first part that
-    /// could not be looked at.
-    fn walk(&self, wanted: FileId, seen: &mut dyn FnMut(&[Vec<u8>])) -> (bool, Option<Unread>) {
-        let (mut found, mut unread) = (false, None);
-        let mut waiting = vec![(Vec::new(), self.root_file)];
-        while let Some((names, directory)) = waiting.pop() {
-            let mut each = |name: &[u8], metadata: &Metadata| {
-                let file = FileId(metadata.ino());
-                // Another file with a known number was put there since.
-                if !self.is(file, metadata) {
-                    return;
-                }
-                self.note(file, directory, name, metadata);
+        let met = self.met.take().unwrap_or_default();
+        for Met { file, parent, name, born, is_directory } in walked.met {
+            // Another file with a known number was put there since. What is in a directory would
+            // be taken for gone by a recovery.
+            let is_entered = is_recovering && is_directory;
+            if self.is_born(file, born) || (is_entered && file != wanted) {
                 found |= file == wanted;
-                if metadata.is_dir() && names.len() < DEPTH_MAX {
-                    waiting.push(([&names[..], &[name.to_vec()]].concat(), file));
+                if !met.contains(&file) {
+                    self.known.borrow_mut().insert(file, Known { parent, name, born });
+                    self.missing.borrow_mut().remove(&file);
                 }
-            };
-            match self.read_entries(&names, directory, &mut each) {
-                Err(error) if !is_not_there(&error) && !is_lost_and_found(&names, &error) => {
-                    unread.get_or_insert((names, error));
-                }
-                _ => seen(&names),
+            } else if is_entered {
+                let stale = io::Error::from_raw_os_error(libc::ESTALE);
+                unread.get_or_insert((vec![name], stale));
             }
         }
-        (found, unread)
-    }
-    /// Reads a directory if it still has these names.
-    fn read_entries(
-        &self,
-        names: &[Vec<u8>],
-        directory: FileId,
-        each: &mut dyn FnMut(&[u8], &Metadata),
-    ) -> io::Result<()> {
-        let place = Place::new(self.opened_directory(names)?, b".");
-        if !self.is(directory, &fs::metadata(&place)?) {
-            return Ok(());
-        }
-        for entry in fs::read_dir(&place)? {
-            let name = entry?.file_name();
-            if names.is_empty() && name == OWN_DIRECTORY {
-                continue;
+        match unread {
+            _ if found => {}
+            // A program looks again for what is stale, and nothing of a journal depends on it.
+            Some((names, error)) if is_recovering && !units::fault!("store-unread-is-gone") => {
+                let path = names.join(&b'/');
+                return Err(StoreError::Failed {
+                    store: self.store_name(),
+                    what: format!("searching {:?} for a file", String::from_utf8_lossy(&path)),
+                    code: error.raw_os_error().unwrap_or(libc::EIO),
+                });
             }
-            let inner = place.directory().join(&name);
-            match fs::symlink_metadata(inner) {
-                Ok(metadata) => each(name.as_bytes(), &metadata),
-                Err(error) if is_not_there(&error) || self.is_mounted(&place, &name) => {}
-                Err(error) => return Err(error),
-            }
+            // Another search may do better.
+            Some(_) => return Ok(true),
+            None => {}
         }
-        Ok(())
+        Ok(found)
     }
-    /// Returns whether another file system is mounted on the name: one of FUSE may refuse
-    /// everything else to other users, and one whose server is gone fails.
-    fn is_mounted(&self, place: &Place, name: &OsStr) -> bool {
-        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-        let found = statx(&place.held, name, flags, StatxFlags::empty());
-        found.is_ok_and(|found| {
-            makedev(found.stx_dev_major, found.stx_dev_minor) != self.file_system
-        })
+    /// Records that a search has not found a file, until a lookup does.
+    pub fn note_missing(&self, wanted: FileId) {
+        if self.is_recovering.get() {
+            self.is_searched.set(true);
+            return;
+        }
+        let mut missing = self.missing.borrow_mut();
+        if missing.len() >= MISSING_MAX {
+            missing.clear();
+        }
+        missing.insert(wanted);
     }
-}
-
-/// A directory that could not be read.
-type Unread = (Vec<Vec<u8>>, io::Error);
-
-/// Returns whether there is no such name, or not where a directory was.
-fn is_not_there(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP))
-}
-
-/// Returns whether it is a directory in which nobody but root makes files: that of `mke2fs` in the
-/// root of its file system.
-fn is_lost_and_found(names: &[Vec<u8>], error: &io::Error) -> bool {
-    matches!(names, [name] if name == b"lost+found") && error.kind() == ErrorKind::PermissionDenied
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Searches as [`super::super::store::Local::search`] does.
+    fn searched(
+        places: &Places,
+        wanted: FileId,
+        seen: &mut dyn FnMut(&[u8], usize),
+    ) -> Result<bool, StoreError> {
+        for _ in 0..places.walks() {
+            if places.add(places.walk().unwrap().run(seen), wanted)? {
+                return Ok(true);
+            }
+        }
+        places.note_missing(wanted);
+        Ok(false)
+    }
 
     #[test]
     fn other_file_systems_in_the_tree_are_not_shown() {
@@ -359,8 +384,8 @@ mod tests {
             let file = root.path().join(wanted).join("moved/file");
             let file = FileId(fs::metadata(file).unwrap().ino());
             let mut is_moved = false;
-            let found = places.search_watched(file, &mut |names| {
-                if let ([name], false) = (names, is_moved) {
+            let found = searched(&places, file, &mut |name, depth| {
+                if depth == 1 && !is_moved {
                     is_moved = true;
                     let other = if name == b"a" { "b" } else { "a" };
                     let to = root.path().join(OsStr::from_bytes(name)).join("moved there");
@@ -370,5 +395,46 @@ mod tests {
             assert_eq!(found, Ok(true), "{wanted}");
             assert!(is_moved && places.place(file).is_ok());
         }
+    }
+
+    /// A file that is gone is set aside, or forgotten with the log.
+    #[test]
+    fn a_recovery_finds_what_lies_deep() {
+        let root = tempfile::tempdir().unwrap();
+        let deep = root.path().join(PathBuf::from_iter(["d"; 600]));
+        fs::create_dir_all(&deep).unwrap();
+        // Read on the way back from the depth.
+        fs::create_dir_all(root.path().join("d/d/d/e/e")).unwrap();
+        for directory in [&deep, &root.path().join("d/d/d/e/e")] {
+            fs::write(directory.join("file"), b"").unwrap();
+            let file = FileId(fs::metadata(directory.join("file")).unwrap().ino());
+            let places = Places::new(root.path().into()).unwrap();
+            places.set_recovering(true);
+            assert_eq!(searched(&places, file, &mut |_, _| {}), Ok(true));
+            let found = fs::metadata(places.place(file).unwrap()).unwrap();
+            assert_eq!(found.ino(), file.0);
+        }
+    }
+
+    /// A directory was removed, and another one got its number.
+    #[test]
+    fn a_directory_with_a_known_number_is_searched_too() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir(at("new")).unwrap();
+        fs::write(at("new/file"), b"").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(at("other"), b"").unwrap();
+        let found = |name: &str| fs::metadata(at(name)).unwrap();
+        let [new, file] = ["new", "new/file"].map(|name| FileId(found(name).ino()));
+        let places = Places::new(root.path().into()).unwrap();
+        places.note(new, places.root(), b"old", &found("other"));
+        places.set_recovering(true);
+        assert_eq!(searched(&places, file, &mut |_, _| {}), Ok(true));
+        assert!(places.place(file).is_ok());
+        // It is not there, but what has its number may not be passed over.
+        places.set_recovering(true);
+        places.note(new, places.root(), b"old", &found("other"));
+        assert!(searched(&places, new, &mut |_, _| {}).is_err());
     }
 }

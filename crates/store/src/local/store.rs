@@ -20,6 +20,7 @@ use crate::opens::Opens;
 use crate::overlay::Overlay;
 use crate::store::{Answer, Store};
 use device::{LocalFuture, World};
+use runtime::sync::RwLock;
 use rustix::fs::fstatvfs;
 use rustix::process::geteuid;
 use std::cell::{Cell, RefCell};
@@ -42,6 +43,9 @@ const IDLE: Duration = Duration::from_millis(50);
 const LEASE: Duration = Duration::from_secs(30);
 /// Number of times another client may replace a file while its token is waited for.
 const REPLACED_MAX: u32 = 100;
+
+/// Maximum number of searches for files by one call: it has two files at most, which may move.
+const SEARCHES_MAX: u32 = 4;
 
 /// A connection to a directory. Clones are the same connection.
 #[derive(Clone)]
@@ -66,6 +70,8 @@ pub(super) struct Local {
     pub removed: RefCell<BTreeMap<FileId, File>>,
     /// Seed of the order of listings.
     pub listing_seed: u64,
+    /// One search of the tree at a time.
+    searching: Rc<RwLock>,
     next_open: Cell<u64>,
     steps: Cell<u64>,
     lives: OwnDirectory,
@@ -123,6 +129,7 @@ impl LocalStore {
             locks: RefCell::default(),
             removed: RefCell::default(),
             listing_seed,
+            searching: Rc::default(),
             next_open: Cell::new(1),
             steps: Cell::default(),
             lives,
@@ -160,16 +167,67 @@ impl LocalStore {
     /// Runs a call that the kernel carries out at once.
     fn at_once<T: 'static>(
         &self,
-        work: impl FnOnce(&Local) -> Result<T, StoreError> + 'static,
+        work: impl Fn(&Local) -> Result<T, StoreError> + 'static,
     ) -> Answer<T> {
         let local = self.0.clone();
-        Box::pin(async move { work(&local) })
+        Box::pin(async move { local.searching(|| work(&local)).await })
     }
 }
 
 impl Local {
     pub fn failed(&self, what: &str, error: &io::Error) -> StoreError {
         failed(&self.name, what, error)
+    }
+
+    /// Runs a call that changes nothing before it has the places of all files. If one of them is
+    /// not where it was last, searches for it and runs the call again.
+    pub async fn searching<T>(
+        &self,
+        work: impl Fn() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        for _ in 0..SEARCHES_MAX {
+            self.places.take_wanted();
+            let result = work();
+            match self.places.take_wanted() {
+                Some(wanted) if self.search(wanted).await? => {}
+                _ => return result,
+            }
+        }
+        Err(Refusal::Stale.into())
+    }
+    /// Searches the whole tree for a file, as after a crash, and remembers what is met. Returns
+    /// whether the file was found. Other requests are answered in the meantime, and another search
+    /// waits: it may be for the same file.
+    async fn search(&self, wanted: FileId) -> Result<bool, StoreError> {
+        if !self.places.may_be_found(wanted) {
+            return Ok(false);
+        }
+        let _one_at_a_time = self.searching.write().await;
+        if self.places.is_there(wanted) {
+            return Ok(true);
+        }
+        if !self.places.may_be_found(wanted) {
+            return Ok(false);
+        }
+        let what = "searching for a file";
+        let mut may_be_there = false;
+        for _ in 0..self.places.walks() {
+            let walk = self.places.walk().map_err(|error| self.failed(what, &error))?;
+            let walked = self.on_thread(what, move || walk.run(&mut |_, _| {})).await?;
+            may_be_there |= self.places.add(walked, wanted)?;
+            if self.places.is_there(wanted) {
+                return Ok(true);
+            }
+        }
+        match (may_be_there, self.places.is_recovering()) {
+            // It is moved all the time, and not gone.
+            (true, true) => Err(self.failed(what, &io::Error::from_raw_os_error(libc::EAGAIN))),
+            (true, false) => Ok(false),
+            (false, _) => {
+                self.places.note_missing(wanted);
+                Ok(false)
+            }
+        }
     }
 
     /// Opens a file; again if another client moves it, or puts another file there, after it was
@@ -210,7 +268,7 @@ impl Local {
         caller: Creator,
     ) -> Result<Created, StoreError> {
         // Opened as it is made: a mode that forbids it binds those who come later.
-        let (found, handle) = self.make(parent, name, NewNode::Regular { mode }, caller)?;
+        let (found, handle) = self.make(parent, name, &NewNode::Regular { mode }, caller)?;
         let open = self.opened(found.file, OpenMode::ReadWrite, handle);
         Ok(Created { found, open: Some(open), is_held: false })
     }
@@ -500,7 +558,7 @@ impl Store for LocalStore {
     }
     fn make(&self, parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found> {
         let name = name.to_vec();
-        self.at_once(move |local| local.make(parent, &name, node, caller).map(|(found, _)| found))
+        self.at_once(move |local| local.make(parent, &name, &node, caller).map(|(found, _)| found))
     }
     fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created> {
         let name = name.to_vec();

@@ -2,7 +2,7 @@
 
 use crate::contract::{make, on_a_directory, on_each, own, return_recalled};
 use device::World;
-use runtime::RealWorld;
+use runtime::{Either, RealWorld, race};
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::rc::Rc;
@@ -360,17 +360,27 @@ fn a_standing_wish_is_reported_again() {
     });
 }
 
-const FEW_DESCRIPTORS: &str = "OKEANOS_TEST_FEW_DESCRIPTORS";
+const ALONE: &str = "OKEANOS_TEST_ALONE";
 
-/// Runs in its own process, because the bound is of the whole process.
+/// Runs a test in a process of its own, as limits are of the whole process. Returns whether this is
+/// that process.
+fn is_alone(test: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut alone = std::process::Command::new("sh");
+    // Ignored, as the daemon does: it would end the process.
+    alone.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
+    alone.arg(std::env::current_exe().unwrap()).args(["--exact", test]);
+    let ended = alone.env(ALONE, "1").output().unwrap();
+    let reported = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && reported.contains("1 passed"), "{ended:?}");
+    false
+}
+
 #[test]
 fn a_flush_for_which_no_descriptor_is_left_loses_nothing() {
-    if std::env::var_os(FEW_DESCRIPTORS).is_none() {
-        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-        test.args(["--exact", "sharing::a_flush_for_which_no_descriptor_is_left_loses_nothing"]);
-        let ended = test.env(FEW_DESCRIPTORS, "1").output().unwrap();
-        let reported = String::from_utf8_lossy(&ended.stdout);
-        assert!(ended.status.success() && reported.contains("1 passed"), "{ended:?}");
+    if !is_alone("sharing::a_flush_for_which_no_descriptor_is_left_loses_nothing") {
         return;
     }
     on_a_directory(|store, root| async move {
@@ -388,6 +398,88 @@ fn a_flush_for_which_no_descriptor_is_left_loses_nothing() {
         drop(others);
         store.make_durable(open).await.unwrap();
         assert_eq!(std::fs::read(root.join("file")).unwrap(), b"synced");
+    });
+}
+
+/// A buffered write that can never be flushed would be acknowledged.
+#[test]
+fn a_write_beyond_the_limit_of_file_sizes_fails_at_once() {
+    if !is_alone("sharing::a_write_beyond_the_limit_of_file_sizes_fails_at_once") {
+        return;
+    }
+    on_a_directory(|store, root| async move {
+        let (_, open) = held(&store, "file", b"synced").await;
+        let is_refused = async |at: u64| {
+            let written = store.write(open, at, b"xy").await;
+            assert_eq!(written, Err(Refusal::FileTooLarge.into()), "{at}");
+        };
+        // As the file system answers: ext4 ends below 16 TiB.
+        let far = i64::MAX as u64 - 4;
+        if std::fs::File::create(root.join("far")).unwrap().set_len(far + 2).is_err() {
+            is_refused(far).await;
+        }
+        let resource = rustix::process::Resource::Fsize;
+        let limit = rustix::process::getrlimit(resource);
+        let small = rustix::process::Rlimit { current: Some(1 << 20), ..limit };
+        rustix::process::setrlimit(resource, small).unwrap();
+        is_refused(2 << 20).await;
+        is_refused((1 << 20) - 1).await;
+        store.write(open, (1 << 20) - 2, b"xy").await.unwrap();
+        store.make_durable(open).await.unwrap();
+        assert_eq!(std::fs::metadata(root.join("file")).unwrap().len(), 1 << 20);
+    });
+}
+
+/// A search takes as long as the tree is large, and programs ask again for what is stale.
+#[test]
+fn others_are_answered_during_a_search_and_a_stale_number_costs_one() {
+    on_a_directory(|store, root| async move {
+        let file = make(&*store, "file").await;
+        let node = NewNode::Directory { mode: 0o755 };
+        let moved = store.make(store.root(), b"moved", node, own()).await.unwrap().file;
+        let outside = root.parent().unwrap().join("moved");
+        std::fs::rename(root.join("moved"), &outside).unwrap();
+        let first = race(store.attributes(moved), store.attributes(file)).await;
+        assert!(matches!(first, Either::Right(Ok(_))), "{first:?}");
+        let stale = StoreError::from(Refusal::Stale);
+        assert_eq!(store.attributes(moved).await, Err(stale.clone()));
+        std::fs::rename(&outside, root.join("back")).unwrap();
+        let first = race(store.attributes(moved), store.attributes(file)).await;
+        assert!(matches!(&first, Either::Left(Err(error)) if *error == stale), "{first:?}");
+        store.lookup(store.root(), b"back").await.unwrap();
+        store.attributes(moved).await.unwrap();
+        // Another client moves it: one search finds it.
+        std::fs::rename(root.join("back"), root.join("elsewhere")).unwrap();
+        store.attributes(moved).await.unwrap();
+        store.make(moved, b"inner", NewNode::Regular { mode: 0o644 }, own()).await.unwrap();
+        assert!(root.join("elsewhere/inner").exists());
+    });
+}
+
+/// Two chains of directories, one moved below the other, as any user makes them.
+#[test]
+fn directories_too_deep_to_be_reached_are_not_searched_for() {
+    on_a_directory(|store, root| async move {
+        let node = || NewNode::Directory { mode: 0o755 };
+        let chain = async |name: &[u8]| {
+            let mut all = vec![store.make(store.root(), name, node(), own()).await.unwrap().file];
+            for _ in 1..300 {
+                let last = *all.last().unwrap();
+                all.push(store.make(last, b"d", node(), own()).await.unwrap().file);
+            }
+            all
+        };
+        let (first, second) = (chain(b"first").await, chain(b"second").await);
+        let (from, to) = (store.root(), *first.last().unwrap());
+        store.rename(from, b"second", to, b"d", RenameOver::Replace).await.unwrap();
+        let file = make(&*store, "file").await;
+        store.attributes(second[211]).await.unwrap();
+        for deep in [212, 213, 299] {
+            let found = race(store.attributes(second[deep]), store.attributes(file)).await;
+            let stale = StoreError::from(Refusal::Stale);
+            assert!(matches!(&found, Either::Left(Err(error)) if *error == stale), "{found:?}");
+        }
+        drop(root);
     });
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::str::FromStr;
 
 /// A file system and how it is mounted: `ext4:ordered`, `ext4:fast_commit`, `xfs`, `btrfs`,
-/// `okeanos`, `okeanos:wasteless`, `blocks:ordered`.
+/// `okeanos`, `okeanos:wasteless`, `okeanos-classic:wasteless`, `blocks:ordered`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Contender {
     /// The kernel's ext4 with `data=`.
@@ -17,6 +17,8 @@ pub enum Contender {
     Btrfs,
     /// Okeanos, with `data=` where a mode is named, and further options after a `+` each.
     Okeanos(Option<String>),
+    /// Okeanos without io_uring, also where it could be had.
+    OkeanosClassic(Option<String>),
     /// The kernel's ext4 above a block volume of ours: `data=` of ext4, or `fast_commit`; options
     /// of the volume after a `+` each.
     Blocks(String),
@@ -37,13 +39,15 @@ impl FromStr for Contender {
                 Ok(Contender::Blocks(words.into()))
             }
             Some(("okeanos", data)) => Ok(Contender::Okeanos(Some(data.into()))),
+            Some(("okeanos-classic", data)) => Ok(Contender::OkeanosClassic(Some(data.into()))),
             None if text == "okeanos" => Ok(Contender::Okeanos(None)),
+            None if text == "okeanos-classic" => Ok(Contender::OkeanosClassic(None)),
             None if text == "xfs" => Ok(Contender::Xfs),
             None if text == "btrfs" => Ok(Contender::Btrfs),
             _ => Err(format!(
                 "{text:?} is no file system to compare: ext4:ordered, ext4:journal, ext4:writeback, \
                  ext4:fast_commit, xfs, btrfs, okeanos, okeanos:MODE, okeanos:MODE+OPTION, \
-                 blocks:ordered, blocks:fast_commit, blocks:ordered+OPTION (ext4 above a block volume)"
+                 okeanos-classic:MODE+OPTION (without io_uring), blocks:ordered, blocks:fast_commit, blocks:ordered+OPTION (ext4 above a block volume)"
             )),
         }
     }
@@ -58,6 +62,8 @@ impl std::fmt::Display for Contender {
             Contender::Btrfs => f.write_str("btrfs"),
             Contender::Okeanos(None) => f.write_str("okeanos"),
             Contender::Okeanos(Some(data)) => write!(f, "okeanos:{data}"),
+            Contender::OkeanosClassic(None) => f.write_str("okeanos-classic"),
+            Contender::OkeanosClassic(Some(data)) => write!(f, "okeanos-classic:{data}"),
             Contender::Blocks(words) => write!(f, "blocks:{words}"),
         }
     }
@@ -65,7 +71,12 @@ impl std::fmt::Display for Contender {
 
 impl Contender {
     pub fn is_ours(&self) -> bool {
-        matches!(self, Contender::Okeanos(_))
+        matches!(self, Contender::Okeanos(_) | Contender::OkeanosClassic(_))
+    }
+
+    /// Returns what the environment of its daemon has besides.
+    pub(crate) fn environment(&self) -> Option<(&'static str, &'static str)> {
+        matches!(self, Contender::OkeanosClassic(_)).then_some(("OKEANOS_IO", "classic"))
     }
 
     /// Attaches the block volume that lies between the disk and the file system, if one does.
@@ -117,9 +128,11 @@ impl Contender {
         directory: &Path,
     ) -> Result<MountedDirectory, RigError> {
         let (kind, options) = match self {
-            Contender::Okeanos(data) => {
+            Contender::Okeanos(data) | Contender::OkeanosClassic(data) => {
                 let options = format!("{}allow_other", mode_option(data.as_deref()));
-                return MountedDirectory::okeanos(program, &options, device, directory);
+                let mut daemon = Command::new(program);
+                daemon.envs(self.environment());
+                return MountedDirectory::okeanos(daemon, &options, device, directory);
             }
             Contender::Xfs => ("xfs", "defaults".to_owned()),
             Contender::Btrfs => ("btrfs", "ssd".to_owned()),
@@ -143,6 +156,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_the_classic_one_forbids_a_ring() {
+        let environment = |name: &str| name.parse::<Contender>().unwrap().environment();
+        assert_eq!(environment("okeanos-classic:wasteless"), Some(("OKEANOS_IO", "classic")));
+        assert_eq!(environment("okeanos:wasteless"), None);
+    }
+
+    #[test]
     fn names_of_contenders_are_read_and_written_alike() {
         for name in [
             "ext4:ordered",
@@ -152,6 +172,8 @@ mod tests {
             "okeanos",
             "okeanos:wasteless",
             "okeanos:ordered+cache=64M",
+            "okeanos-classic",
+            "okeanos-classic:wasteless+cache=64M",
             "blocks:fast_commit",
             "blocks:ordered+data=wasteless+cache=64M",
         ] {

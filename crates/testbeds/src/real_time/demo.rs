@@ -170,7 +170,7 @@ impl<'a> ModeStage<'a> {
         let mode = mode_option((self.mode != DEFAULT).then_some(self.mode));
         let options = format!("{mode}journal_dev={}", self.journal.path.display());
         MountedDirectory::okeanos(
-            &self.options.programs.okeanos,
+            Command::new(&self.options.programs.okeanos),
             &options,
             &self.home.path,
             &self.mount_point,

@@ -294,19 +294,16 @@ impl MountedDirectory {
         run(Command::new("mount").args(["-t", kind, "-o", options]).arg(device).arg(directory))?;
         Ok(MountedDirectory { directory: directory.to_owned(), daemon: None })
     }
-    /// Runs `okeanos mount -f -o OPTIONS DEVICE DIRECTORY`; returns once the mount answers.
+    /// Has the program of `daemon` run `mount -f -o OPTIONS DEVICE DIRECTORY`; returns once the
+    /// mount answers.
     pub fn okeanos(
-        program: &Path,
+        mut daemon: Command,
         options: &str,
         device: &Path,
         directory: &Path,
     ) -> Result<MountedDirectory, RigError> {
-        let mut command = Command::new(program);
-        ends_with_us(&mut command)
-            .process_group(0)
-            .args(["mount", "-f", "-o", options])
-            .arg(device);
-        MountedDirectory::by(command, directory)
+        ends_with_us(&mut daemon).process_group(0).args(["mount", "-f", "-o", options]).arg(device);
+        MountedDirectory::by(daemon, directory)
     }
     /// Starts a daemon that mounts on the directory, its last argument; returns once the mount
     /// answers. If its standard error is piped, its output is in the error.

@@ -49,7 +49,8 @@ pub struct Case {
     pub coerces: bool,
     /// The disk becomes longer before each life, and the volume grows while it is written.
     pub grows: bool,
-    has_faults: bool,
+    /// A write or flush of a disk fails in each life: while the volume grows, or at any change.
+    pub has_faults: bool,
     place: Place,
     atomicity: Atomicity,
 }
@@ -146,9 +147,9 @@ impl Case {
     pub fn crash(&self, seed: u64) -> CrashPolicy {
         CrashPolicy::Random { seed, atomicity: self.atomicity }
     }
-    /// Whether a write or flush of the disk fails while the volume grows.
-    pub fn fails(&self) -> bool {
-        self.grows && self.has_faults
+    /// Whether the power fails late enough after an error that the journal has recorded it.
+    pub fn records_error(&self) -> bool {
+        self.seed / CHOICES / 2 % 2 == 0
     }
     /// Changes of the disk for a flush: evictions write, too.
     pub fn changes_a_flush(&self) -> u64 {
@@ -202,7 +203,7 @@ impl Case {
         match self.options.data {
             DataMode::Journal | DataMode::Wasteless => Atomic::Write { block, most },
             // A write that fails may be there in any of its sectors.
-            _ if is_whole_at_home && !self.fails() => Atomic::Block(block),
+            _ if is_whole_at_home && !self.has_faults => Atomic::Block(block),
             _ => Atomic::Sector,
         }
     }

@@ -12,7 +12,16 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// The journal records an error by one durable write.
+const RECORDED_WITHIN: Duration = Duration::from_millis(200);
+
 pub type Shared = Rc<RefCell<Model>>;
+
+/// Makes a write or flush fail, one of the next `within` of its kind.
+pub fn fail(disk: &MemoryDisk, random: &SplitMix, within: u64) {
+    let operation = [Operation::Flush, Operation::Write][(random.next() % 2) as usize];
+    disk.inject(Fault { after: random.next() % within, ..Fault::once(operation) });
+}
 
 #[derive(Clone)]
 pub struct Client {
@@ -158,11 +167,32 @@ impl Client {
 
     /// Takes the answer to a request. An error ends the life where a fault was injected.
     async fn answer<T, E: std::fmt::Debug>(&self, result: Result<T, E>, what: &str) -> T {
-        if self.case.fails() && result.is_err() {
-            self.disk.power_off();
-            std::future::pending::<()>().await;
+        if self.case.has_faults && result.is_err() {
+            self.live_on_and_end().await;
         }
         result.expect(what)
+    }
+
+    /// Reads go on after a failed write or flush of a disk, and every change and flush fails, until
+    /// the power does.
+    async fn live_on_and_end(&self) {
+        let block = (self.case.block_sectors() * SECTOR) as usize;
+        let zeros = vec![Rc::new(Buffer::zeroed(block))];
+        let written = self.volume.write(0, zeros, Durability::Cached).await;
+        assert!(written.is_err(), "a write after a failure: {:?}", self.case);
+        let flushed = self.volume.flush().await;
+        assert!(flushed.is_err(), "a flush after a failure: {:?}", self.case);
+        self.read(self.range()).await;
+        if self.case.records_error() {
+            self.world.sleep_until(self.world.now().plus(RECORDED_WITHIN)).await;
+            let mut model = self.model.borrow_mut();
+            // An eviction that failed lets nothing more become durable.
+            model.error_is_recorded |= !self.case.lies && !model.drain_failed;
+        } else {
+            self.pause(20_000).await;
+        }
+        self.disk.power_off();
+        std::future::pending::<()>().await;
     }
 
     pub async fn flush(&self) {
@@ -172,7 +202,11 @@ impl Client {
     }
     async fn drain(&self) {
         let since = self.model.borrow_mut().now();
-        self.answer(self.volume.drain().await, "a drain").await;
+        let drained = self.volume.drain().await;
+        // It may be the flush with which changes begin again: all is home then, and the journal
+        // records nothing.
+        self.model.borrow_mut().drain_failed |= drained.is_err();
+        self.answer(drained, "a drain").await;
         self.model.borrow_mut().flushed(since);
     }
 
@@ -182,23 +216,17 @@ impl Client {
         self.model.borrow_mut().flushed(since);
     }
 
-    /// The volume takes all of its disk, after a while. The disk may fail during that: then other
-    /// clients go on for a while, and nothing that is acknowledged from then on may be lost.
+    /// The volume takes all of its disk, after a while. The disk may fail during that.
     pub async fn grow(&self) {
         self.pause(20_000).await;
         let before = self.volume.geometry().size / SECTOR;
         let all = (self.disk.geometry().size / SECTOR).max(before);
         // What the disk held there may be read.
         let change = self.model.borrow_mut().begin(before..all, Kind::Discard);
-        if self.case.fails() {
-            let operation = [Operation::Flush, Operation::Write][self.below(2) as usize];
-            self.disk.inject(Fault { after: self.below(4), ..Fault::once(operation) });
+        if self.case.has_faults {
+            fail(&self.disk, &self.random, 4);
         }
         let grown = self.volume.grow().await;
-        if grown.is_err() {
-            assert!(self.volume.flush().await.is_err(), "a flush after a failure: {:?}", self.case);
-            self.pause(20_000).await;
-        }
         let after = self.answer(grown, "a volume that grows").await / SECTOR;
         let mut model = self.model.borrow_mut();
         model.acknowledged(change, false);
@@ -234,8 +262,7 @@ impl Client {
     async fn read(&self, range: Range<u64>) {
         let since = self.model.borrow_mut().now();
         let length = ((range.end - range.start) * SECTOR) as usize;
-        let read =
-            self.answer(self.volume.read(range.start * SECTOR, length).await, "a read").await;
+        let read = self.volume.read(range.start * SECTOR, length).await.expect("a read");
         let block = self.case.block_sectors();
         let checked = self.model.borrow().check_read(range.start, &ids(&read), since, block);
         checked.unwrap_or_else(|error| panic!("a read of {range:?}, {:?}: {error}", self.case));

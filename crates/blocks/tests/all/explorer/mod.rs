@@ -13,7 +13,7 @@ mod model;
 use crate::common::{Images, Life, coerce, make, open};
 use blocks::{BlockParts, BlockVolume};
 use case::{Case, SEEDS};
-use client::{Client, Shared};
+use client::{Client, Shared, fail};
 use content::ids;
 use device::{Disk, Durability, LocalFuture, Operation, World};
 use disks::{CrashPolicy, Fault};
@@ -63,9 +63,13 @@ fn live(case: &Rc<Case>, random: &SplitMix, images: &Images, model: &Shared, cut
     let policy = case.crash(random.next());
     let limit = world.now().plus(LIMIT * case.changes_a_flush() as u32);
     let disk = life.disks[0].clone();
+    let failing = life.disks[(random.next() % life.disks.len() as u64) as usize].clone();
     let (timer, of_case) = (world.clone(), case.clone());
     let script = async move {
         let volume = open_of(&case, parts).await;
+        if case.has_faults && !case.grows {
+            fail(&failing, &SplitMix::new(!seeds[0]), case.changes);
+        }
         let client = |seed: &u64| Client {
             disk: disk.clone(),
             world: world.clone(),
@@ -141,10 +145,13 @@ fn check(
     }
     let parts = life.parts(&case.options, case.persistence);
     let atomic = Rc::new(Cell::new(None));
-    let (said, of_case) = (atomic.clone(), case.clone());
+    let (said, of_case, must_report) =
+        (atomic.clone(), case.clone(), model.borrow().error_is_recorded);
     let (found, left) = life.run(CrashPolicy::LoseAll, async move {
         let volume = open_of(&of_case, parts).await;
         said.set(Some(of_case.atomic(volume.atomic_bytes() / SECTOR)));
+        let is_reported = volume.report().recovery.recorded_error != 0;
+        assert!(is_reported || !must_report, "an error is forgotten: {of_case:?}");
         read_all(&volume).await
     });
     let found = found.expect("no cut");
@@ -173,6 +180,7 @@ fn explore(case: Case) {
         ("images", case.lives),
         ("second lives", case.lives - 1),
         ("recoveries cut", recoveries_cut),
+        ("recorded errors", u64::from(model.borrow().error_is_recorded)),
     ];
     disks::explored::record(&format!("blocks, {:?}", case.options.data), case.seed, &counts);
     // Recovered without an engine, the exported disk is at its offset at home.
@@ -220,7 +228,7 @@ fn disks_that_ignore_flushes_lose_what_was_promised() {
             return false;
         };
         let why = panic.downcast::<String>().expect("a text");
-        let is_lost = why.contains("holds write");
+        let is_lost = why.contains("holds write") || why.contains("sectors are left");
         assert!(is_lost || why.contains("Damaged"), "SEED={seed}: {why}");
         is_lost
     });

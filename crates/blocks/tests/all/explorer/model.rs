@@ -57,6 +57,10 @@ pub struct Model {
     next: u64,
     /// Sectors that the exported disk has at least.
     size: u64,
+    /// A disk has failed, and the journal has recorded it: every later life must report that.
+    pub error_is_recorded: bool,
+    /// A drain of this life has failed.
+    pub drain_failed: bool,
 }
 
 pub struct Change {
@@ -236,6 +240,7 @@ impl Model {
         self.sectors.clear();
         self.writes.clear();
         self.size = all.len() as u64;
+        self.drain_failed = false;
         for (sector, id) in (0..).zip(all).filter(|(_, id)| **id != 0) {
             self.sectors.insert(sector, vec![found(*id)]);
         }

@@ -86,7 +86,12 @@ impl<'a> SparseVolume<'a> {
     pub fn mount(&mut self, options: &str) -> Result<f64, RigError> {
         let options = format!("data=wasteless{options}");
         let (mounted, seconds) = timed(|| {
-            MountedDirectory::okeanos(self.program, &options, &self.device.path, &self.mount_point)
+            MountedDirectory::okeanos(
+                Command::new(self.program),
+                &options,
+                &self.device.path,
+                &self.mount_point,
+            )
         })?;
         self.mounted = Some(mounted);
         Ok(seconds)
