@@ -19,7 +19,7 @@ pub struct Machine {
     pub fuse: bool,
     /// Reason why `/dev/fuse` cannot be opened.
     pub fuse_refused: Option<String>,
-    /// What `transport=auto` takes: the same on every kernel (docs/KERNELS.md).
+    /// Transport that `transport=auto` takes: the same on every kernel (docs/KERNELS.md).
     pub transport_auto: &'static str,
     /// Absent from this kernel if `None`.
     pub fuse_over_io_uring: Option<bool>,

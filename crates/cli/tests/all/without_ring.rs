@@ -139,7 +139,7 @@ fn the_doctor_names_who_refuses_a_ring() {
     }
 }
 
-/// What `make demo` plays, with fewer writers and modes.
+/// Plays the steps of `make demo` with fewer writers and modes.
 #[test]
 fn the_demo_ends_well_without_a_ring() {
     let directory = tempfile::tempdir().unwrap();

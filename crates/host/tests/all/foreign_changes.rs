@@ -181,8 +181,8 @@ fn foreign_changes_of_attributes_and_names_count() {
     }
 }
 
-/// What a note names as this host's was destaged, and the journal builds on it. The program changes
-/// the mode, or the content and sets the time of that back.
+/// Content that a note names as this host's was destaged, and the journal builds on it. The program
+/// changes the mode, or the content and sets the time of that back.
 #[test]
 fn a_foreign_change_of_a_destaged_state_is_not_replayed_over() {
     let changes: [fn(&Path); 2] = [

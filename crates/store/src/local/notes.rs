@@ -28,7 +28,7 @@ pub(super) struct Note {
 pub(super) enum Changed {
     /// The file was brought to the state, and had this time then.
     At(u64),
-    /// It is being brought there, or was when the writer ended.
+    /// Content is being brought there, or was when the writer ended.
     Within(Period),
     /// A name of it changes, and nothing else: it has this length and time of modification, in
     /// nanoseconds since 1970, or is another program's.

@@ -44,7 +44,7 @@ const LEASE: Duration = Duration::from_secs(30);
 /// Number of times another client may replace a file while its token is waited for.
 const REPLACED_MAX: u32 = 100;
 
-/// How often one call may have a file searched for: it has two at most, which may move.
+/// Maximum number of searches for files by one call: it has two files at most, which may move.
 const SEARCHES_MAX: u32 = 4;
 
 /// A connection to a directory. Clones are the same connection.

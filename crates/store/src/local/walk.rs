@@ -41,7 +41,7 @@ pub(super) struct Met {
 /// The names of a directory that could not be read, and the error.
 pub(super) type Unread = (Vec<Vec<u8>>, io::Error);
 
-/// What a walk has seen.
+/// State of a walk.
 pub(super) struct Walked {
     pub met: Vec<Met>,
     /// The first part that could not be looked at.
@@ -56,7 +56,7 @@ struct Directory {
     depth: usize,
 }
 
-/// All directories that were met, and those that are open: each but the first is in the one before.
+/// Directories that were met, and those that are open: each but the first is in the one before.
 struct Directories {
     all: Vec<Directory>,
     open: VecDeque<(usize, OwnedFd)>,

@@ -17,7 +17,7 @@ pub enum Contender {
     Btrfs,
     /// Okeanos, with `data=` where a mode is named, and further options after a `+` each.
     Okeanos(Option<String>),
-    /// The same without io_uring, also where it could be had.
+    /// Okeanos without io_uring, also where it could be had.
     OkeanosClassic(Option<String>),
     /// The kernel's ext4 above a block volume of ours: `data=` of ext4, or `fast_commit`; options
     /// of the volume after a `+` each.

@@ -173,7 +173,7 @@ impl Client {
         result.expect(what)
     }
 
-    /// After a failed write or flush of a disk reads go on, and every change and flush fails, until
+    /// Reads go on after a failed write or flush of a disk, and every change and flush fails, until
     /// the power does.
     async fn live_on_and_end(&self) {
         let block = (self.case.block_sectors() * SECTOR) as usize;
