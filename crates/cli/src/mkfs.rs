@@ -509,7 +509,7 @@ mod tests {
     fn an_empty_file_is_in_nobodys_use() {
         let directory = tempfile::tempdir().unwrap();
         let image = directory.path().join("disk");
-        File::create(&image).unwrap();
+        std::fs::File::create(&image).unwrap();
         check_unused(&image).unwrap();
     }
 

@@ -658,9 +658,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let _listening = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        // SAFETY: geteuid has no preconditions.
+        let user = unsafe { libc::geteuid() };
+        let line = format!("36 35 0:50 / /mnt rw - fuse.okeanos a rw,user_id={user}");
+        let mount = mount_table::parse(line.as_bytes()).remove(0);
         let mut waiting = Vec::new();
         let refused = loop {
-            match connect(&path) {
+            match connect(&mount, &path, Instant::now() + PATIENCE) {
                 Ok(stream) => waiting.push(stream),
                 Err(error) => break error,
             }
