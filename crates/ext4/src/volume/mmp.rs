@@ -5,7 +5,7 @@
 use crate::{Error, Result};
 use device::{Buffer, Disk, Durability, World};
 use engine::{Engine, EngineError};
-use format::ext4::mmp::{LENGTH, MmpBlock, Use};
+use format::ext4::mmp::{LENGTH, MmpBlock, MmpError, Use};
 use format::ext4::{VolumeSuperblock, feature};
 use runtime::race;
 use runtime::sync::{Event, RwLock};
@@ -108,7 +108,10 @@ impl MmpOnDisk {
     }
 
     fn parse(&self, reading: &Reading) -> Result<MmpBlock> {
-        let block = MmpBlock::parse(&reading.bytes, self.seed);
+        self.parse_as(reading, self.seed)
+    }
+    fn parse_as(&self, reading: &Reading, seed: Option<u32>) -> Result<MmpBlock> {
+        let block = MmpBlock::parse(&reading.bytes, seed);
         block.map_err(|error| corrupt(HomeBlock(self.at / self.length as u64), &error.to_string()))
     }
 
@@ -123,10 +126,7 @@ impl MmpOnDisk {
     async fn watch(&self, superblock: &VolumeSuperblock) -> Result<(Buffer, MmpBlock, Duration)> {
         let reading = self.read(WATCH_AGE_MAX).await?;
         let first = self.parse(&reading)?;
-        let interval = superblock.mmp_update_interval.max(first.check_interval);
-        let interval = interval.clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
-        let patience = (interval * 2 + 1).min(interval + PATIENCE_MAX);
-        let patience = Duration::from_secs(patience.into());
+        let patience = patience(superblock.mmp_update_interval.max(first.check_interval));
         match first.used_by {
             Use::Nobody => return Ok((reading.bytes, first, patience)),
             Use::Checked => {
@@ -143,6 +143,32 @@ impl MmpOnDisk {
             false => Err(in_use(&now, "unmount it there first")),
         }
     }
+
+    /// The block if its checksum is wrong, once it has not changed for as long as any owner may
+    /// take: a power cut amid a write leaves it so, since sequence and checksum are in different
+    /// sectors. What it says about its owner's interval is not relied on.
+    async fn watch_torn(
+        &self,
+        superblock: &VolumeSuperblock,
+    ) -> Result<Option<(Buffer, MmpBlock, Duration)>> {
+        let first = self.read(WATCH_AGE_MAX).await?;
+        if MmpBlock::parse(&first.bytes, self.seed) != Err(MmpError::Checksum) {
+            return Ok(None);
+        }
+        self.world.sleep_until(self.world.now().plus(patience(CHECK_INTERVAL_MAX))).await;
+        let now = self.read(WATCH_AGE_MAX).await?;
+        let block = self.parse_as(&now, None)?;
+        match *first.bytes == *now.bytes && block.used_by != Use::Checked {
+            true => Ok(Some((now.bytes, block, patience(superblock.mmp_update_interval)))),
+            false => Err(in_use(&block, "unmount it there first, or run e2fsck")),
+        }
+    }
+}
+
+/// Returns how long a block whose owner counts within `interval` seconds is watched.
+fn patience(interval: u16) -> Duration {
+    let interval = interval.clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
+    Duration::from_secs((interval * 2 + 1).min(interval + PATIENCE_MAX).into())
 }
 
 /// Fails if another computer or program uses the volume, as far as its MMP block shows. Writes
@@ -168,7 +194,10 @@ impl Protection {
             return Ok(None);
         }
         let block = MmpOnDisk::of(world, disk, superblock)?;
-        let (bytes, mut content, patience) = block.watch(superblock).await?;
+        let (bytes, mut content, patience) = match block.watch_torn(superblock).await? {
+            Some(torn) => torn,
+            None => block.watch(superblock).await?,
+        };
         let sequence = Use::at_random(world.random());
         content.used_by = Use::Counted(sequence);
         content.seconds = world.wall_clock().seconds as u64;

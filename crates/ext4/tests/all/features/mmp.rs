@@ -324,3 +324,38 @@ fn a_write_that_waited_for_the_claim_checks_it_after_a_gap() {
         assert_eq!(disk.disk.changes(), taken, "something was written to the other one's volume");
     });
 }
+
+#[test]
+fn a_power_cut_amid_a_count_leaves_a_volume_that_mounts() {
+    const SECTOR: usize = 512;
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = protected("-b 1024").disk(&world);
+    let home = disk.clone();
+    let (at, versions) = virtual_world.run(async move {
+        let volume = open(&world, &home, MODES[1]).await.unwrap();
+        write(&volume, &at(&volume, "file").await, 0, b"durable").await;
+        volume.sync().await.unwrap();
+        let (start, _) = place(&home.image());
+        let mut versions = Vec::new();
+        for _ in 0..2 {
+            let mut bytes = vec![0; 2 * SECTOR];
+            home.image().read(start, &mut bytes);
+            versions.push(bytes);
+            world.sleep_until(world.now().plus(6 * SECOND)).await;
+        }
+        (start, versions)
+    });
+    assert_ne!(versions[0], versions[1]);
+    virtual_world.end();
+    for (first, second) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let mut crashed = disk.crash(CrashPolicy::LoseAll);
+        crashed.write(at, &versions[first][..SECTOR]);
+        crashed.write(at + SECTOR as u64, &versions[second][SECTOR..]);
+        let (after, found) = run_on(crashed, MODES[1], |volume| async move {
+            content(&volume, &crate::features::support::at(&volume, "file").await).await
+        });
+        assert_eq!(found, b"durable", "sectors {first} and {second}");
+        assert_eq!(mmp(&after).used_by, Use::Nobody);
+    }
+}
