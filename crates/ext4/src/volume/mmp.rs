@@ -5,7 +5,7 @@
 use crate::{Error, Result};
 use device::{Buffer, Disk, Durability, World};
 use engine::{Engine, EngineError};
-use format::ext4::mmp::{LENGTH, MmpBlock, Use};
+use format::ext4::mmp::{LENGTH, MmpBlock, MmpError, Use};
 use format::ext4::{VolumeSuperblock, feature};
 use runtime::race;
 use runtime::sync::{Event, RwLock};
@@ -17,6 +17,8 @@ use units::{HomeBlock, Instant};
 /// Bounds of the intervals, in seconds (kernel: `EXT4_MMP_...`).
 const CHECK_INTERVAL_MIN: u16 = 5;
 const CHECK_INTERVAL_MAX: u16 = 300;
+/// Age beyond which an answer says nothing about a volume of others.
+const WATCH_AGE_MAX: Duration = Duration::from_secs(CHECK_INTERVAL_MIN as u64);
 /// Seconds at most beyond twice the interval, after which an owner that stopped counting is
 /// believed gone.
 const PATIENCE_MAX: u16 = 60;
@@ -30,9 +32,8 @@ pub(crate) struct Protection {
     interval: Duration,
     /// Time during which no other computer, having seen the last count, believes the owner gone.
     sure_for: Duration,
-    /// Last time at which the block was known to be ours: before it was read, by either clock. The
-    /// second clock runs while the computer sleeps.
-    known_at: Cell<(Instant, i64)>,
+    /// Last time at which the block was known to be ours: before it was read.
+    known_at: Cell<Moment>,
     /// Lock held while the block is read and written.
     in_use: Rc<RwLock>,
     /// The engine that a foreign claim stops.
@@ -41,6 +42,15 @@ pub(crate) struct Protection {
     over: Cell<bool>,
     beating: Cell<bool>,
     changed: Event,
+}
+
+/// A time by both clocks, of which the second runs while the computer sleeps.
+type Moment = (Instant, i64);
+
+/// The block as it was read, not before `asked`.
+struct Reading {
+    bytes: Buffer,
+    asked: Moment,
 }
 
 struct MmpOnDisk {
@@ -75,12 +85,34 @@ impl MmpOnDisk {
         })
     }
 
-    async fn read(&self) -> Result<(Buffer, MmpBlock)> {
-        let bytes = self.disk.read(self.at, self.length).await.map_err(EngineError::from)?;
-        let block = MmpBlock::parse(&bytes, self.seed);
-        let block =
-            block.map_err(|error| corrupt(HomeBlock(self.at / self.length as u64), error.0))?;
-        Ok((bytes, block))
+    fn now(&self) -> Moment {
+        (self.world.now(), self.world.wall_clock().seconds)
+    }
+
+    /// Whether `age` has passed since then, by either clock.
+    fn is_older(&self, (at, seconds): Moment, age: Duration) -> bool {
+        let (now, wall_clock) = self.now();
+        now.since(at) >= age || wall_clock.saturating_sub(seconds) >= age.as_secs() as i64
+    }
+
+    /// Reads the block: again if the answer is older than `age`. The process may have been stopped
+    /// with the answer on its ring, while another computer took the volume.
+    async fn read(&self, age: Duration) -> Result<Reading> {
+        loop {
+            let asked = self.now();
+            let bytes = self.disk.read(self.at, self.length).await.map_err(EngineError::from)?;
+            if !self.is_older(asked, age) || units::fault!("mmp-read-before-gap") {
+                return Ok(Reading { bytes, asked });
+            }
+        }
+    }
+
+    fn parse(&self, reading: &Reading) -> Result<MmpBlock> {
+        self.parse_as(reading, self.seed)
+    }
+    fn parse_as(&self, reading: &Reading, seed: Option<u32>) -> Result<MmpBlock> {
+        let block = MmpBlock::parse(&reading.bytes, seed);
+        block.map_err(|error| corrupt(HomeBlock(self.at / self.length as u64), &error.to_string()))
     }
 
     async fn write(&self, mut bytes: Buffer, block: &MmpBlock) -> Result<()> {
@@ -92,13 +124,11 @@ impl MmpOnDisk {
     /// The block, once the volume is known to be unused: at once if it says so, else after having
     /// watched it for a while.
     async fn watch(&self, superblock: &VolumeSuperblock) -> Result<(Buffer, MmpBlock, Duration)> {
-        let (bytes, first) = self.read().await?;
-        let interval = superblock.mmp_update_interval.max(first.check_interval);
-        let interval = interval.clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
-        let patience = (interval * 2 + 1).min(interval + PATIENCE_MAX);
-        let patience = Duration::from_secs(patience.into());
+        let reading = self.read(WATCH_AGE_MAX).await?;
+        let first = self.parse(&reading)?;
+        let patience = patience(superblock.mmp_update_interval.max(first.check_interval));
         match first.used_by {
-            Use::Nobody => return Ok((bytes, first, patience)),
+            Use::Nobody => return Ok((reading.bytes, first, patience)),
             Use::Checked => {
                 let how = "if no e2fsck is running, run e2fsck, or tune2fs -f -E clear_mmp";
                 return Err(in_use(&first, how));
@@ -106,12 +136,39 @@ impl MmpOnDisk {
             Use::Counted(_) => {}
         }
         self.world.sleep_until(self.world.now().plus(patience)).await;
-        let (bytes, now) = self.read().await?;
+        let reading = self.read(WATCH_AGE_MAX).await?;
+        let now = self.parse(&reading)?;
         match now.used_by == first.used_by {
-            true => Ok((bytes, now, patience)),
+            true => Ok((reading.bytes, now, patience)),
             false => Err(in_use(&now, "unmount it there first")),
         }
     }
+
+    /// The block if its checksum is wrong, once it has not changed for as long as any owner may
+    /// take: a power cut amid a write leaves it so, since sequence and checksum are in different
+    /// sectors. What it says about its owner's interval is not relied on.
+    async fn watch_torn(
+        &self,
+        superblock: &VolumeSuperblock,
+    ) -> Result<Option<(Buffer, MmpBlock, Duration)>> {
+        let first = self.read(WATCH_AGE_MAX).await?;
+        if MmpBlock::parse(&first.bytes, self.seed) != Err(MmpError::Checksum) {
+            return Ok(None);
+        }
+        self.world.sleep_until(self.world.now().plus(patience(CHECK_INTERVAL_MAX))).await;
+        let now = self.read(WATCH_AGE_MAX).await?;
+        let block = self.parse_as(&now, None)?;
+        match *first.bytes == *now.bytes && block.used_by != Use::Checked {
+            true => Ok(Some((now.bytes, block, patience(superblock.mmp_update_interval)))),
+            false => Err(in_use(&block, "unmount it there first, or run e2fsck")),
+        }
+    }
+}
+
+/// Returns how long a block whose owner counts within `interval` seconds is watched.
+fn patience(interval: u16) -> Duration {
+    let interval = interval.clamp(CHECK_INTERVAL_MIN, CHECK_INTERVAL_MAX);
+    Duration::from_secs((interval * 2 + 1).min(interval + PATIENCE_MAX).into())
 }
 
 /// Fails if another computer or program uses the volume, as far as its MMP block shows. Writes
@@ -137,7 +194,10 @@ impl Protection {
             return Ok(None);
         }
         let block = MmpOnDisk::of(world, disk, superblock)?;
-        let (bytes, mut content, patience) = block.watch(superblock).await?;
+        let (bytes, mut content, patience) = match block.watch_torn(superblock).await? {
+            Some(torn) => torn,
+            None => block.watch(superblock).await?,
+        };
         let sequence = Use::at_random(world.random());
         content.used_by = Use::Counted(sequence);
         content.seconds = world.wall_clock().seconds as u64;
@@ -149,7 +209,10 @@ impl Protection {
         block.write(bytes, &content).await?;
         // Another computer may have seen it unused at the same time: the last writer has it.
         world.sleep_until(world.now().plus(patience)).await;
-        let (_, now) = block.read().await?;
+        // Others wait for more than twice as long before they take it.
+        let sure_for = Duration::from_secs(content.check_interval.into());
+        let reading = block.read(sure_for).await?;
+        let now = block.parse(&reading)?;
         if now.used_by != content.used_by {
             return Err(in_use(&now, "unmount it there first"));
         }
@@ -158,9 +221,8 @@ impl Protection {
             sequence: Cell::new(sequence),
             tried: Cell::new(sequence),
             interval: Duration::from_secs(update.into()),
-            // Others wait for more than twice as long before they take it.
-            sure_for: Duration::from_secs(content.check_interval.into()),
-            known_at: Cell::new((world.now(), world.wall_clock().seconds)),
+            sure_for,
+            known_at: Cell::new(reading.asked),
             in_use: Rc::default(),
             engine: RefCell::default(),
             lost: RefCell::default(),
@@ -218,12 +280,7 @@ impl Protection {
         if self.over.get() || units::fault!("mmp-gap-ignored") {
             return false;
         }
-        let (at, seconds) = self.known_at.get();
-        let world = &self.block.world;
-        let slept = world.wall_clock().seconds.saturating_sub(seconds);
-        self.lost.borrow().is_some()
-            || world.now().since(at) >= self.sure_for
-            || slept >= self.sure_for.as_secs() as i64
+        self.lost.borrow().is_some() || self.block.is_older(self.known_at.get(), self.sure_for)
     }
 
     /// Reads the block, and increments it if it is still ours. An error if it is not, or cannot be
@@ -246,9 +303,8 @@ impl Protection {
 
     /// Writes the next sequence, if the block is still ours. The caller holds the lock.
     async fn count(&self, next: Use) -> Result<()> {
-        let world = &self.block.world;
-        let asked = (world.now(), world.wall_clock().seconds);
-        let (bytes, mut content) = self.block.read().await?;
+        let reading = self.block.read(self.sure_for).await?;
+        let mut content = self.block.parse(&reading)?;
         if ![&self.sequence, &self.tried]
             .iter()
             .any(|ours| content.used_by == Use::Counted(ours.get()))
@@ -260,9 +316,9 @@ impl Protection {
         if let Use::Counted(sequence) = next {
             self.tried.set(sequence);
         }
-        self.block.write(bytes, &content).await?;
+        self.block.write(reading.bytes, &content).await?;
         self.sequence.set(self.tried.get());
-        self.known_at.set(asked);
+        self.known_at.set(reading.asked);
         Ok(())
     }
 

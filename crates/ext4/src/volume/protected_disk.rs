@@ -65,16 +65,19 @@ impl ProtectedDisk {
     ) -> LocalFuture<Result<(), DeviceError>> {
         let disk = self.disk.clone();
         Box::pin(async move {
-            if protection.make_sure().await.is_err() {
-                let (operation, at, length) = operation;
-                let disk = disk.name().to_owned();
-                return Err(DeviceError::Failed {
-                    disk,
-                    operation,
-                    at,
-                    length,
-                    code: Refusal::Stale.errno(),
-                });
+            // The process may have been stopped again while the block was written.
+            while protection.is_doubtful() {
+                if protection.make_sure().await.is_err() {
+                    let (operation, at, length) = operation;
+                    let disk = disk.name().to_owned();
+                    return Err(DeviceError::Failed {
+                        disk,
+                        operation,
+                        at,
+                        length,
+                        code: Refusal::Stale.errno(),
+                    });
+                }
             }
             change(&*disk).await
         })

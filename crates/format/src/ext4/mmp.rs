@@ -53,17 +53,21 @@ pub struct MmpBlock {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct MmpError(pub &'static str);
+pub enum MmpError {
+    #[error("the magic number is missing")]
+    Magic,
+    #[error("its checksum is wrong")]
+    Checksum,
+}
 
 impl MmpBlock {
     /// Parses a block. `seed`: of checksums, with metadata_csum.
     pub fn parse(bytes: &[u8], seed: Option<u32>) -> Result<MmpBlock, MmpError> {
         if bytes.len() < LENGTH || u32_at(bytes, 0) != MAGIC {
-            return Err(MmpError("the magic number is missing"));
+            return Err(MmpError::Magic);
         }
         if seed.is_some_and(|seed| crc32c(seed, &bytes[..CHECKSUM]) != u32_at(bytes, CHECKSUM)) {
-            return Err(MmpError("its checksum is wrong"));
+            return Err(MmpError::Checksum);
         }
         let used_by = match u32_at(bytes, 4) {
             SEQUENCE_CLEAN => Use::Nobody,

@@ -3,12 +3,13 @@
 use crate::features::support::*;
 use crate::image::{in_mode, open as open_volume};
 use crate::volume::journal::name_journal;
-use device::{Disk, World};
-use disks::{CrashPolicy, Image, Latency, MemoryDisk};
-use ext4::{Caller, Error};
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
+use disks::{CrashPolicy, Fault, Image, Latency, MemoryDisk};
+use ext4::{Caller, Error, OpenParts, Volume};
 use format::ext4::VolumeSuperblock;
 use format::ext4::mmp::{MmpBlock, Use};
 use runtime::VirtualWorld;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -37,10 +38,10 @@ fn mmp(image: &Image) -> MmpBlock {
 async fn claim(disk: &MemoryDisk, used_by: Use) {
     let image = disk.image();
     let (at, seed) = place(&image);
-    let mut bytes = device::Buffer::zeroed(1024);
+    let mut bytes = Buffer::zeroed(1024);
     image.read(at, &mut bytes);
     MmpBlock { used_by, node: b"elsewhere".to_vec(), ..mmp(&image) }.serialize(&mut bytes, seed);
-    device::Disk::write(disk, at, vec![Rc::new(bytes)], device::Durability::Durable).await.unwrap();
+    disk.write(at, vec![Rc::new(bytes)], Durability::Durable).await.unwrap();
 }
 
 #[test]
@@ -173,4 +174,188 @@ fn after_a_long_gap_nothing_is_written_before_the_claim_is_read() {
     let image = protected("-b 1024 -O ^has_journal");
     name_journal(&image, &journal);
     write_after_a_long_gap(&image, Some(&journal));
+}
+
+/// A disk whose operations take effect at once, and are answered later: the process was stopped
+/// while their completions were on its ring.
+struct LateReplies {
+    disk: MemoryDisk,
+    world: Rc<dyn World>,
+    /// Of the block alone.
+    reads: Cell<Duration>,
+    writes: Cell<Duration>,
+    block: u64,
+}
+
+impl LateReplies {
+    fn new(world: &Rc<dyn World>, disk: &MemoryDisk) -> Rc<LateReplies> {
+        let (reads, writes, (block, _)) = (Cell::default(), Cell::default(), place(&disk.image()));
+        Rc::new(LateReplies { disk: disk.clone(), world: world.clone(), reads, writes, block })
+    }
+    fn answer<T: 'static>(&self, late: Duration, operation: LocalFuture<T>) -> LocalFuture<T> {
+        let world = self.world.clone();
+        Box::pin(async move {
+            let result = operation.await;
+            world.sleep_until(world.now().plus(late)).await;
+            result
+        })
+    }
+    async fn open(self: &Rc<Self>) -> ext4::Result<Rc<Volume>> {
+        let (world, home) = (self.world.clone(), self.clone());
+        let options = in_mode(MODES[1]);
+        Volume::open(OpenParts { world, home, journal: None, options }).await
+    }
+    async fn sleep(&self, seconds: u32) {
+        self.world.sleep_until(self.world.now().plus(SECOND * seconds)).await;
+    }
+}
+
+impl Disk for LateReplies {
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+    fn physical_sector(&self) -> u32 {
+        self.disk.physical_sector()
+    }
+    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        let late = if at == self.block { self.reads.get() } else { Duration::ZERO };
+        self.answer(late, self.disk.read(at, length))
+    }
+    fn write(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        self.answer(self.writes.get(), self.disk.write(at, parts, durability))
+    }
+    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
+        self.disk.flush()
+    }
+    fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
+        self.disk.discard(at, length)
+    }
+}
+
+fn with_late_replies(test: impl AsyncFnOnce(Rc<LateReplies>) + 'static) {
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = LateReplies::new(&world, &protected("-b 1024").disk(&world));
+    virtual_world.run(async move { test(disk).await });
+}
+
+#[test]
+fn a_claim_seen_before_a_gap_is_not_counted_on() {
+    with_late_replies(async |disk| {
+        let volume = disk.open().await.unwrap();
+        let file = at(&volume, "file").await;
+        // The next beat is within five seconds.
+        disk.reads.set(60 * SECOND);
+        disk.sleep(6).await;
+        disk.reads.set(Duration::ZERO);
+        disk.sleep(30).await;
+        claim(&disk.disk, Use::Counted(77)).await;
+        disk.sleep(60).await;
+        assert_eq!(mmp(&disk.disk.image()).used_by, Use::Counted(77), "the other one has it");
+        let written = volume.write(&file, &Caller::ROOT, 0, b"lost", Default::default()).await;
+        assert!(written.is_err() || volume.sync().await.is_err());
+        assert!(volume.close().await.is_err());
+        assert_eq!(mmp(&disk.disk.image()).used_by, Use::Counted(77));
+    });
+}
+
+/// The reply that is late is the first, by which nobody has the volume, or that by which our claim
+/// has stood for long enough.
+#[test]
+fn a_volume_that_was_taken_during_a_gap_is_not_mounted() {
+    for (before, until_counted) in [(0, 35), (5, 55)] {
+        with_late_replies(async move |disk| {
+            let opening = disk.clone();
+            let opened = runtime::spawn_with_result(&*disk.world.clone(), async move {
+                opening.sleep(1).await;
+                opening.open().await.map(drop)
+            });
+            disk.sleep(before).await;
+            disk.reads.set(60 * SECOND);
+            disk.sleep(30).await;
+            claim(&disk.disk, Use::Counted(77)).await;
+            disk.reads.set(Duration::ZERO);
+            disk.sleep(until_counted).await;
+            let last = match mmp(&disk.disk.image()).used_by {
+                Use::Counted(77) => Use::Counted(78),
+                other => panic!("{other:?} was written over the claim"),
+            };
+            claim(&disk.disk, last).await;
+            let refused = opened.await.unwrap();
+            assert!(matches!(refused, Err(Error::InUse(_))), "{refused:?}");
+            assert_eq!(mmp(&disk.disk.image()).used_by, last);
+        });
+    }
+}
+
+#[test]
+fn a_write_that_waited_for_the_claim_checks_it_after_a_gap() {
+    with_late_replies(async |disk| {
+        let volume = disk.open().await.unwrap();
+        let file = at(&volume, "file").await;
+        write(&volume, &file, 0, b"ours").await;
+        volume.sync().await.unwrap();
+        let (start, _) = place(&disk.disk.image());
+        let range = start..start + 1024;
+        disk.disk.inject(Fault { range, ..Fault::forever(Operation::Read) });
+        disk.sleep(13).await;
+        disk.disk.heal();
+        disk.writes.set(60 * SECOND);
+        let (writer, ours) = (volume.clone(), file.clone());
+        let written = runtime::spawn_with_result(&*disk.world.clone(), async move {
+            let flags = Default::default();
+            writer.write(&ours, &Caller::ROOT, 0, b"lost", flags).await.is_err()
+                || writer.sync().await.is_err()
+        });
+        disk.sleep(1).await;
+        disk.writes.set(Duration::ZERO);
+        disk.sleep(40).await;
+        claim(&disk.disk, Use::Counted(77)).await;
+        let taken = disk.disk.changes();
+        assert!(written.await.unwrap());
+        assert_eq!(disk.disk.changes(), taken, "something was written to the other one's volume");
+    });
+}
+
+#[test]
+fn a_power_cut_amid_a_count_leaves_a_volume_that_mounts() {
+    const SECTOR: usize = 512;
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = protected("-b 1024").disk(&world);
+    let home = disk.clone();
+    let (at, versions) = virtual_world.run(async move {
+        let volume = open(&world, &home, MODES[1]).await.unwrap();
+        write(&volume, &at(&volume, "file").await, 0, b"durable").await;
+        volume.sync().await.unwrap();
+        let (start, _) = place(&home.image());
+        let mut versions = Vec::new();
+        for _ in 0..2 {
+            let mut bytes = vec![0; 2 * SECTOR];
+            home.image().read(start, &mut bytes);
+            versions.push(bytes);
+            world.sleep_until(world.now().plus(6 * SECOND)).await;
+        }
+        (start, versions)
+    });
+    assert_ne!(versions[0], versions[1]);
+    virtual_world.end();
+    for (first, second) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let mut crashed = disk.crash(CrashPolicy::LoseAll);
+        crashed.write(at, &versions[first][..SECTOR]);
+        crashed.write(at + SECTOR as u64, &versions[second][SECTOR..]);
+        let (after, found) = run_on(crashed, MODES[1], |volume| async move {
+            content(&volume, &crate::features::support::at(&volume, "file").await).await
+        });
+        assert_eq!(found, b"durable", "sectors {first} and {second}");
+        assert_eq!(mmp(&after).used_by, Use::Nobody);
+    }
 }
