@@ -278,6 +278,56 @@ fn recovery_over_a_page_cache_says_that_it_evicts_nothing() {
     rig.run("$O mount -o barrier=coerce image $M; test $(stat -c %s $M/log) = 1600; $O umount $M");
 }
 
+/// Returns the bytes of the zone of `image` to which evictions write, and fills them with another
+/// byte than theirs if `fills`.
+fn zone_bytes(rig: &Rig, fills: bool) -> Vec<u8> {
+    let blocks = rig.run(
+        "debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | grep . | tail -n +2",
+    );
+    let file = std::fs::File::options().read(true).write(true).open(rig.path("image")).unwrap();
+    let mut bytes = Vec::new();
+    for block in blocks.lines().map(|block| block.trim().parse::<u64>().unwrap()) {
+        let mut content = [0xa5; 4096];
+        if fills {
+            file.write_all_at(&content, block * 4096).unwrap();
+        }
+        file.read_exact_at(&mut content, block * 4096).unwrap();
+        bytes.extend_from_slice(&content);
+    }
+    bytes
+}
+
+/// The log was left by a mount that evicted: the drive may ignore the flushes of this one.
+#[test]
+fn a_mount_with_other_barriers_replays_through_the_zone() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    for options in ["barrier=flush", "ro"] {
+        rig.run(
+            "rm -f image; $O mkfs --flush-zone profile --force-profile image 64M -- -q -b 4096",
+        );
+        rig.run(&format!("serve barrier=coerce,data=wasteless image; {SYNC_WRITES}; {CRASH}"));
+        assert!(zone_bytes(&rig, true).iter().all(|byte| *byte == 0xa5));
+        rig.run(&format!(
+            "$O mount -o {options} image $M; test $(stat -c %s $M/log) = 1600; $O umount $M; settle image"
+        ));
+        assert!(zone_bytes(&rig, false).contains(&0), "{options}: no eviction");
+        rig.check("");
+    }
+    claim_drive(&rig, "A drive", 64 << 20);
+    for options in ["barrier=flush", "ro"] {
+        let said = rig.run(&format!(
+            "serve barrier=flush,data=wasteless image; {SYNC_WRITES}; {CRASH}
+             $O mount -o {options} image $M 2>&1; $O umount $M; settle image
+             $O mount -o {options} image $M 2>&1; $O umount $M; settle image"
+        ));
+        // A log that is empty needs no evictions.
+        let warning = "may not fit: the profile is of";
+        assert_eq!(said.matches(warning).count(), 1, "{options}: {said}");
+        assert!(said.contains("recovering as with barrier=flush"), "{options}: {said}");
+    }
+}
+
 /// A power cut tears the block with the zone's inode; the log holds it.
 #[test]
 fn a_zone_whose_inode_is_torn_is_found_again_after_recovery() {
