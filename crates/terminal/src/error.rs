@@ -40,6 +40,10 @@ impl CliError {
         };
         CliError::system("io_uring", error).with_remedy(remedy)
     }
+    /// Returns the text without the remedy.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
     /// Adds a remedy for the reader: a sentence that begins with a verb.
     pub fn with_remedy(self, remedy: impl Into<String>) -> CliError {
         CliError { remedy: Some(remedy.into()), ..self }

@@ -280,7 +280,10 @@ pub(super) fn with_parts<T: 'static>(
         let (home, log) = (paths.0.as_path(), paths.1.as_deref());
         // A replay has barriers, too: on a drive that ignores flushes it evicts, if the volume was
         // made for that.
-        let (parts, _) = zones::coerce(parts, (home, log), Wanted::IfThere).await?;
+        let parts = match read_only {
+            true => parts,
+            false => zones::coerce(parts, (home, log), Wanted::IfThere).await?.0,
+        };
         work(parts).await.map_err(|error| failed(home, &error))
     });
     world.end();

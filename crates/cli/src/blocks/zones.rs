@@ -1,7 +1,7 @@
 //! Flush zones of block volumes, for `barrier=coerce`.
 
 use super::{FormatArguments, failed};
-use crate::disk::coerce::{Coercion, Wanted, zone_for};
+use crate::disk::coerce::{Coercion, ELSE, Wanted, zone_for};
 use crate::error::CliError;
 use blocks::{BlockParts, BlocksError, NewFlushZone, find_flush_zones};
 use eviction::CoercedDisk;
@@ -37,11 +37,19 @@ pub async fn coerce(
     wanted: Wanted,
 ) -> Result<(BlockParts, Vec<CoercedDisk>), CliError> {
     let zones = match find_flush_zones(&parts).await {
-        Ok(zones) => Ok(zones),
-        Err(BlocksError::FlushZone { why, .. }) => Err(why),
-        // Other damage is reported by the replay.
-        Err(_) if wanted == Wanted::IfThere => Ok((None, None)),
-        Err(error) => return Err(failed(paths.0, &error)),
+        Err(BlocksError::FlushZone { why, .. }) => {
+            Err(CliError::new(format!("{}: {why}", paths.0.display())).with_remedy(ELSE))
+        }
+        Err(BlocksError::Device(error)) => {
+            let name = paths.0.display();
+            let why = format!("{name}: the search for its flush zone failed: {error}");
+            Err(CliError::new(why).with_remedy(
+                "Use barrier=flush: what evictions need cannot be read. The log may still hold \
+                 acknowledged writes; keep them with okeanos blocks drain before formatting anew.",
+            ))
+        }
+        // Anything else recovery would fail with, too.
+        zones => Ok(zones.map_err(|error| failed(paths.0, &error))?),
     };
     let world = parts.world.clone();
     let coercion = Coercion { world, wanted, paths, made_by: "okeanos blocks format" };

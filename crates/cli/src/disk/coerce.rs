@@ -214,7 +214,7 @@ impl ZonePlan {
 }
 
 /// Advice about a zone that cannot be used.
-const ELSE: &str = "Use barrier=flush, or make the volume anew with a profile of this drive.";
+pub const ELSE: &str = "Use barrier=flush, or make the volume anew with a profile of this drive.";
 
 /// Maximum block size of a volume.
 const BLOCK_MAX: u32 = 4096;
@@ -240,24 +240,20 @@ pub struct Coercion<'a> {
 }
 
 impl Coercion<'_> {
-    /// Wraps the disks; returns the coerced ones, home first. `zones` is an
-    /// error where one cannot be used: then recovery alone goes on, without.
+    /// Wraps the disks; returns the coerced ones, home first. `zones` is an error where one cannot
+    /// be used or read: then recovery alone goes on, without, and says so.
     pub fn wrap(
         &self,
         home: &mut Rc<dyn Disk>,
         journal: Option<&mut Rc<dyn Disk>>,
-        zones: Result<FoundZones, String>,
+        zones: Result<FoundZones, CliError>,
     ) -> Result<Vec<CoercedDisk>, CliError> {
         let zones = match zones {
-            Ok(zones) => zones,
-            Err(why) if self.wanted == Wanted::IfThere => {
-                without(&why);
+            Err(error) if self.wanted == Wanted::IfThere => {
+                without(&error);
                 (None, None)
             }
-            Err(why) => {
-                let name = self.paths.0.display();
-                return Err(CliError::new(format!("{name}: {why}")).with_remedy(ELSE));
-            }
+            zones => zones?,
         };
         let mut coerced = Vec::new();
         coerced.extend(self.wrap_one(home, self.paths.0, zones.0)?);
@@ -287,27 +283,44 @@ impl Coercion<'_> {
                 ))),
             };
         };
-        let unfit = foreign(&zone.superblock, Drive::of(path).as_ref());
-        let unfit = unfit.map(|why| format!("the flush zone of {name} may not fit: {why}"));
-        match (self.wanted, unfit) {
-            (Wanted::IfThere, Some(why)) => {
-                without(&why);
+        let wrapped = match self.coerced(disk, path, &zone) {
+            Err(error) if self.wanted == Wanted::IfThere => {
+                without(&error);
                 return Ok(None);
             }
-            (Wanted::Required, Some(why)) => return Err(CliError::new(why).with_remedy(ELSE)),
-            (Wanted::Required, None) => refuse_page_cache(path)?,
-            (Wanted::IfThere, None) => {}
-        }
-        let wrapped = CoercedDisk::over(self.world.clone(), disk.clone(), &zone);
-        let wrapped =
-            wrapped.map_err(|error| CliError::new(format!("{name}: {error}")).with_remedy(ELSE))?;
+            wrapped => wrapped?,
+        };
         *disk = Rc::new(wrapped.clone());
         Ok(Some(wrapped))
     }
+
+    /// Refuses a zone that was made for another drive, one to which writes end in a page cache,
+    /// and one that evictions cannot use.
+    fn coerced(
+        &self,
+        disk: &Rc<dyn Disk>,
+        path: &Path,
+        zone: &FoundFlushZone,
+    ) -> Result<CoercedDisk, CliError> {
+        let name = mount_table::behind(path);
+        let name = name.display();
+        if let Some(why) = foreign(&zone.superblock, Drive::of(path).as_ref()) {
+            let why = format!("the flush zone of {name} may not fit: {why}");
+            return Err(CliError::new(why).with_remedy(ELSE));
+        }
+        refuse_page_cache(path)?;
+        CoercedDisk::over(self.world.clone(), disk.clone(), zone)
+            .map_err(|error| CliError::new(format!("{name}: {error}")).with_remedy(ELSE))
+    }
 }
 
-fn without(why: &str) {
-    complain(&format!("okeanos: {why}; recovering as with barrier=flush"));
+/// Reports a recovery that makes no evictions.
+fn without(why: &CliError) {
+    complain(&format!(
+        "okeanos: {}; recovering as with barrier=flush: if the drive ignores flushes, a power cut \
+         soon afterwards may lose what was acknowledged",
+        why.problem()
+    ));
 }
 
 /// Returns `parts` with coerced disks in place of those that have a flush zone; and these, home
@@ -318,13 +331,24 @@ pub async fn coerce(
     journal_path: Option<&Path>,
     wanted: Wanted,
 ) -> Result<(OpenParts, Vec<CoercedDisk>), CliError> {
+    let name = mount_table::behind(home_path);
+    let name = name.display();
     let zones = match ext4::find_flush_zones(&parts).await {
-        Ok(zones) => Ok(zones),
-        Err(ext4::Error::FlushZone(why)) => Err(why),
-        // Other damage is reported by recovery.
-        Err(_) if wanted == Wanted::IfThere => Ok((None, None)),
-        Err(error) => return Err(CliError::new(format!("{}: {error}", home_path.display()))),
+        // Without a superblock there is nothing to recover either.
+        Err(error @ (ext4::Error::Superblock(_) | ext4::Error::Truncated { .. })) => {
+            return Err(CliError::new(format!("{}: {error}", home_path.display())));
+        }
+        zones => zones,
     };
+    let zones = zones.map_err(|error| match error {
+        ext4::Error::FlushZone(why) => CliError::new(format!("{name}: {why}")).with_remedy(ELSE),
+        // A power cut may have torn the block, and then the log holds it.
+        error => CliError::new(format!("{name}: the search for its flush zone failed: {error}"))
+            .with_remedy(format!(
+                "The log may hold what is damaged: recover it with okeanos recover {name}, and \
+                 mount it again. If that does not help, use barrier=flush."
+            )),
+    });
     let coercion = Coercion {
         world: parts.world.clone(),
         wanted,

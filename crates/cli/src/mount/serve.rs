@@ -22,6 +22,7 @@ use crate::mount::run_table::{self, MadeFile};
 use crate::recover::at_mount;
 use device::Disk;
 use disks::{DiskAccess, FileDisk};
+use engine::BarrierKind;
 use eviction::CoercedDisk;
 use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::superblock::SUPERBLOCK_OFFSET;
@@ -168,7 +169,8 @@ impl Mounted {
         let journal = journal_device.map(|path| open_disk(world, path, access)).transpose()?;
         let disks: Vec<FileDisk> = std::iter::once(&disk).chain(&journal).cloned().collect();
         let journal = journal.map(|disk| Rc::new(disk) as Rc<dyn Disk>);
-        let (volume, coerced, made_table) = open_volume(world, plan, path, &disk, journal).await?;
+        let (volume, coerced, made_table) =
+            open_volume(world, plan, path, &disk, journal, &reporter).await?;
         if !disk.is_block_device() {
             refuse_kernel(plan, &volume).await?;
         }
@@ -492,6 +494,7 @@ async fn open_volume(
     path: &Path,
     disk: &FileDisk,
     journal: Option<Rc<dyn Disk>>,
+    reporter: &Reporter,
 ) -> Result<(Rc<Volume>, Vec<CoercedDisk>, Option<MadeFile>), CliError> {
     let settings = &plan.settings;
     let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", plan.source.display()));
@@ -527,16 +530,45 @@ async fn open_volume(
         true => coerce(parts, path, settings.journal.device.as_deref(), Wanted::Required).await?,
         false => (parts, Vec::new()),
     };
-    if settings.session.read_only && plan.needs_replay && !settings.volume.without_journal {
-        recover_first(&parts).await.map_err(failed)?;
+    if plan.needs_replay && !settings.volume.without_journal {
+        recover_first(plan, path, &parts, reporter).await?;
     }
     let volume = Volume::open(parts).await.map_err(failed)?;
     Ok((volume, coerced, made))
 }
 
+/// Recovers the volume before it is opened where opening it would not do: read-only, and where
+/// only the recovery evicts. An earlier mount with `barrier=coerce` may have left the log, so its
+/// blocks must be evicted before it is emptied, whatever barriers this mount has.
+async fn recover_first(
+    plan: &MountPlan,
+    path: &Path,
+    parts: &OpenParts,
+    reporter: &Reporter,
+) -> Result<(), CliError> {
+    let source = plan.source.display();
+    let failed = |error: ext4::Error| CliError::new(format!("{source}: {error}"));
+    let journal = &plan.settings.journal;
+    let flushes = !journal.coerces && parts.options.engine.barrier == BarrierKind::Flush;
+    let (through, coerced) = match flushes {
+        true => coerce(parts.clone(), path, journal.device.as_deref(), Wanted::IfThere).await?,
+        false => (parts.clone(), Vec::new()),
+    };
+    if plan.settings.session.read_only {
+        return recover_for_reading(&through).await.map_err(failed);
+    }
+    if !coerced.is_empty() {
+        let report = ext4::recover(&through, false).await.map_err(failed)?;
+        at_mount(&report)
+            .into_iter()
+            .for_each(|text| reporter.report_at(Level::Info, &format!("{source}: {text}")));
+    }
+    Ok(())
+}
+
 /// Recovers the volume as a mount for writing and its unmount would: journal replayed, orphans
 /// deleted, marked clean.
-async fn recover_first(parts: &OpenParts) -> Result<(), ext4::Error> {
+async fn recover_for_reading(parts: &OpenParts) -> Result<(), ext4::Error> {
     let mut writing = parts.clone();
     writing.options.access = ext4::Access::ReadWrite;
     writing.options.engine.read_only = false;

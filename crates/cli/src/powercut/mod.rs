@@ -30,7 +30,8 @@ would keep the drive's cache alive:
 Each write is reported to the listener before it begins and after fdatasync has returned. What was
 reported as acknowledged must be there: verify shows how much is, by how long before the
 cut it was acknowledged, and exits with 1 if anything is missing. A clean verdict is no proof; some
-cuts make one likely. Any program that reaches the listener's port can write to its log: use a
+cuts make one likely. No write is forced (FUA), as commits of Okeanos are where the drive takes such
+writes: a drive that honours flushes and ignores FUA passes. Any program that reaches the listener's port can write to its log: use a
 network of your own.";
 
 /// Cut the power of a machine, and find out whether its drives had what they acknowledged

@@ -10,6 +10,9 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+/// Bytes that are written as one at least: pages of the cache, and most blocks of file systems.
+const PAGE: u64 = 4096;
+
 /// Milliseconds before the last message, and their names in the table.
 const AGES: [(u64, &str); 5] = [
     (10, "10 ms or less"),
@@ -35,7 +38,8 @@ struct Verdict {
     run: String,
     /// Acknowledged writes in all; those overwritten by later ones cannot be verified.
     acknowledged: u64,
-    /// Places whose next write was in flight when the last message came: any content is right.
+    /// Places whose next write was in flight when the last message came, and those that share a
+    /// page with it: any content is right.
     under_way: u64,
     by_age: Vec<(&'static str, Counts)>,
     total: Counts,
@@ -116,15 +120,20 @@ fn judge(
     let FileLayout { size, places } = log.layout;
     let mut by_age = AGES.map(|(_, name)| (name, Counts::default()));
     let mut total = Counts::default();
-    let being_written = log.under_way.map(|number| place(number, places));
+    let place_at = |index: u64| index * u64::from(size)..(index + 1) * u64::from(size);
+    let being_written = log.under_way.map_or(0..0, |number| {
+        let bytes = place_at(place(number, places));
+        bytes.start / PAGE * PAGE..bytes.end.next_multiple_of(PAGE)
+    });
     let (mut under_way, mut other_run) = (0, None);
     for (index, newest) in (0..).zip(&log.newest) {
         let Some((number, at)) = *newest else { continue };
-        if being_written == Some(index) {
+        let bytes = place_at(index);
+        if bytes.start < being_written.end && being_written.start < bytes.end {
             under_way += 1;
             continue;
         }
-        let held = match read(index * u64::from(size), size as usize) {
+        let held = match read(bytes.start, size as usize) {
             Err(error) if error.raw_os_error() == Some(libc::EIO) => None,
             read => Some(WriteRecord::read(&read?)),
         };
@@ -205,8 +214,9 @@ fn table(verdict: &Verdict) -> String {
         table.row([name.to_owned(), acknowledged, present, lost, torn, unreadable]);
     }
     let under_way = match verdict.under_way {
-        0 => "",
-        _ => ", one of them left out because it was being written again",
+        0 => String::new(),
+        1 => ", one of them left out because it was being written again".to_owned(),
+        count => format!(", {count} of them left out because their page was being written again"),
     };
     format!(
         "run {}: {} writes acknowledged; looked at the last of each place{under_way}\n{table}",
@@ -244,5 +254,37 @@ mod tests {
             Counts { acknowledged: 4, present: 2, lost: 1, torn: 0, unreadable: 1 }
         );
         assert!(verdict.verdict.starts_with("it lies"), "{}", verdict.verdict);
+    }
+
+    /// A page is written as one: what the cut tears in it was durable before, and is no lie.
+    #[test]
+    fn what_shares_the_page_being_written_is_left_out() {
+        for (size, neighbours) in [(512, 7), (4096, 0), (2048, 1), (1536, 3), (6144, 1)] {
+            let layout = FileLayout { size, places: 64 };
+            let mut newest = vec![None; 64];
+            (0..64).for_each(|number| newest[place(number, 64) as usize] = Some((number, number)));
+            let under_way = 64 + 5;
+            let log = RunLog {
+                run: 9,
+                layout,
+                newest,
+                acknowledged: 64,
+                under_way: Some(under_way),
+                last: 64,
+            };
+            let torn = place(under_way, 64) * u64::from(size);
+            let pages = torn / 4096 * 4096..(torn + u64::from(size)).next_multiple_of(4096);
+            let read = |at: u64, length: usize| {
+                if at < pages.end && at + length as u64 > pages.start {
+                    return Err(std::io::Error::from_raw_os_error(libc::EIO));
+                }
+                let at_this = |number: &u64| place(*number, 64) * u64::from(size) == at;
+                let number = (0..64).find(at_this).unwrap();
+                Ok(WriteRecord { run: 9, number }.bytes(length))
+            };
+            let verdict = judge(&log, read).unwrap();
+            assert!(verdict.verdict.starts_with("honest"), "{size}: {}", verdict.verdict);
+            assert!(verdict.under_way <= 1 + neighbours, "{size}: {}", verdict.under_way);
+        }
     }
 }

@@ -115,14 +115,18 @@ fn without_a_zone_or_with_a_foreign_profile_it_is_refused() {
 
 /// Rewrites the zone of `image` as if it had been made on this drive.
 fn claim_drive(rig: &Rig, model: &str, size: u64) {
+    change_zone(rig, |zone| FlushZoneSuperblock { model: model.into(), drive_size: size, ..zone });
+}
+
+/// Rewrites the superblock of the zone of `image`.
+fn change_zone(rig: &Rig, change: impl FnOnce(FlushZoneSuperblock) -> FlushZoneSuperblock) {
     let block =
         rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sed -n 1p");
     let at = block.trim().parse::<u64>().unwrap() * 4096;
     let file = std::fs::File::options().read(true).write(true).open(rig.path("image")).unwrap();
     let mut bytes = [0; FLUSH_ZONE_SUPERBLOCK_SIZE];
     file.read_exact_at(&mut bytes, at).unwrap();
-    let zone = FlushZoneSuperblock::parse(&bytes).unwrap();
-    let zone = FlushZoneSuperblock { model: model.into(), drive_size: size, ..zone };
+    let zone = change(FlushZoneSuperblock::parse(&bytes).unwrap());
     file.write_all_at(&zone.serialize(), at).unwrap();
 }
 
@@ -141,6 +145,18 @@ fn a_zone_of_another_drive_is_refused_at_mount_and_harms_no_recovery() {
     ));
     rig.check("");
     rig.run("$O mount image $M; test $(stat -c %s $M/log) = 1600; $O umount $M");
+}
+
+#[test]
+fn a_zone_too_small_is_refused_at_mount_and_harms_no_recovery() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q -b 4096");
+    change_zone(&rig, |zone| FlushZoneSuperblock { writes: 1 << 12, ..zone });
+    let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
+    assert!(said.contains("has space for") && said.contains("barrier=flush"), "{said}");
+    let said = rig.run("$O recover image 2>&1");
+    assert!(said.contains("recovering as with barrier=flush"), "{said}");
 }
 
 #[test]
@@ -237,6 +253,104 @@ fn a_loop_device_without_direct_io_is_refused() {
          $O mount -o barrier=coerce $D $M; $O umount $M",
     );
     assert_eq!(said.matches("losetup --direct-io=on").count(), 2, "{said}");
+}
+
+const CRASH: &str = "kill_daemon; umount -l $M; settle image";
+
+/// A recovery through such a device evicts nothing either, but has no other way.
+#[test]
+fn recovery_over_a_page_cache_says_that_it_evicts_nothing() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q");
+    let said = rig.run(&format!(
+        "serve barrier=coerce,data=wasteless image; {SYNC_WRITES}; {CRASH}
+         D=$(losetup --find --show --direct-io=off image); trap 'losetup -d $D' EXIT
+         $O recover $D 2>&1"
+    ));
+    assert!(said.contains("page cache; recovering as with barrier=flush"), "{said}");
+    let said = rig.run(
+        "D=$(losetup --find --show --direct-io=off image); trap 'losetup -d $D' EXIT
+         $O inspect super $D 2>&1; $O recover --dry-run $D 2>&1",
+    );
+    assert!(said.contains("nothing to recover"), "{said}");
+    rig.check("");
+    rig.run("$O mount -o barrier=coerce image $M; test $(stat -c %s $M/log) = 1600; $O umount $M");
+}
+
+/// Returns the bytes of the zone of `image` to which evictions write, and fills them with another
+/// byte than theirs if `fills`.
+fn zone_bytes(rig: &Rig, fills: bool) -> Vec<u8> {
+    let blocks = rig.run(
+        "debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | grep . | tail -n +2",
+    );
+    let file = std::fs::File::options().read(true).write(true).open(rig.path("image")).unwrap();
+    let mut bytes = Vec::new();
+    for block in blocks.lines().map(|block| block.trim().parse::<u64>().unwrap()) {
+        let mut content = [0xa5; 4096];
+        if fills {
+            file.write_all_at(&content, block * 4096).unwrap();
+        }
+        file.read_exact_at(&mut content, block * 4096).unwrap();
+        bytes.extend_from_slice(&content);
+    }
+    bytes
+}
+
+/// The log was left by a mount that evicted: the drive may ignore the flushes of this one.
+#[test]
+fn a_mount_with_other_barriers_replays_through_the_zone() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    for options in ["barrier=flush", "ro"] {
+        rig.run(
+            "rm -f image; $O mkfs --flush-zone profile --force-profile image 64M -- -q -b 4096",
+        );
+        rig.run(&format!("serve barrier=coerce,data=wasteless image; {SYNC_WRITES}; {CRASH}"));
+        assert!(zone_bytes(&rig, true).iter().all(|byte| *byte == 0xa5));
+        rig.run(&format!(
+            "$O mount -o {options} image $M; test $(stat -c %s $M/log) = 1600; $O umount $M; settle image"
+        ));
+        assert!(zone_bytes(&rig, false).contains(&0), "{options}: no eviction");
+        rig.check("");
+    }
+    claim_drive(&rig, "A drive", 64 << 20);
+    for options in ["barrier=flush", "ro"] {
+        let said = rig.run(&format!(
+            "serve barrier=flush,data=wasteless image; {SYNC_WRITES}; {CRASH}
+             $O mount -o {options} image $M 2>&1; $O umount $M; settle image
+             $O mount -o {options} image $M 2>&1; $O umount $M; settle image"
+        ));
+        // A log that is empty needs no evictions.
+        let warning = "may not fit: the profile is of";
+        assert_eq!(said.matches(warning).count(), 1, "{options}: {said}");
+        assert!(said.contains("recovering as with barrier=flush"), "{options}: {said}");
+    }
+}
+
+/// A power cut tears the block with the zone's inode; the log holds it.
+#[test]
+fn a_zone_whose_inode_is_torn_is_found_again_after_recovery() {
+    let rig = Rig::new();
+    rig.run(PROFILE);
+    rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q -b 4096");
+    // The new file's inode is in the same block as the zone's.
+    rig.run(&format!("serve barrier=coerce,data=journal image; {SYNC_WRITES}; {CRASH}"));
+    let place = rig.run("debugfs -R 'imap /.flush-zone' image 2>/dev/null");
+    let number = |before: &str, radix| {
+        let rest = place.split(before).nth(1).unwrap_or_else(|| panic!("{place}"));
+        let digits = rest.split(|it: char| !it.is_ascii_hexdigit()).next().unwrap();
+        u64::from_str_radix(digits, radix).unwrap()
+    };
+    let at = number("located at block ", 10) * 4096 + number("offset 0x", 16);
+    let file = std::fs::File::options().read(true).write(true).open(rig.path("image")).unwrap();
+    file.write_all_at(&[0xa5; 64], at + 40).unwrap();
+    let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
+    assert!(said.contains("okeanos recover") && !said.contains("mkfs"), "{said}");
+    let said = rig.run("$O recover image 2>&1");
+    assert!(said.contains("recovering as with barrier=flush"), "{said}");
+    rig.check("");
+    rig.run("$O mount -o barrier=coerce image $M; test $(stat -c %s $M/log) = 1600; $O umount $M");
 }
 
 /// Direct I/O on a file goes no further than its file system, which may lie on such a device, or

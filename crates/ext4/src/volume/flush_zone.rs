@@ -7,7 +7,7 @@
 use super::readable::{readable, runs_of};
 use super::{OpenParts, Volume, superblock};
 use crate::{Caller, Error, Inode, MappingState, Result, WriteFlags};
-use device::Disk;
+use device::{Buffer, Disk};
 use format::ext4::VolumeSuperblock;
 use format::ext4::inode::flags;
 use format::ext4::superblock::JournalDevice;
@@ -102,6 +102,10 @@ impl Volume {
 }
 
 /// The flush zone of a volume that is not open, if it has one; and that of its journal device.
+///
+/// # Errors
+/// [`Error::FlushZone`] for a zone that cannot be used; others for what cannot be read, or is
+/// damaged, and may belong to one: a replay may restore it.
 pub async fn find_flush_zones(
     parts: &OpenParts,
 ) -> Result<(Option<FoundFlushZone>, Option<FoundFlushZone>)> {
@@ -122,25 +126,32 @@ async fn of_volume(
     let block = superblock.block_size.bytes() as u64;
     // Any user may make a file that looks like one, but for the flag.
     let mut not_it = None;
-    for number in superblock.first_inode..superblock.first_inode.saturating_add(CANDIDATES) {
-        let number = InodeNumber(number);
-        // Free and damaged inodes are no zone.
-        let Ok(inode) = volume.load_inode(number).await else { continue };
+    let end =
+        superblock.first_inode.saturating_add(CANDIDATES).min(superblock.inodes.saturating_add(1));
+    for number in (superblock.first_inode..end).map(InodeNumber) {
+        let inode = match volume.load_inode(number).await {
+            Ok(inode) => inode,
+            // It is free.
+            Err(Error::Refused(_)) => continue,
+            // It may be the zone's: the power cut may have torn it, and the log may hold it.
+            Err(error) => {
+                not_it = not_it.or(Some(error));
+                continue;
+            }
+        };
         let blocks = inode.fields.borrow().size / block;
         if !inode.is_regular() || blocks < 2 || blocks > u64::from(u32::MAX) {
             continue;
         }
-        let Ok(first) = volume.map(&inode, FileBlock(0), 1).await else { continue };
-        let MappingState::Written(at) = first.state else { continue };
-        if !volume.block_is_usable(at, 1) {
-            continue;
-        }
-        let bytes = parts
-            .home
-            .read(at.get() * block, block as usize)
-            .await
-            .map_err(engine::EngineError::from)?;
-        let zone = match FlushZoneSuperblock::parse(&bytes) {
+        let first = match first_block(parts, &volume, &inode).await {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => continue,
+            Err(error) => {
+                not_it = not_it.or(Some(error));
+                continue;
+            }
+        };
+        let zone = match FlushZoneSuperblock::parse(&first) {
             Err(FlushZoneError::NoZone) => continue,
             Err(error) => {
                 not_it = not_it.or(Some(Error::FlushZone(error.to_string())));
@@ -168,6 +179,18 @@ async fn of_volume(
         return Ok(Some(FoundFlushZone { superblock: zone, extents }));
     }
     not_it.map_or(Ok(None), Err)
+}
+
+/// Returns the first block of a file, unless it is a hole or belongs to the file system.
+async fn first_block(parts: &OpenParts, volume: &Volume, inode: &Inode) -> Result<Option<Buffer>> {
+    let first = volume.map(inode, FileBlock(0), 1).await?;
+    let MappingState::Written(at) = first.state else { return Ok(None) };
+    if !volume.block_is_usable(at, 1) {
+        return Ok(None);
+    }
+    let block = volume.block_size().bytes();
+    let bytes = parts.home.read(at.get() * block as u64, block).await;
+    Ok(Some(bytes.map_err(engine::EngineError::from)?))
 }
 
 /// The blocks of the zone's file, all of which must be mapped.
@@ -220,7 +243,7 @@ pub async fn make_journal_flush_zone(
         )));
     }
     let zone = FlushZoneSuperblock { inode: 0, uuid: device.uuid, length: space, ..zone };
-    let mut buffer = device::Buffer::zeroed(block as usize);
+    let mut buffer = Buffer::zeroed(block as usize);
     buffer[..FLUSH_ZONE_SUPERBLOCK_SIZE].copy_from_slice(&zone.serialize());
     let written = disk.write(at, vec![Rc::new(buffer)], device::Durability::Durable).await;
     Ok(written.map_err(engine::EngineError::from)?)

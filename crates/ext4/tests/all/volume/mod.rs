@@ -3,6 +3,7 @@
 mod allocation;
 mod damage;
 mod disk_caches;
+mod flush_zone;
 mod geometry;
 mod growth;
 mod hostile;
