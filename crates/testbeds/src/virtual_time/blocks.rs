@@ -29,7 +29,7 @@ const BEGIN: Duration = Duration::from_secs(5);
 /// The layer between the requests and the platters. The drive's write cache is off.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum BlockLayer {
-    /// Nothing in between: each request is written home directly.
+    /// Direct path: each request is written home.
     Nothing,
     /// A block volume whose scattered logs take writes of at most `logged` bytes: the paper's MLB.
     Scattered { logged: u64 },
