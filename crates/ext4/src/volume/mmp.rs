@@ -155,13 +155,15 @@ impl MmpOnDisk {
         if MmpBlock::parse(&first.bytes, self.seed) != Err(MmpError::Checksum) {
             return Ok(None);
         }
-        self.world.sleep_until(self.world.now().plus(patience(CHECK_INTERVAL_MAX))).await;
-        let now = self.read(WATCH_AGE_MAX).await?;
-        let block = self.parse_as(&now, None)?;
-        match *first.bytes == *now.bytes && block.used_by != Use::Checked {
-            true => Ok(Some((now.bytes, block, patience(superblock.mmp_update_interval)))),
-            false => Err(in_use(&block, "unmount it there first, or run e2fsck")),
+        let block = self.parse_as(&first, None)?;
+        if block.used_by != Use::Checked {
+            self.world.sleep_until(self.world.now().plus(patience(CHECK_INTERVAL_MAX))).await;
+            let now = self.read(WATCH_AGE_MAX).await?;
+            if *first.bytes == *now.bytes {
+                return Ok(Some((now.bytes, block, patience(superblock.mmp_update_interval))));
+            }
         }
+        Err(in_use(&block, "unmount it there first, or run e2fsck"))
     }
 }
 
