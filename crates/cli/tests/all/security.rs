@@ -371,7 +371,7 @@ fn users_with_many_full_sockets_stall_no_command_of_roots() {
     let rig = Rig::new();
     rig.run(&format!(
         r#"{A_USERS_MOUNT}
-           export S HERE=$PWD; as_nobody rm $S; rm -rf /tmp/okeanos-65534-*
+           export S HERE=$PWD PLACES=/tmp/okeanos-65534-full-$$; as_nobody rm $S
            theirs '
 import os, socket, time
 server = socket.socket(socket.AF_UNIX); server.bind(os.environ["S"]); server.listen(0)
@@ -381,11 +381,11 @@ try:
         clients.append(socket.socket(socket.AF_UNIX)); clients[-1].setblocking(False); clients[-1].connect(os.environ["S"])
 except BlockingIOError: pass
 for number in range(9):
-    place = "/tmp/okeanos-65534-%d" % number; os.mkdir(place, 0o700)
+    place = "%s-%d" % (os.environ["PLACES"], number); os.mkdir(place, 0o700)
     os.symlink(os.environ["S"], place + "/" + os.path.basename(os.environ["S"]))
 open(os.environ["HERE"] + "/ready", "w"); time.sleep(200)'
            refuses timeout 15 $O stats $AT 2>said; [ -s said ]; timeout 15 $O list >printed
-           kill $THEIRS; rm -rf /tmp/okeanos-65534-*; kill -9 $D; as_nobody fusermount3 -u $AT"#
+           kill $THEIRS; rm -rf $PLACES-*; kill -9 $D; as_nobody fusermount3 -u $AT"#
     ));
 }
 
