@@ -15,7 +15,7 @@ LAB := target/release/okeanos-lab
 SHIPPED := target/dist/okeanos
 SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build shipped deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak test-classic faults test-apps test-kernels test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist image test-packages test-compiler test-reproducible tour site toolchain clean help
+.PHONY: all build shipped deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak proof test-classic faults test-apps test-kernels test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist image test-packages test-compiler test-reproducible tour site toolchain clean help
 
 all: build
 
@@ -98,25 +98,27 @@ test-alone:
 test-ceph:
 	$(CARGO) test --package ceph
 
-# Hours of exploring; a run that was stopped goes on with the next seed. `rm target/soak.*` begins
-# anew.
+# Hours of exploring. What was explored is kept with the sources, and adds up: a run goes on with the
+# next seed, after a stop and on another machine.
 HOURS ?= 1
+PROOF := docs/proof
 # What `soak-posix` begins with: another seed each hour.
 SOAK_SEED ?= $(shell date +%Y%m%d%H)
 
 # What tests of other crates explore is recorded beside the state files; that of the hosts once.
-EXPLORED := $(abspath target/soak.tests)
+EXPLORED := $(abspath $(PROOF)/tests)
 BLOCK_CASES ?= 2000
 
-soak: deps build ## the crash explorers for twice HOURS hours (resumable; target/PROOF.md adds them up), then a real crash under load
-	$(LAB) sim --enumerated 3 --state target/soak.enumerated --shrink
-	$(LAB) sim --ace 1 --state target/soak.ace1 --shrink
-	$(LAB) sim --ace 2 --hours $(HOURS) --state target/soak.ace2 --shrink
-	$(LAB) sim --lying lru --barrier coerce --state target/soak.lying --rounds 50 --shrink
+soak: deps build ## the crash explorers for twice HOURS hours (resumable; docs/PROOF.md adds them up), then a real crash under load
+	mkdir -p $(PROOF)
+	$(LAB) sim --enumerated 3 --state $(PROOF)/enumerated --shrink
+	$(LAB) sim --ace 1 --state $(PROOF)/ace-1 --shrink
+	$(LAB) sim --ace 2 --hours $(HOURS) --state $(PROOF)/ace-2 --shrink
+	$(LAB) sim --lying lru --barrier coerce --state $(PROOF)/coerced --rounds 50 --shrink
 	OKEANOS_EXPLORED=$(EXPLORED) CASES=$(BLOCK_CASES) $(CARGO) test --package blocks --test all explorer::
 	grep -qs '"suite":"hosts' $(EXPLORED) || OKEANOS_EXPLORED=$(EXPLORED) $(CARGO) test --package host --test all -- explorer:: small_world::
-	$(LAB) sim --hours $(HOURS) --state target/soak.state --shrink
-	$(LAB) sim --proof target/soak.enumerated target/soak.ace1 target/soak.ace2 target/soak.lying target/soak.state $(EXPLORED) --page target/PROOF.md
+	$(LAB) sim --hours $(HOURS) --state $(PROOF)/random --shrink
+	$(MAKE) proof
 	$(LAB) bench demo --crash-after 20s --seconds 20s
 
 soak: test-classic
