@@ -48,8 +48,8 @@ pub fn is_member(caller: &InHeader, group: u32) -> bool {
 }
 
 /// Returns whether a new file with this mode, in a directory with that mode and group, would be an
-/// executable of the directory's group although the caller is not in it: whoever may write to the
-/// directory could run as the group.
+/// executable of the directory's group although the caller is not in it: each user who may write
+/// to the directory could run as the group.
 pub fn gives_group_away(caller: &InHeader, (directory, group): (u32, u32), mode: u32) -> bool {
     const RUNS_AS_GROUP: u32 = libc::S_ISGID | libc::S_IXGRP;
     directory & libc::S_ISGID != 0
