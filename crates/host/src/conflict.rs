@@ -78,10 +78,6 @@ async fn write_ranges(
     ranges: &[Range<u64>],
     content: impl AsyncFn(usize) -> Result<Vec<u8>, StoreError>,
 ) -> Result<Vec<u64>, StoreError> {
-    if into.attributes.version.size > 0 {
-        // An attempt that a crash cut short may have written them to other places.
-        empty(store, into).await?;
-    }
     let places: Vec<u64> = ranges.iter().map(|range| range.start).collect();
     match write_file(store, into.file, places.iter().copied(), &content).await {
         Err(StoreError::Refused(Refusal::FileTooLarge)) => {}
@@ -98,7 +94,7 @@ async fn write_ranges(
     Ok(packed)
 }
 
-/// Opens or makes a file of `owner`, or of `maker` where this host may give nothing away.
+/// Opens or makes an empty file of `owner`, or of `maker` where this host may give nothing away.
 async fn file_of(
     store: &dyn Store,
     directory: FileId,
@@ -107,12 +103,18 @@ async fn file_of(
 ) -> Result<(Found, String), StoreError> {
     let owners = [owner.uid, maker.uid];
     let node = || NewNode::Regular { mode: 0o600 };
-    match found_or_made(store, directory, name, (node(), owner), &owners).await {
+    let (found, name) = match found_or_made(store, directory, name, (node(), owner), &owners).await
+    {
         Err(StoreError::Refused(Refusal::NotPermitted)) => {
-            found_or_made(store, directory, name, (node(), maker), &owners).await
+            found_or_made(store, directory, name, (node(), maker), &owners).await?
         }
-        found => found,
+        found => found?,
+    };
+    if found.attributes.version.size > 0 {
+        // An attempt that a crash cut short may have written other bytes, or to other places.
+        empty(store, &found).await?;
     }
+    Ok((found, name))
 }
 
 /// Writes pieces at these places. `content` returns the bytes of each.
@@ -160,9 +162,6 @@ pub(crate) async fn set_aside(
     let path = store.path_of(of.file).await.unwrap_or_default();
     let text = text_of(of, why, path, &places).into_bytes();
     let (about, _) = file_of(store, directory, &format!("{name}.txt"), (owner, ours)).await?;
-    if about.attributes.version.size > 0 {
-        empty(store, &about).await?;
-    }
     write_file(store, about.file, [0].into_iter(), async |_| Ok(text.clone())).await?;
     store.sync_directory(directory).await?;
     store.sync_directory(store.root()).await?;

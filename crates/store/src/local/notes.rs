@@ -46,6 +46,11 @@ pub(super) struct Period {
 }
 
 impl Period {
+    fn of(file: &Metadata, times: Range<SystemTime>) -> Period {
+        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let [from, until] = [times.start, times.end].map(|time| since(time).as_nanos() as u64);
+        Period { before: changed_ns(file), from, until }
+    }
     fn has(&self, changed: u64) -> bool {
         let is_later = changed >= self.from || units::fault!("store-clock-set-back");
         changed == self.before || (is_later && changed <= self.until)
@@ -77,17 +82,13 @@ impl Born {
 impl Note {
     /// Creates a note that has to be written again before `times` end.
     pub fn in_flight(version: Version, file: &Metadata, times: Range<SystemTime>) -> Note {
-        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let [from, until] = [times.start, times.end].map(|time| since(time).as_nanos() as u64);
-        let period = Period { before: changed_ns(file), from, until };
-        Note { version, changed: Changed::Within(period), born: Born::of(file) }
+        Note { version, changed: Changed::Within(Period::of(file, times)), born: Born::of(file) }
     }
     /// Creates a note of a file of which only names change until `times` end.
     fn renamed(version: Version, file: &Metadata, times: Range<SystemTime>) -> Note {
-        let note = Note::in_flight(version, file, times);
-        let Changed::Within(times) = note.changed else { return note };
-        let (size, modified) = (file.size(), modified_ns(file));
-        Note { changed: Changed::Renamed { times, size, modified }, ..note }
+        let (times, size, modified) = (Period::of(file, times), file.size(), modified_ns(file));
+        let changed = Changed::Renamed { times, size, modified };
+        Note { version, changed, born: Born::of(file) }
     }
     /// Creates a note of a file that has been brought to a state, and is durable.
     pub fn reached(version: Version, file: &Metadata) -> Note {
