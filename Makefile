@@ -121,6 +121,9 @@ soak: deps build ## the crash explorers for twice HOURS hours (resumable; docs/P
 	$(MAKE) proof
 	$(LAB) bench demo --crash-after 20s --seconds 20s
 
+proof: build ## docs/PROOF.md anew, from what is kept in docs/proof
+	$(LAB) sim --proof $(wildcard $(PROOF)/*) --page docs/PROOF.md
+
 soak: test-classic
 test-classic: deps ## the whole suite of the daemon without io_uring, over threads and AIO
 	OKEANOS_IO=classic $(CARGO) test --package cli

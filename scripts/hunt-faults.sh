@@ -93,7 +93,10 @@ hunt_in_small_worlds() {
 hunt_by_tests() {
     local first
     # shellcheck disable=SC2086
-    OKEANOS_FAULT=$1 timeout $LIMIT cargo test --quiet --no-fail-fast $2 >"$WORK/said" 2>&1 && return 1
+    if OKEANOS_FAULT=$1 timeout $LIMIT cargo test --quiet --no-fail-fast $2 >"$WORK/said" 2>&1; then
+        grep -q '^running [1-9]' "$WORK/said" || echo "$1: cargo test $2 carries out no test" >&2
+        return 1
+    fi
     first=$(sed -n 's/^thread .\([a-z_:]*\). .*panicked.*/\1/p' "$WORK/said" | head -1)
     # A fault in unsafe code ends the test program.
     first=${first:-$(grep -o 'signal: [0-9]*, [A-Z]*' "$WORK/said" | head -1)}

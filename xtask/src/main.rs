@@ -3,6 +3,7 @@
 //! `cargo xtask tidy` prints each violation with its place and fails if there is one.
 //! `cargo xtask tidy --report` prints measures of language and layout.
 
+mod faults;
 mod layers;
 mod lines;
 mod modules;
@@ -53,6 +54,7 @@ fn tidy() -> Result<String, String> {
     modules::check(&workspace, &mut complaints);
     types::check(&workspace, &mut complaints);
     pages::check(&workspace, &layers, &mut complaints)?;
+    faults::check(&workspace, &mut complaints)?;
     lines::check(&workspace, &mut complaints);
     match complaints.is_empty() {
         true => Ok(format!("tidy: {} files\n", workspace.sources.len() + workspace.pages.len())),

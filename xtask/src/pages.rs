@@ -1,11 +1,10 @@
 //! Pages say what is there: the files, types, tests and rules that they quote exist, every *never*
-//! of the table of layers names what holds it, every deliberate fault is listed and has its row.
+//! of the table of layers names what holds it, every target that the Makefile declares has a rule.
 
 use crate::layers::{Layers, quoted};
 use crate::rules::RULES;
 use crate::sources::Workspace;
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Pages whose quoted names are checked.
 const PAGES: &[&str] = &["ARCHITECTURE.md", "docs/HACKING.md", "docs/CRASH_MODEL.md"];
@@ -85,7 +84,7 @@ fn declares(text: &str, name: &str) -> bool {
     })
 }
 
-fn page<'a>(workspace: &'a Workspace, name: &str) -> Result<&'a str, String> {
+pub(crate) fn page<'a>(workspace: &'a Workspace, name: &str) -> Result<&'a str, String> {
     let found = workspace.pages.iter().find(|(path, _)| path == name);
     found.map(|(_, text)| text.as_str()).ok_or_else(|| format!("{name} is gone"))
 }
@@ -123,7 +122,7 @@ pub fn check(
     }
     check_paths(workspace, complaints)?;
     check_recipes(workspace, complaints)?;
-    check_faults(workspace, complaints)
+    check_targets(workspace, complaints)
 }
 
 /// Checks that each table has its header above all rows, and no other.
@@ -178,66 +177,23 @@ fn check_recipes(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<
     Ok(())
 }
 
-/// Checks that each deliberate fault stands in the source, in the list, and in the table.
-fn check_faults(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), String> {
-    const LIST: &str = "scripts/faults.toml";
-    let list_text = workspace.file(LIST)?;
-    let list: BTreeMap<String, BTreeMap<String, String>> =
-        toml::from_str(&list_text).map_err(|error| format!("{LIST}: {error}"))?;
-    let table = page(workspace, "docs/FAULTS.md")?;
-    let mut injected = BTreeSet::new();
-    for source in workspace.product() {
-        for window in source.tokens.windows(4) {
-            if let [name, sign, open, literal] = window
-                && (&*name.text, &*sign.text, &*open.text) == ("fault", "!", "(")
-            {
-                injected.insert(literal.text.trim_matches('"').to_owned());
-            }
-        }
-    }
-    for name in injected.iter().filter(|name| !list.contains_key(*name)) {
-        complaints.push(format!("{LIST}: fault {name} of the source is missing"));
-    }
-    for (name, fields) in &list {
-        if !injected.contains(name) {
-            complaints.push(format!("{LIST}: fault {name} stands nowhere in the source"));
-        }
-        let breaks = fields.get("breaks").map_or("", String::as_str);
-        if breaks.is_empty() || !table.contains(&format!("\n| {name} | {breaks} | ")) {
-            complaints.push(format!("docs/FAULTS.md: fault {name} has no row: hunt it"));
-        }
-    }
-    if table.contains("**survives**") {
-        complaints.push("docs/FAULTS.md: a fault survives".to_owned());
-    }
-    let heads = list_text.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']'));
-    check_order(LIST, &heads.collect::<Vec<_>>(), complaints);
-    let rows = fault_rows(table);
-    check_order("docs/FAULTS.md", &rows, complaints);
-    for name in rows.iter().filter(|name| !list.contains_key(**name)) {
-        complaints.push(format!("docs/FAULTS.md: {name} is in no list of faults"));
+/// Checks that each target that the Makefile declares has a rule: make takes one without for done.
+fn check_targets(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), String> {
+    for name in declared_without_rule(&workspace.file("Makefile")?) {
+        complaints.push(format!("Makefile: {name} is declared .PHONY and has no rule"));
     }
     Ok(())
 }
 
-/// The faults that the table has rows of.
-fn fault_rows(table: &str) -> Vec<&str> {
-    let rows = table.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
-    rows.filter_map(|row| Some(row.strip_prefix("| ")?.split_once(" |")?.0)).collect()
-}
-
-/// Checks that names stand in the order of the alphabet, each once: two branches that add one name
-/// then conflict.
-fn check_order(page: &str, names: &[&str], complaints: &mut Vec<String>) {
-    for pair in names.windows(2) {
-        match pair[0].cmp(pair[1]) {
-            Ordering::Less => {}
-            Ordering::Equal => complaints.push(format!("{page}: {} is there twice", pair[0])),
-            Ordering::Greater => {
-                complaints.push(format!("{page}: {} stands before {}", pair[0], pair[1]));
-            }
-        }
-    }
+fn declared_without_rule(makefile: &str) -> Vec<&str> {
+    let rules = makefile.lines().filter(|line| line.starts_with(|it: char| it.is_alphabetic()));
+    let rules = rules.filter_map(|line| line.split_once(':'));
+    let made: BTreeSet<&str> = rules
+        .filter(|(_, after)| !after.starts_with('='))
+        .flat_map(|(names, _)| names.split_whitespace())
+        .collect();
+    let declared = makefile.lines().filter_map(|line| line.strip_prefix(".PHONY:"));
+    declared.flat_map(str::split_whitespace).filter(|name| !made.contains(name)).collect()
 }
 
 #[cfg(test)]
@@ -257,12 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn doubled_and_misplaced_faults_are_found() {
-        let table = "| fault | breaks |\n|---|---|\n| a | x |\n| c | x |\n| c | x |\n| b | x |\n";
-        let rows = fault_rows(table);
-        assert_eq!(rows, ["a", "c", "c", "b"]);
-        let mut complaints = Vec::new();
-        check_order("page", &rows, &mut complaints);
-        assert_eq!(complaints, ["page: c is there twice", "page: c stands before b"]);
+    fn declared_targets_without_a_rule_are_found() {
+        let makefile = ".PHONY: all soak\n.PHONY: proof\nproof := x\nall soak: deps\n\tproof: no\n";
+        assert_eq!(declared_without_rule(makefile), ["proof"]);
     }
 }
