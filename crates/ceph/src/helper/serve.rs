@@ -137,12 +137,28 @@ impl Server {
         }
     }
 
+    /// Returns the errno of a lost connection if that is why a call failed. The library answers
+    /// EPERM to every call of a client that is refused a new session, and to a call without rights:
+    /// only the servers can tell which.
+    fn is_lost_with(&self, errno: Errno) -> Option<Errno> {
+        match errno {
+            Errno(libc::ESHUTDOWN | libc::ENOTCONN) => Some(errno),
+            Errno(libc::EPERM) if !units::fault!("ceph-refused-client-believed") => {
+                let asked = self.files.session.ask().err();
+                asked.filter(|asked| matches!(asked, Errno(libc::ESHUTDOWN | libc::ENOTCONN)))
+            }
+            _ => None,
+        }
+    }
+
     pub fn carry_out(&self, request: u64, what: HelperRequest) -> Report {
         let is_last = what == HelperRequest::Disconnect;
         let report = match self.call(what) {
             Ok(reply) => Report::Success { request, reply },
-            Err(errno @ Errno(libc::ESHUTDOWN | libc::ENOTCONN)) => self.lost(errno),
-            Err(Errno(code)) => Report::Failure { request, code },
+            Err(errno) => match self.is_lost_with(errno) {
+                Some(lost) => self.lost(lost),
+                None => Report::Failure { request, code: errno.0 },
+            },
         };
         if is_last {
             self.output.send(&report);

@@ -5,7 +5,10 @@ use device::World;
 use runtime::{Either, race};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{AttributeChange, NewNode, OpenMode, RenameOver, Store as _, StoreEvent, Token};
+use store::{
+    AttributeChange, NewNode, OpenMode, Refusal, RenameOver, Store as _, StoreError, StoreEvent,
+    Token,
+};
 
 #[test]
 fn requests_under_a_helper_that_is_killed_are_answered_with_errors() {
@@ -176,6 +179,41 @@ fn an_exclusion_that_was_lifted_at_once_ends_the_connection() {
             };
             assert!(answer.as_ref().is_err_and(is_disconnected), "{is_sync}: {answer:?}");
             other.disconnect().await.unwrap();
+        }
+    });
+}
+
+/// A client that the servers refuse gets EPERM from its library for any call, which programs would
+/// take for missing rights.
+#[test]
+fn calls_of_an_excluded_client_end_the_connection() {
+    let cluster = Rc::new(Cluster::small());
+    let options = cluster.options("here");
+    run(move |world| async move {
+        for round in 0..4 {
+            let store = Rc::new(connect(&world, options.clone()).await);
+            let helper = store.helper().unwrap() as i32;
+            // SAFETY: signals to the helper that this test started, and has not yet reaped.
+            let signal = |signal| assert_eq!(unsafe { libc::kill(helper, signal) }, 0);
+            signal(libc::SIGSTOP);
+            let of_helper = format!("client_metadata.pid={helper}");
+            cluster.administer(&["tell", "mds.a", "client", "evict", &of_helper]);
+            if round % 2 == 1 {
+                cluster.must("kill", &["mds"]);
+                cluster.must("resume", &[]);
+            }
+            signal(libc::SIGCONT);
+            let mut answers = 0..1000;
+            let lost = loop {
+                let number = answers.next().expect("the connection ends");
+                let name = format!("absent-{round}-{number}");
+                match store.lookup(store.root(), name.as_bytes()).await {
+                    Err(StoreError::Refused(Refusal::NotFound)) => {}
+                    answer => break answer,
+                }
+            };
+            assert!(lost.as_ref().is_err_and(StoreError::is_lost), "{round}: {lost:?}");
+            drop(store);
         }
     });
 }
