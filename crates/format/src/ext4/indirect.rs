@@ -46,10 +46,11 @@ impl PointerPath {
     }
 }
 
-/// Number of blocks of a file that can be mapped where blocks hold `2^shift` bytes.
+/// Number of blocks of a file that can be mapped where blocks hold `2^shift` bytes. From blocks of
+/// 8 KiB on there are pointers for more than can be numbered in 32 bits.
 pub fn blocks_max(shift: u32) -> u64 {
     let pointers = 1u64 << (shift - 2);
-    u64::from(DIRECT) + pointers + pointers.pow(2) + pointers.pow(3)
+    (u64::from(DIRECT) + pointers + pointers.pow(2) + pointers.pow(3)).min((1 << 32) - 1)
 }
 
 /// Pointer `index` of a block or of the inode's 60 bytes; `None` for a hole.
@@ -74,6 +75,11 @@ pub fn pointer_bytes(index: u32, count: u32) -> std::ops::Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_block_of_a_file_has_a_number_of_more_than_32_bits() {
+        assert!((10..=16).all(|shift| blocks_max(shift) < 1 << 32));
+    }
 
     #[test]
     fn paths_cover_every_level_and_their_borders() {
