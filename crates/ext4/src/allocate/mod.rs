@@ -99,12 +99,14 @@ impl Volume {
         };
         let wanted = count.max(window);
         let goal = request.goal.unwrap_or_else(|| self.default_goal(request.inode));
-        let found = match self.find(goal, wanted).await? {
+        let groups = self.groups_for(request.inode);
+        let found = match self.find(goal, wanted, groups).await? {
             Some(found) => found,
             None => {
                 // Windows are given up before any request fails with ENOSPC.
                 self.drop_all_windows();
-                self.find_beside_trims(goal, wanted).await?.ok_or_else(|| self.no_space())?
+                let found = self.find_beside_trims(goal, wanted, groups).await?;
+                found.ok_or_else(|| self.no_space())?
             }
         };
         let start = self.superblock.borrow().group_start(found.group).plus(found.run.start.into());
@@ -215,12 +217,20 @@ impl Volume {
         Ok(Some(run))
     }
 
-    /// A run near `goal`: in its group, else in the groups behind it, around the volume. Short runs
-    /// are taken only when no long one is near.
-    async fn find(&self, goal: HomeBlock, wanted: u32) -> Result<Option<FreeFound>> {
+    /// Number of groups, from the first on, in which the inode can have blocks.
+    fn groups_for(&self, inode: &Inode) -> u32 {
+        match self.maps_by_extents(inode) {
+            true => self.groups.count(),
+            false => self.superblock.borrow().groups_for_pointers(),
+        }
+    }
+
+    /// A run near `goal` in the first `groups`: in its group, else in the groups behind it, around
+    /// the volume. Short runs are taken only when no long one is near.
+    async fn find(&self, goal: HomeBlock, wanted: u32, groups: u32) -> Result<Option<FreeFound>> {
         let good = wanted.min(self.window_max());
-        match self.find_near(goal, wanted, good).await? {
-            None if good > 1 => self.find_near(goal, wanted, 1).await,
+        match self.find_near(goal, wanted, good, groups).await? {
+            None if good > 1 => self.find_near(goal, wanted, 1, groups).await,
             found => Ok(found),
         }
     }
@@ -231,13 +241,14 @@ impl Volume {
         goal: HomeBlock,
         wanted: u32,
         least: u32,
+        groups: u32,
     ) -> Result<Option<FreeFound>> {
-        let groups = self.groups.count();
         let (first, within) = {
             let superblock = self.superblock.borrow();
             let inside =
                 goal.get() >= superblock.first_data_block.into() && goal.get() < superblock.blocks;
-            if inside { superblock.group_of_block(goal) } else { (GroupNumber(0), 0) }
+            let place = inside.then(|| superblock.group_of_block(goal));
+            place.filter(|(group, _)| group.get() < groups).unwrap_or((GroupNumber(0), 0))
         };
         let mut best: Option<(GroupNumber, usize)> = None;
         let mut compared = 0;
@@ -268,13 +279,13 @@ impl Volume {
         match self.find_in(group, goal, wanted).await? {
             Some(found) => Ok(Some(found)),
             // Other tasks took the blocks while bitmaps were read. Any free run is accepted now.
-            None => self.find_any().await,
+            None => self.find_any(groups).await,
         }
     }
 
     /// The first free blocks of all.
-    async fn find_any(&self) -> Result<Option<FreeFound>> {
-        for group in (0..self.groups.count()).map(GroupNumber) {
+    async fn find_any(&self, groups: u32) -> Result<Option<FreeFound>> {
+        for group in (0..groups).map(GroupNumber) {
             let state = self.groups.state(group);
             if !state.damaged && state.descriptor.free_blocks > state.withheld {
                 if let Some(found) = self.find_in(group, 0, 1).await? {

@@ -184,11 +184,12 @@ impl Volume {
         &self,
         goal: HomeBlock,
         wanted: u32,
+        groups: u32,
     ) -> Result<Option<FreeFound>> {
         let (trims, mut last_trim, mut is_last) = (&self.trims, None, false);
         loop {
             let before = trims.discards.get();
-            let found = self.find(goal, wanted).await?;
+            let found = self.find(goal, wanted, groups).await?;
             if found.is_some() || is_last || units::fault!("trim-takes-all-space") {
                 return Ok(found);
             }

@@ -40,13 +40,7 @@ impl Volume {
         });
         let missing = self.allocate_tree_blocks(handle, inode, walk.missing()).await?;
         let run = match self.allocate_blocks(handle, request).await {
-            Ok(run) if run.start.get() + u64::from(run.count) <= 1 << 32 => run,
-            Ok(run) => {
-                // Pointers have 32 bits. Blocks beyond 2^32 are for extents only.
-                self.free_content(handle, inode, run).await?;
-                self.free_tree_blocks(handle, &missing).await?;
-                return Err(Refusal::NoSpace.into());
-            }
+            Ok(run) => run,
             Err(error) => {
                 self.free_tree_blocks(handle, &missing).await?;
                 return Err(error);

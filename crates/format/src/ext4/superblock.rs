@@ -380,6 +380,14 @@ impl VolumeSuperblock {
         let within = u64::from(group.get()) * u64::from(self.blocks_per_group);
         HomeBlock(u64::from(self.first_data_block) + within)
     }
+    /// Number of groups, from the first on, to whose blocks pointers of 32 bits reach (Linux:
+    /// `s_blockfile_groups`).
+    pub fn groups_for_pointers(&self) -> u32 {
+        if self.blocks <= 1 << 32 {
+            return self.groups();
+        }
+        (((1 << 32) - u64::from(self.first_data_block)) / u64::from(self.blocks_per_group)) as u32
+    }
     /// Blocks in a group; the last one may have fewer than the others.
     pub fn blocks_in_group(&self, group: GroupNumber) -> u32 {
         let left = self.blocks - self.group_start(group).get();

@@ -120,3 +120,17 @@ fn a_torn_superblock_is_the_old_one_or_the_new_one() {
         assert_eq!(VolumeSuperblock::parse(&torn).unwrap().last_orphan, 0);
     }
 }
+
+#[test]
+fn pointers_of_32_bits_reach_the_groups_that_lie_below_two_to_the_32nd() {
+    for kind in ALL {
+        let mut superblock = VolumeSuperblock::parse(&TestImage::of(kind).bytes()[1024..]).unwrap();
+        assert_eq!(superblock.groups_for_pointers(), superblock.groups(), "{kind:?}");
+        for blocks in [(1 << 32) + 1, 1 << 33] {
+            superblock.blocks = blocks;
+            let groups = superblock.groups_for_pointers();
+            let start = |group| superblock.group_start(GroupNumber(group)).get();
+            assert!(start(groups) <= 1 << 32 && start(groups + 1) > 1 << 32, "{kind:?}");
+        }
+    }
+}
