@@ -91,6 +91,7 @@ impl Directory<'_> {
         for at in 0..blocks {
             let block = self.block(FileBlock(at), Kind::Leaf).await?;
             if let Some(slot) = self.slot_in(block, name)? {
+                self.forget_index();
                 return Ok(Some(slot));
             }
         }
@@ -98,12 +99,16 @@ impl Directory<'_> {
             self.make_index(handle, caller, hasher).await?;
             return Ok(None);
         }
-        // A volume without dir_index may hold directories that were indexed before; their index
-        // becomes stale now.
-        self.inode.fields.borrow_mut().flags &= !flags::INDEX;
+        self.forget_index();
         let (_, block) = self.append(handle, caller).await?;
         self.rewrite(handle, &block, Kind::Leaf, self.whole(), |bytes| self.format.clear(bytes))?;
         self.slot_in(block, name)
+    }
+
+    /// Makes an index stale: a volume without dir_index may hold directories that were indexed
+    /// before, and a name that is put where there is space is not where its hash leads.
+    fn forget_index(&self) {
+        self.inode.fields.borrow_mut().flags &= !flags::INDEX;
     }
 
     /// Moves the names of a directory's only block to a new leaf, and makes the block the root of

@@ -1,9 +1,11 @@
 //! The kernel's ext4 as judge and as author: healthy images on a loop device, in a mount namespace
 //! of their own.
 
+use crate::image::succeed;
 use crate::names::model::{self, TreeState};
 use crate::names::support::*;
 use ext4::Caller;
+use std::process::Command;
 
 /// The tree that the kernel finds in a volume.
 pub fn walk(image: &TestImage) -> TreeState {
@@ -72,4 +74,23 @@ fn directories_made_by_the_kernel_are_read_and_changed() {
         );
         image.check();
     }
+}
+
+#[test]
+fn a_name_made_while_indexes_were_off_is_found_by_the_kernel() {
+    let image = TestImage::of_inodes(UNCHECKED, "16M", 400);
+    image.mounted("rw", "mkdir d; seq -f 'd/file-%020g' 1 200 | xargs touch; rm d/file-*0");
+    let features = |change: &str| {
+        succeed(Command::new("tune2fs").args(["-O", change]).arg(image.path()));
+    };
+    features("^dir_index");
+    image.with(1, |volume, _| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        let directory = volume.lookup(&root, b"d").await.unwrap();
+        for number in 0..5 {
+            make_file(&volume, &directory, &format!("new-{number}")).await;
+        }
+    });
+    features("dir_index");
+    image.mounted("ro", "for i in 0 1 2 3 4; do test -e d/new-$i; done");
 }
