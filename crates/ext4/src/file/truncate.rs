@@ -70,10 +70,16 @@ impl Volume {
             has_extents(inode)?;
             self.free_range(inode, self.first_block_behind_end(inode), None).await?;
         }
-        let mut handle = self.engine().start(self.credits_orphan()).await?;
-        self.orphan_remove(&mut handle, inode).await?;
+        let credits = self.credits_remove(inode) + self.credits_orphan();
+        let mut handle = self.engine().start(credits).await?;
+        let zeroed = match inode.is_regular() {
+            // The kernel zeros behind the end in a later transaction than that of the new size.
+            true => self.zero_behind_end(&mut handle, inode, u64::MAX).await,
+            false => Ok(()),
+        };
+        let removed = self.orphan_remove(&mut handle, inode).await;
         handle.stop();
-        Ok(())
+        zeroed.and(removed)
     }
 
     /// Stores the new size, and frees as much as fits into this handle. `More`: the inode is an

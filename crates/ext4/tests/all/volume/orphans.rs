@@ -316,3 +316,23 @@ fn orphans_whose_list_cannot_be_read_hinder_no_mount() {
         assert!(first.warnings.iter().any(|it| it.contains("orphan")), "{kind:?}: {first:?}");
     }
 }
+
+/// The kernel zeros behind the end in another transaction than the one that makes the file shorter.
+#[test]
+fn a_truncate_that_the_kernel_left_unfinished_zeros_behind_the_end() {
+    for kind in [EXT3, EXT4] {
+        let image = TestImage::of(kind);
+        image.mounted("rw", "head -c 4096 /dev/zero | tr '\\0' x >file");
+        let number = image.number("file").get();
+        image.debugfs_write(&format!("sif <{number}> size 1000"));
+        image.debugfs_write(&format!("ssv last_orphan {number}"));
+        with_volume(&image, 1, |volume| async move {
+            assert_eq!(volume.open_report().orphans.truncated, 1);
+        });
+        image.debugfs_write(&format!("sif <{number}> size 4096"));
+        let content = image.debugfs("cat file").into_bytes();
+        let shown: Vec<_> =
+            content.chunk_by(|one, next| one == next).map(|it| (it[0], it.len())).collect();
+        assert_eq!(shown, [(b'x', 1000), (0, 3096)], "{kind:?}");
+    }
+}
