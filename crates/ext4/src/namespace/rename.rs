@@ -305,19 +305,24 @@ impl Volume {
     async fn adopt(self: &Rc<Self>, handle: &mut Handle, moving: &Move<'_>) -> Result<()> {
         let Move { from, to, source, target, mode, .. } = moving;
         let crossing = from.parent.number != to.parent.number;
-        if source.is_directory() && crossing {
+        let target = target.as_ref().filter(|target| target.is_directory());
+        let leaves = source.is_directory() && crossing;
+        let returns = target.filter(|_| *mode == RenameMode::Exchange && crossing);
+        if leaves {
             self.change_parent(handle, source, to.parent.number).await?;
             remove_subdirectory(from.parent);
+        }
+        if let Some(target) = returns {
+            self.change_parent(handle, target, from.parent.number).await?;
+        }
+        if returns.is_some() || target.is_some() && *mode != RenameMode::Exchange {
+            remove_subdirectory(to.parent);
+        }
+        // Behind all removals: a count at its maximum stays only if it is never exceeded.
+        if leaves {
             add_subdirectory(to.parent);
         }
-        let Some(target) = target.as_ref().filter(|target| target.is_directory()) else {
-            return Ok(());
-        };
-        if *mode != RenameMode::Exchange {
-            remove_subdirectory(to.parent);
-        } else if crossing {
-            self.change_parent(handle, target, from.parent.number).await?;
-            remove_subdirectory(to.parent);
+        if returns.is_some() {
             add_subdirectory(from.parent);
         }
         Ok(())

@@ -413,3 +413,20 @@ fn a_removed_directory_that_is_open_has_no_links_and_no_size() {
         volume.closed(directory.number).await.unwrap();
     });
 }
+
+#[test]
+fn a_directory_that_replaces_another_leaves_the_greatest_link_count() {
+    let image = TestImage::of_inodes(EXT3, "16M", 64);
+    image.with(1, move |volume, _| async move {
+        let root = root(&volume).await;
+        let full = make_directory(&volume, &root, "full").await;
+        make_directory(&volume, &full, "replaced").await;
+        make_directory(&volume, &root, "moving").await;
+        full.fields.borrow_mut().links = 65_000;
+        rename(&volume, (&root, "moving"), (&full, "replaced"), RenameMode::Replace).await.unwrap();
+        assert_eq!(links(&full), 65_000);
+        // For e2fsck.
+        full.fields.borrow_mut().links = 3;
+        make_file(&volume, &full, "stores-it").await;
+    });
+}
