@@ -6,6 +6,7 @@ use crate::stalls;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::ops::{Add, AddAssign};
 
 /// Counts of everything that was explored with one state file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -46,6 +47,27 @@ pub struct SuiteReport {
     pub first_seed: u64,
     pub last_seed: u64,
     pub counts: BTreeMap<String, u64>,
+}
+
+/// Crash images, and those that were recovered and judged: the others equal one of these.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    images: u64,
+    recovered: u64,
+}
+
+impl Add for Total {
+    type Output = Total;
+    fn add(self, other: Total) -> Total {
+        let Total { images, recovered } = other;
+        Total { images: self.images + images, recovered: self.recovered + recovered }
+    }
+}
+
+impl AddAssign for Total {
+    fn add_assign(&mut self, other: Total) {
+        *self = *self + other;
+    }
 }
 
 /// A line of [`disks::explored`].
@@ -127,11 +149,53 @@ impl Proof {
         let programs: Vec<&str> = self.programs.iter().map(String::as_str).collect();
         let _ = writeln!(page, "Made by:\n\n    {command}\n");
         let _ = writeln!(page, "Programs: {}.\n", programs.join(", "));
+        self.add_totals(&mut page);
         self.add_combinations(&mut page);
         self.add_small_worlds(&mut page);
         self.add_suites(&mut page);
         self.add_long_steps(&mut page);
         page
+    }
+
+    /// Adds up all explorers.
+    fn add_totals(&self, page: &mut String) {
+        let (mut all, mut second, mut scattered) =
+            (Total::default(), Total::default(), Total::default());
+        let mut add = |name: &str, first: Total, later: Total| {
+            all += first + later;
+            second += later;
+            // Modes and kinds of logs make up the name of a combination.
+            if name.contains("scattered") {
+                scattered += first + later;
+            }
+        };
+        for (name, CombinationReport { report, .. }) in &self.combinations {
+            let first = Total { images: report.images, recovered: report.recoveries };
+            let later = Total { images: report.later_images, recovered: report.later_images };
+            add(name, first, later);
+        }
+        for (name, report) in &self.small_worlds {
+            let first = Total { images: report.images, recovered: report.states };
+            let later = Total { images: report.second_images, recovered: report.second_states };
+            add(name, first, later);
+        }
+        let mut suites = [("hosts", Total::default()), ("blocks", Total::default())];
+        for (name, SuiteReport { counts, .. }) in &self.suites {
+            let [images, later] =
+                ["images", "second lives"].map(|it| counts.get(it).copied().unwrap_or(0));
+            let [first, later] = [images.saturating_sub(later), later]
+                .map(|images| Total { images, recovered: images });
+            add(name, first, later);
+            for (_, sum) in suites.iter_mut().filter(|(kind, _)| name.starts_with(*kind)) {
+                *sum += first + later;
+            }
+        }
+        page.push_str(TOTALS_HEAD);
+        let kinds = [("all", all), ("of second lives", second), ("scattered logs", scattered)];
+        for (name, Total { images, recovered }) in kinds.into_iter().chain(suites) {
+            let _ = writeln!(page, "| {name} | {images} | {recovered} |");
+        }
+        page.push_str("\n## Volumes\n\n");
     }
 
     fn add_small_worlds(&self, page: &mut String) {
@@ -212,6 +276,10 @@ The state files and records of explorers, added up. A run that breaks a promise 
 not counted, so what stands here lost nothing. The columns are explained in
 [CRASH_MODEL.md](CRASH_MODEL.md#the-crash-explorer).
 
+";
+const TOTALS_HEAD: &str = "\
+| crash images | made | recovered and judged (the others equal one of these) |
+|---|---|---|
 ";
 const COMBINATIONS_HEAD: &str = "\
 | mode, volume | seeds | scripts | places to cut | images | recovered | second lives | images of these | swaps | writes judged | torn | seen by e2fsck |
