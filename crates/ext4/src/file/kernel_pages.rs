@@ -3,11 +3,12 @@
 //! A page that is changed through a shared mapping is written back whole, whenever the kernel
 //! likes. The request states neither which bytes were changed nor when. Four rules follow:
 //!
-//! 1. A write past the cache may meet a page that the kernel read before it and changed since. When
-//!    that page is written back, it has the old bytes where the write has new ones. The kernel
-//!    drops such pages before the write(2) returns, so a store to these very bytes through the
-//!    mapping was concurrent with the write, and the write may count as the later one. So bytes
-//!    written past the cache win over pages written back, until the kernel has read them again.
+//! 1. A write past the cache may meet a page that came into the cache before it, by a read or by a
+//!    write(2) of the whole page, and was changed since. When that page is written back, it has the
+//!    old bytes where the write has new ones. The kernel drops such pages before the write(2)
+//!    returns, so a store to these very bytes through the mapping was concurrent with the write,
+//!    and the write may count as the later one. So bytes written past the cache win over pages
+//!    written back, until the kernel has read or written them again. A copy is such a write.
 //! 2. A hole that the kernel has read may have been filled in its memory, while a descriptor is
 //!    open that can be mapped for writing. The kernel writes a mapping's pages back at munmap. Such
 //!    a hole is reported as data.
@@ -63,7 +64,7 @@ pub struct KernelPages {
     mappable: Cell<u32>,
     /// Descriptors are opened and closed without a request, so there may always be one.
     is_unobserved: Cell<bool>,
-    /// The kernel has read pages, and may hold them also when no descriptor is left.
+    /// Pages have come into the kernel's cache, which may hold them also without a descriptor.
     filled: Cell<bool>,
     /// Ranges written past the cache, and not read into it since; the oldest first.
     newer: RefCell<VecDeque<Range<u64>>>,

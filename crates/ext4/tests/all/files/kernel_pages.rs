@@ -43,6 +43,26 @@ fn an_older_page_written_back_takes_no_newer_bytes_away() {
 }
 
 #[test]
+fn pages_that_a_write_filled_take_no_newer_bytes_away() {
+    let image = TestImage::of_files(EXT4, "16M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        let (file, root) = (&inodes[0], &Caller::ROOT);
+        // A whole page that is written is in the kernel's cache without any read.
+        let mut page = vec![1; 4096];
+        volume.write(file, root, 0, &page, THROUGH).await.unwrap();
+        volume.write(file, root, 100, &[2; 50], PAST).await.unwrap();
+        page[200..300].fill(3);
+        volume.write(file, root, 0, &page, BACK).await.unwrap();
+        page[100..150].fill(2);
+        assert!(volume.read(file, 0, 4096).await.unwrap().to_vec() == page);
+        // Bytes that the cache gets as well may be changed there.
+        volume.write(file, root, 100, &[4; 50], THROUGH).await.unwrap();
+        volume.write(file, root, 0, &[5; 4096], BACK).await.unwrap();
+        assert!(volume.read(file, 0, 4096).await.unwrap().to_vec() == [5; 4096]);
+    });
+}
+
+#[test]
 fn of_a_page_written_back_only_what_changed_is_logged() {
     let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume_in(DataMode::Wasteless, &image, 1, |volume, inodes| async move {
