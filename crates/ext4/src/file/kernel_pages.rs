@@ -1,7 +1,7 @@
 //! Contents of the kernel's page cache for a file, as far as its requests show.
 //!
 //! A page that is changed through a shared mapping is written back whole, whenever the kernel
-//! likes. The request states neither which bytes were changed nor when. Four rules follow:
+//! likes. The request states neither which bytes were changed nor when. These rules follow:
 //!
 //! 1. A write past the cache may meet a page that came into the cache before it, by a read or by a
 //!    write(2) of the whole page, and was changed since. When that page is written back, it has the
@@ -18,7 +18,13 @@
 //!    When the file is made longer, the zeros there win over that page, which the kernel drops
 //!    before truncate(2) returns. A file that becomes longer by a write is no such case: the kernel
 //!    keeps the page, and shows what is in it.
-//! 5. Before Linux 6.18 the kernel may leave an old page in its cache behind a write past it: 6.1
+//! 5. A hole that fallocate(2) makes, and a range that it zeros, may meet a page that was changed
+//!    while the call was in flight, too. Pages that lie in it whole are as in rule 1: the kernel
+//!    drops them when it is answered. Pages that lie in it in part it keeps, and zeros that part
+//!    itself. There the zeros win only until the answer: stores behind it count. One that the
+//!    kernel wrote back before the call returned, and that arrives behind the answer, is taken for
+//!    such a store.
+//! 6. Before Linux 6.18 the kernel may leave an old page in its cache behind a write past it: 6.1
 //!    never drops pages then, later ones drop them only before the request, so a reader may bring
 //!    the old page back. There no file has descriptors of both kinds at once: see
 //!    [`KernelPages::open`]. The first descriptor decides, until the last of its kind is closed.
@@ -68,6 +74,8 @@ pub struct KernelPages {
     filled: Cell<bool>,
     /// Ranges written past the cache, and not read into it since; the oldest first.
     newer: RefCell<VecDeque<Range<u64>>>,
+    /// Parts of pages that a fallocate(2) in flight has zeroed.
+    edges: RefCell<Vec<Range<u64>>>,
     /// Pages of zeros that the kernel may hold where the file had holes, in order and apart.
     zeros: RefCell<Vec<Range<u64>>>,
     /// Time at which the modification time was set while the file could be mapped.
@@ -188,10 +196,33 @@ impl KernelPages {
             newer.pop_front();
         }
     }
+    /// Notes that fallocate(2) has zeroed the range, of a file with pages of `page` bytes. Until
+    /// [`KernelPages::zeros_settled`], pages that lie in it in part are protected, too.
+    pub(crate) fn zeroed(&self, range: Range<u64>, page: u64) {
+        self.agreed(range.clone());
+        if !self.filled.get() {
+            return;
+        }
+        let whole = range.start.next_multiple_of(page)..range.end - range.end % page;
+        if whole.start >= whole.end {
+            self.edges.borrow_mut().push(range);
+            return;
+        }
+        self.edges.borrow_mut().extend(without(&range, &whole));
+        self.written_past(whole);
+    }
+    /// Notes that the fallocate(2) that zeroed the range is answered now. Behind an error the
+    /// kernel keeps all pages as they are.
+    pub(crate) fn zeros_settled(&self, range: Range<u64>, succeeded: bool) {
+        self.edges.borrow_mut().retain(|own| !overlap(own, &range));
+        if !succeeded {
+            self.agreed(range);
+        }
+    }
     /// The parts of a page written back that are not older than the file.
     pub(crate) fn not_older(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        let newer = self.newer.borrow();
-        newer.iter().fold(vec![range], |pieces, own| {
+        let (newer, edges) = (self.newer.borrow(), self.edges.borrow());
+        newer.iter().chain(&*edges).fold(vec![range], |pieces, own| {
             pieces.iter().flat_map(|piece| without(piece, own)).collect()
         })
     }

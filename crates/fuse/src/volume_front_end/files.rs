@@ -235,7 +235,15 @@ impl VolumeFrontEnd {
         let (before, kill) = (self.mode(&inode), self.killed_by_any_change(header, &inode));
         let done = self.volume.fallocate_range(&inode, &caller(header), range, kill).await;
         let settled = match done {
-            Ok(change) => self.settle_change(&inode, change, sync_asked(arguments.fh as u32)).await,
+            Ok(change) => {
+                let asked = sync_asked(arguments.fh as u32);
+                let settled = self.settle_change(&inode, change, asked).await;
+                if mode != RangeMode::Allocate {
+                    let zeros = offset..offset.saturating_add(length);
+                    self.volume.zeros_settled(&inode, zeros, settled.is_ok()).await;
+                }
+                settled
+            }
             Err(error) => Err(error.into()),
         };
         self.with_changed_privileges(header, &inode, before, settled.map(|()| Reply::empty()))
