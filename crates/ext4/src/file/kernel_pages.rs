@@ -168,8 +168,12 @@ impl KernelPages {
         self.zeros.borrow_mut().clear();
     }
 
+    /// Returns whether the kernel may hold pages.
+    pub fn are_held(&self) -> bool {
+        self.filled.get()
+    }
     /// Notes that the kernel was given these bytes for its cache.
-    pub(crate) fn filled(&self, range: Range<u64>) {
+    pub fn filled(&self, range: Range<u64>) {
         self.filled.set(true);
         self.agreed(range);
     }
@@ -181,7 +185,7 @@ impl KernelPages {
         }
     }
     /// Notes a write past the cache. A range that the kernel never reads needs no note.
-    pub(crate) fn written_past(&self, range: Range<u64>) {
+    pub fn written_past(&self, range: Range<u64>) {
         if !self.filled.get() || range.is_empty() {
             return;
         }
@@ -198,7 +202,7 @@ impl KernelPages {
     }
     /// Notes that fallocate(2) has zeroed the range, of a file with pages of `page` bytes. Until
     /// [`KernelPages::zeros_settled`], pages that lie in it in part are protected, too.
-    pub(crate) fn zeroed(&self, range: Range<u64>, page: u64) {
+    pub fn zeroed(&self, range: Range<u64>, page: u64) {
         self.agreed(range.clone());
         if !self.filled.get() {
             return;
@@ -213,14 +217,14 @@ impl KernelPages {
     }
     /// Notes that the fallocate(2) that zeroed the range is answered now. Behind an error the
     /// kernel keeps all pages as they are.
-    pub(crate) fn zeros_settled(&self, range: Range<u64>, succeeded: bool) {
+    pub fn zeros_settled(&self, range: Range<u64>, succeeded: bool) {
         self.edges.borrow_mut().retain(|own| !overlap(own, &range));
         if !succeeded {
             self.agreed(range);
         }
     }
     /// The parts of a page written back that are not older than the file.
-    pub(crate) fn not_older(&self, range: Range<u64>) -> Vec<Range<u64>> {
+    pub fn not_older(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let (newer, edges) = (self.newer.borrow(), self.edges.borrow());
         newer.iter().chain(&*edges).fold(vec![range], |pieces, own| {
             pieces.iter().flat_map(|piece| without(piece, own)).collect()
