@@ -29,9 +29,14 @@ impl VolumeFrontEnd {
     }
 
     fn note_opened(&self, inode: &Inode, flags: u32, wants: PageAccess) -> OpenOut {
-        self.volume.opened(inode);
-        if is_mappable(flags) {
-            inode.pages.mappable_opened();
+        // With `noopen` the kernel sends no close either, not even of a descriptor that made its
+        // file: one that was counted would keep the file's space for ever. The kernel's reference
+        // to the inode keeps what is open.
+        if !self.options.without_open || units::fault!("created-counts-as-open") {
+            self.volume.opened(inode);
+            if is_mappable(flags) {
+                inode.pages.mappable_opened();
+            }
         }
         let access = match (self.options.kernel_drops_written_pages, self.options.without_open) {
             (true, _) => wants,
