@@ -19,7 +19,6 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
     ("crates/cli/src/inspect/record.rs", "fmt"),
     ("crates/cli/src/mount/serve.rs", "bring_up"),
     ("crates/cli/src/mount/serve.rs", "serve"),
-    ("crates/cli/tests/all/coherence.rs", "hammer"),
     ("crates/eviction/src/flush_test.rs", "judge"),
     (
         "crates/ext4/tests/all/features/ea_inode.rs",

@@ -94,6 +94,8 @@
 //!   [`Reply::with_stale_listing`]. A file that one descriptor writes with `DIRECT_IO` while
 //!   another reads it without needs Linux 6.19, or a stable kernel of 2026: others may keep old
 //!   pages.
+//! - `DIRECT_IO_ALLOW_MMAP`, unless [`Session::disable_shared_mappings`] was called: such files can
+//!   be mapped shared (Linux 6.6). A page that is written back may be older than a write beside it.
 //! - `PARALLEL_DIROPS`, `ASYNC_DIO`: requests for one directory or file come concurrently.
 //! - `EXPORT_SUPPORT`: where NFS exports the mount, LOOKUP of `.` and `..` finds a node by its
 //!   number alone.

@@ -95,7 +95,8 @@ pub fn limits(machine: &Machine) -> Vec<String> {
         limits.push(
             "Before Linux 6.19 (6.18.4, 6.12.64), a file is open either through the page cache or \
              past it (O_SYNC, O_DIRECT), as its first descriptor is; a mapped page of an O_SYNC \
-             descriptor may stay as it was (docs/KERNELS.md, docs/POSIX.md)."
+             descriptor may stay as it was, and files of hosts cannot be mapped shared \
+             (docs/KERNELS.md, docs/POSIX.md)."
                 .into(),
         );
     }

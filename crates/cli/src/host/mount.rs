@@ -160,6 +160,10 @@ async fn run_daemon(
         front_end.clone(),
         plan.settings.session.transport,
     );
+    // Other kernels may show an old page behind a write, and write it back for as long as it lives.
+    if !fuse::drops_written_pages() {
+        session.disable_shared_mappings();
+    }
     let (knows, asks) = (Rc::downgrade(&front_end), Rc::downgrade(&session));
     host.on_forget(Box::new(move |file| {
         if let (Some(node), Some(session)) =

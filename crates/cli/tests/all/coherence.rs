@@ -1,8 +1,9 @@
 //! Tests of the kernel's page cache beside accesses that bypass it: memory maps, synchronous
 //! writes, holes, block addresses.
 
-use crate::common::Volume;
+use crate::common::{Volume, okeanos, private_mounts, said};
 use crate::rig::Rig;
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -84,9 +85,12 @@ impl Drop for Map {
 }
 
 pub fn open(volume: &Volume, name: &str, flags: i32) -> File {
+    open_path(&volume.at(name), flags)
+}
+fn open_path(path: &Path, flags: i32) -> File {
     let mut options = OpenOptions::new();
     let options = options.create(true).truncate(false).read(true).write(true).custom_flags(flags);
-    options.open(volume.at(name)).unwrap()
+    options.open(path).unwrap()
 }
 
 pub fn word_at(file: &File, at: usize) -> u64 {
@@ -95,22 +99,29 @@ pub fn word_at(file: &File, at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
+/// Pages, writers and rounds of [`hammer`].
+const PAGES: usize = 4;
+const WRITERS: usize = 3;
+const ROUNDS: u64 = 60;
+
+/// Returns the address of a writer's word of a page.
+fn written(writer: usize, page: usize) -> usize {
+    page * PAGE + writer * 1024
+}
+/// Returns the address of a mapper's word of a page.
+fn mapped(mapper: usize, page: usize) -> usize {
+    page * PAGE + 2048 + 1024 * mapper + 512
+}
+
 /// Runs writers with descriptors of `flags`, each at its own words of a few pages, while two
-/// threads change the other words through a shared mapping.
-fn hammer(options: &str, flags: i32, map_through: i32) {
-    const PAGES: usize = 4;
-    const WRITERS: usize = 3;
-    const ROUNDS: u64 = 60;
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount(options);
-    std::fs::write(volume.at("file"), vec![0; PAGES * PAGE]).unwrap();
-    let file = open(&volume, "file", map_through);
-    let Some(map) = Map::past_the_cache(&file, PAGES * PAGE) else { return };
+/// threads change the other words through a shared mapping. Returns the last values of these;
+/// `None` where the kernel maps no such file.
+fn hammer(path: &Path, flags: i32, map_through: i32) -> Option<Vec<u64>> {
+    std::fs::write(path, vec![0; PAGES * PAGE]).unwrap();
+    let file = open_path(path, map_through);
+    let map = Map::past_the_cache(&file, PAGES * PAGE)?;
     drop(file);
     let done = AtomicBool::new(false);
-    // Addresses of a writer's word of a page, and of a mapper's.
-    let written = |writer: usize, page: usize| page * PAGE + writer * 1024;
-    let mapped = |mapper: usize, page: usize| page * PAGE + 2048 + 1024 * mapper + 512;
     let last: Vec<u64> = std::thread::scope(|scope| {
         let mappers = [0, 1].map(|mapper| {
             let (map, done) = (&map, &done);
@@ -127,7 +138,7 @@ fn hammer(options: &str, flags: i32, map_through: i32) {
         });
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
-                let file = open(&volume, "file", flags);
+                let file = open_path(path, flags);
                 scope.spawn(move || {
                     for value in 1..=ROUNDS {
                         for page in 0..PAGES {
@@ -149,10 +160,12 @@ fn hammer(options: &str, flags: i32, map_through: i32) {
         mappers.into_iter().map(|mapper| mapper.join().unwrap()).collect()
     });
     map.sync();
-    drop(map);
-    volume.umount_and_check();
-    volume.mount(options);
-    let file = File::open(volume.at("file")).unwrap();
+    Some(last)
+}
+
+/// Checks what [`hammer`] has left.
+fn check_hammered(path: &Path, last: &[u64]) {
+    let file = File::open(path).unwrap();
     for page in 0..PAGES {
         for writer in 0..WRITERS {
             assert_eq!(
@@ -169,18 +182,52 @@ fn hammer(options: &str, flags: i32, map_through: i32) {
             );
         }
     }
-    drop(file);
+}
+
+fn hammer_volume(options: &str, flags: i32, map_through: i32) {
+    let volume = Volume::new(&["-t", "ext4"]);
+    volume.mount(options);
+    let Some(last) = hammer(&volume.at("file"), flags, map_through) else { return };
+    volume.umount_and_check();
+    volume.mount(options);
+    check_hammered(&volume.at("file"), &last);
     volume.umount_and_check();
 }
 
 #[test]
 fn a_synchronous_write_survives_a_dirty_mapping_of_its_page() {
-    hammer("data=wasteless", libc::O_DSYNC, 0);
+    hammer_volume("data=wasteless", libc::O_DSYNC, 0);
 }
 
 #[test]
 fn a_synchronous_write_survives_a_mapping_of_a_synchronous_descriptor() {
-    hammer("data=ordered", libc::O_SYNC, libc::O_SYNC);
+    hammer_volume("data=ordered", libc::O_SYNC, libc::O_SYNC);
+}
+
+#[test]
+fn a_synchronous_write_on_a_host_survives_a_dirty_mapping() {
+    private_mounts();
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::create_dir(path("store")).unwrap();
+    std::fs::create_dir(path("mount")).unwrap();
+    File::create(path("journal")).unwrap().set_len(64 << 20).unwrap();
+    let run = |arguments: &[&OsStr]| {
+        let output = okeanos(arguments);
+        assert!(output.status.success(), "{}", said(&output));
+    };
+    let store = format!("dir:{}", path("store").display());
+    let (journal, mount) = (path("journal"), path("mount"));
+    let words = ["host", "mount", "--store", &store, "--journal"].map(OsStr::new);
+    let mount_host = || run(&[&words[..], &[journal.as_os_str(), mount.as_os_str()]].concat());
+    mount_host();
+    let is_mapped = fuse::drops_written_pages();
+    let last = is_mapped.then(|| hammer(&path("mount/file"), libc::O_DSYNC, 0).unwrap());
+    run(&[OsStr::new("umount"), mount.as_os_str()]);
+    let Some(last) = last else { return };
+    mount_host();
+    check_hammered(&path("mount/file"), &last);
+    run(&[OsStr::new("umount"), mount.as_os_str()]);
 }
 
 fn seek(file: &File, offset: i64, whence: i32) -> Option<i64> {

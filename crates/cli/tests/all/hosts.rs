@@ -64,3 +64,23 @@ fn a_mount_takes_the_place_of_its_own_dead_one() {
            [ $(mounts) = 1 ]; grep -q kept $M/file; $O umount $M"#
     ));
 }
+
+#[test]
+fn kernels_that_keep_old_pages_map_no_file_of_a_host() {
+    Rig::new().run(&format!(
+        r#"{HOST}
+           OPTIONS=; host store journal setarch --uname-2.6
+           /usr/bin/python3 - $M/file <<'END'
+import errno, mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.write(file, b"content")
+assert mmap.mmap(file, 7, mmap.MAP_PRIVATE)[:] == b"content"
+try:
+    mmap.mmap(file, 7, mmap.MAP_SHARED)
+    sys.exit("mapped")
+except OSError as error:
+    assert error.errno == errno.ENODEV, error
+END
+           $O umount $M; wait $DAEMON"#
+    ));
+}

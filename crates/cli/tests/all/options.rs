@@ -93,6 +93,9 @@ fn noopen_opens_without_asking_and_loses_nothing() {
         r#"$O mkfs image 64M -- -q >made; $O mount -o noopen image $M; asked() { $O stats --json $M | /usr/bin/python3 -c "import json, sys; print(json.load(sys.stdin)['front_end']['by_operation'].get('$1', 0))"; }
            for i in $(seq 20); do echo $i >$M/f$i; done; for i in $(seq 20); do [ $(cat $M/f$i) = $i ]; done
            [ $(asked open) -le 1 ]
+           # Nothing is left of files that are made, closed and removed.
+           free=$(stat -f -c %d $M); for i in $(seq 100); do head -c 1M /dev/zero >$M/temporary; rm $M/temporary; done
+           for i in $(seq 100); do [ $(stat -f -c %d $M) = $free ] && break; sleep 0.1; done; [ $(stat -f -c %d $M) = $free ]
            # Unlinked while it is open, appended to, cut on opening, run.
            exec 3<>$M/f1; rm $M/f1; echo more >&3; exec 3>&-; echo more >>$M/f2; echo x >$M/f3; cp /bin/true $M/true; $M/true
            # A mapping that changes a hole, and a copy beside it.

@@ -44,7 +44,7 @@ impl Volume {
     /// Does fallocate(2), and clears capabilities, and set-id bits as `kill_privileges` says, as
     /// ext4 does it: also where it fails for lack of space, or because the file has indirect blocks
     /// and can only be punched (`EOPNOTSUPP`). Errors of the arguments alone (`EINVAL`, `EFBIG`)
-    /// change nothing.
+    /// change nothing. Where it zeros a range, [`Volume::zeros_settled`] comes before the answer.
     pub async fn fallocate_range(
         self: &Rc<Self>,
         inode: &Rc<Inode>,
@@ -52,7 +52,7 @@ impl Volume {
         range: FileRange,
         kill_privileges: KillPrivileges,
     ) -> Result<TransactionId> {
-        let FileRange { mode, keep_size, offset, length } = range;
+        let FileRange { mode, offset, length, .. } = range;
         let _guard = inode.lock.write().await;
         check_changeable(inode, mode == RangeMode::Allocate)?;
         let to = offset.checked_add(length).filter(|to| *to <= self.range_end_max(inode, mode));
@@ -66,11 +66,40 @@ impl Volume {
         if mode != RangeMode::PunchHole && !self.maps_by_extents(inode) {
             return Err(Refusal::Unsupported.into());
         }
-        if mode != RangeMode::Allocate {
-            self.note_cut(inode, offset);
-            self.note_cut(inode, to);
-            inode.pages.agreed(offset..to);
+        if mode == RangeMode::Allocate {
+            return self.change_range(inode, caller, range, to).await;
         }
+        self.note_cut(inode, offset);
+        self.note_cut(inode, to);
+        let changed = self.change_range(inode, caller, range, to).await?;
+        match units::fault!("zeroed-pages-kept") {
+            true => inode.pages.agreed(offset..to),
+            false => inode.pages.zeroed(offset..to, self.kernel_page.get()),
+        }
+        Ok(changed)
+    }
+
+    /// Ends the protection of a range that [`Volume::fallocate_range`] has zeroed from older pages.
+    /// Call it right before the answer, which is an error unless it `succeeded`.
+    pub async fn zeros_settled(
+        &self,
+        inode: &Rc<Inode>,
+        range: std::ops::Range<u64>,
+        succeeded: bool,
+    ) {
+        // Pages that were written back while the range was changed come first.
+        let _guard = inode.lock.write().await;
+        inode.pages.zeros_settled(range, succeeded);
+    }
+
+    async fn change_range(
+        &self,
+        inode: &Inode,
+        caller: &Caller<'_>,
+        range: FileRange,
+        to: u64,
+    ) -> Result<TransactionId> {
+        let FileRange { mode, keep_size, offset, .. } = range;
         match mode {
             RangeMode::PunchHole if !keep_size => Err(Refusal::Unsupported.into()),
             RangeMode::PunchHole => self.punch(inode, offset, to).await,

@@ -1,13 +1,14 @@
 //! Contents of the kernel's page cache for a file, as far as its requests show.
 //!
 //! A page that is changed through a shared mapping is written back whole, whenever the kernel
-//! likes. The request states neither which bytes were changed nor when. Four rules follow:
+//! likes. The request states neither which bytes were changed nor when. These rules follow:
 //!
-//! 1. A write past the cache may meet a page that the kernel read before it and changed since. When
-//!    that page is written back, it has the old bytes where the write has new ones. The kernel
-//!    drops such pages before the write(2) returns, so a store to these very bytes through the
-//!    mapping was concurrent with the write, and the write may count as the later one. So bytes
-//!    written past the cache win over pages written back, until the kernel has read them again.
+//! 1. A write past the cache may meet a page that came into the cache before it, by a read or by a
+//!    write(2) of the whole page, and was changed since. When that page is written back, it has the
+//!    old bytes where the write has new ones. The kernel drops such pages before the write(2)
+//!    returns, so a store to these very bytes through the mapping was concurrent with the write,
+//!    and the write may count as the later one. So bytes written past the cache win over pages
+//!    written back, until the kernel has read or written them again. A copy is such a write.
 //! 2. A hole that the kernel has read may have been filled in its memory, while a descriptor is
 //!    open that can be mapped for writing. The kernel writes a mapping's pages back at munmap. Such
 //!    a hole is reported as data.
@@ -17,7 +18,13 @@
 //!    When the file is made longer, the zeros there win over that page, which the kernel drops
 //!    before truncate(2) returns. A file that becomes longer by a write is no such case: the kernel
 //!    keeps the page, and shows what is in it.
-//! 5. Before Linux 6.18 the kernel may leave an old page in its cache behind a write past it: 6.1
+//! 5. A hole that fallocate(2) makes, and a range that it zeros, may meet a page that was changed
+//!    while the call was in flight, too. Pages that lie in it whole are as in rule 1: the kernel
+//!    drops them when it is answered. Pages that lie in it in part it keeps, and zeros that part
+//!    itself. There the zeros win only until the answer: stores behind it count. One that the
+//!    kernel wrote back before the call returned, and that arrives behind the answer, is taken for
+//!    such a store.
+//! 6. Before Linux 6.18 the kernel may leave an old page in its cache behind a write past it: 6.1
 //!    never drops pages then, later ones drop them only before the request, so a reader may bring
 //!    the old page back. There no file has descriptors of both kinds at once: see
 //!    [`KernelPages::open`]. The first descriptor decides, until the last of its kind is closed.
@@ -63,10 +70,12 @@ pub struct KernelPages {
     mappable: Cell<u32>,
     /// Descriptors are opened and closed without a request, so there may always be one.
     is_unobserved: Cell<bool>,
-    /// The kernel has read pages, and may hold them also when no descriptor is left.
+    /// Pages have come into the kernel's cache, which may hold them also without a descriptor.
     filled: Cell<bool>,
     /// Ranges written past the cache, and not read into it since; the oldest first.
     newer: RefCell<VecDeque<Range<u64>>>,
+    /// Parts of pages that a fallocate(2) in flight has zeroed.
+    edges: RefCell<Vec<Range<u64>>>,
     /// Pages of zeros that the kernel may hold where the file had holes, in order and apart.
     zeros: RefCell<Vec<Range<u64>>>,
     /// Time at which the modification time was set while the file could be mapped.
@@ -159,8 +168,12 @@ impl KernelPages {
         self.zeros.borrow_mut().clear();
     }
 
+    /// Returns whether the kernel may hold pages.
+    pub fn are_held(&self) -> bool {
+        self.filled.get()
+    }
     /// Notes that the kernel was given these bytes for its cache.
-    pub(crate) fn filled(&self, range: Range<u64>) {
+    pub fn filled(&self, range: Range<u64>) {
         self.filled.set(true);
         self.agreed(range);
     }
@@ -172,7 +185,7 @@ impl KernelPages {
         }
     }
     /// Notes a write past the cache. A range that the kernel never reads needs no note.
-    pub(crate) fn written_past(&self, range: Range<u64>) {
+    pub fn written_past(&self, range: Range<u64>) {
         if !self.filled.get() || range.is_empty() {
             return;
         }
@@ -187,10 +200,33 @@ impl KernelPages {
             newer.pop_front();
         }
     }
+    /// Notes that fallocate(2) has zeroed the range, of a file with pages of `page` bytes. Until
+    /// [`KernelPages::zeros_settled`], pages that lie in it in part are protected, too.
+    pub fn zeroed(&self, range: Range<u64>, page: u64) {
+        self.agreed(range.clone());
+        if !self.filled.get() {
+            return;
+        }
+        let whole = range.start.next_multiple_of(page)..range.end - range.end % page;
+        if whole.start >= whole.end {
+            self.edges.borrow_mut().push(range);
+            return;
+        }
+        self.edges.borrow_mut().extend(without(&range, &whole));
+        self.written_past(whole);
+    }
+    /// Notes that the fallocate(2) that zeroed the range is answered now. Behind an error the
+    /// kernel keeps all pages as they are.
+    pub fn zeros_settled(&self, range: Range<u64>, succeeded: bool) {
+        self.edges.borrow_mut().retain(|own| !overlap(own, &range));
+        if !succeeded {
+            self.agreed(range);
+        }
+    }
     /// The parts of a page written back that are not older than the file.
-    pub(crate) fn not_older(&self, range: Range<u64>) -> Vec<Range<u64>> {
-        let newer = self.newer.borrow();
-        newer.iter().fold(vec![range], |pieces, own| {
+    pub fn not_older(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let (newer, edges) = (self.newer.borrow(), self.edges.borrow());
+        newer.iter().chain(&*edges).fold(vec![range], |pieces, own| {
             pieces.iter().flat_map(|piece| without(piece, own)).collect()
         })
     }

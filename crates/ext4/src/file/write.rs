@@ -100,7 +100,8 @@ impl Volume {
         let range = offset..offset + written.count as u64;
         match flags.origin {
             WriteOrigin::PastCache => inode.pages.written_past(range),
-            _ => inode.pages.agreed(range),
+            _ if units::fault!("written-pages-not-held") => inode.pages.agreed(range),
+            _ => inode.pages.filled(range),
         }
         Ok(written)
     }

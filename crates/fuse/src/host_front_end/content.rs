@@ -36,6 +36,10 @@ impl HostFrontEnd {
     pub(super) async fn read(&self, header: &InHeader, arguments: ReadIn) -> Result {
         let length = arguments.size.min(MAX_WRITE) as usize;
         let bytes = self.host.read(self.file(header.nodeid)?, arguments.offset, length).await?;
+        if arguments.read_flags & abi::read::LOCK_OWNER == 0 {
+            let range = arguments.offset..arguments.offset.saturating_add(length as u64);
+            self.pages.of(header.nodeid).filled(range);
+        }
         Ok(Reply::bytes(&bytes))
     }
 
@@ -48,11 +52,26 @@ impl HostFrontEnd {
         if arguments.write_flags & abi::write::KILL_SUIDGID != 0 {
             self.drop_privileges(file).await?;
         }
-        // The kernel has set the offset to what it believes is the end.
-        let appends = arguments.flags & libc::O_APPEND as u32 != 0
-            && arguments.write_flags & abi::write::CACHE == 0;
-        let position = Position::of_descriptor(arguments.offset, appends);
-        self.host.write_at(file, position, data, durable).await?;
+        let (pages, length) = (self.pages.of(header.nodeid), data.len() as u64);
+        if arguments.write_flags & abi::write::CACHE != 0 {
+            let _alone = pages.writing_back().await;
+            let at = arguments.offset;
+            for piece in pages.not_older(at..at.saturating_add(length)) {
+                let part = &data[(piece.start - at) as usize..(piece.end - at) as usize];
+                self.host.write_at(file, Position::At(piece.start), part, durable).await?;
+            }
+        } else {
+            let _shared = pages.changing().await;
+            // The kernel has set the offset to what it believes is the end.
+            let appends = arguments.flags & libc::O_APPEND as u32 != 0;
+            let position = Position::of_descriptor(arguments.offset, appends);
+            let written = self.host.write_at(file, position, data, durable).await?;
+            let at = match position {
+                Position::At(at) => at,
+                Position::End => written.version.size.saturating_sub(length),
+            };
+            pages.written(at..at + length);
+        }
         Ok(Reply::of(&WriteOut { size: data.len() as u32, padding: 0 }))
     }
 
@@ -90,7 +109,14 @@ impl HostFrontEnd {
             self.drop_privileges(file).await?;
         }
         self.host.forget_capabilities(file).await?;
-        self.host.allocate(file, what, arguments.offset..end).await?;
+        let (pages, range) = (self.pages.of(header.nodeid), arguments.offset..end);
+        let shared = pages.changing().await;
+        self.host.allocate(file, what, range.clone()).await?;
+        if what == Allocation::PunchHole {
+            pages.zeroed(range.clone());
+            drop(shared);
+            pages.zeros_settled(range).await;
+        }
         Ok(Reply::empty().with_stale_attributes(header.nodeid))
     }
 

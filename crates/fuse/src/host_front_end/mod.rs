@@ -2,9 +2,11 @@
 //! calls of [`host::Host`], and one reply.
 //!
 //! A node is a file's number, except for the root. Other clients change the store, too, so reads
-//! and writes bypass the kernel's page cache. The kernel caches attributes, and names of
-//! directories, as [`Host::attributes_to_cache`] and [`Host::lookup_timeout`] allow.
+//! and writes bypass the kernel's page cache; mappings cannot ([`cached_pages`]). The kernel caches
+//! attributes, and names of directories, as [`Host::attributes_to_cache`] and
+//! [`Host::lookup_timeout`] allow.
 
+mod cached_pages;
 mod content;
 mod locks;
 mod names;
@@ -12,6 +14,7 @@ mod names;
 mod tests;
 
 use crate::error::{Failure, Reporter, RequestError};
+use cached_pages::CachedPages;
 use fuse_session::abi::{InHeader, OpenOut, ROOT_NODE, opcode};
 use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request};
 use host::{DirectoryDescriptor, Host, HostError};
@@ -32,6 +35,7 @@ pub struct HostFrontEnd {
     reporter: Reporter,
     /// Number of references that the kernel holds to each node.
     known: RefCell<BTreeMap<u64, u64>>,
+    pages: CachedPages,
     last_descriptor: Cell<u64>,
     /// Open directories, by their descriptors.
     directories: RefCell<BTreeMap<u64, Rc<DirectoryDescriptor>>>,
@@ -70,6 +74,7 @@ impl HostFrontEnd {
             kernel_strips_set_group,
             reporter,
             known,
+            pages: CachedPages::default(),
             last_descriptor,
             directories,
             waiting,
@@ -245,6 +250,7 @@ impl HostFrontEnd {
         *count = count.saturating_sub(lookups);
         if *count == 0 {
             known.remove(&node);
+            self.pages.forget(node);
             if node != ROOT_NODE {
                 self.host.store().forget(FileId(node));
             }

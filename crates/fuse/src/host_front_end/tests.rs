@@ -5,8 +5,8 @@ use super::HostFrontEnd;
 use device::World;
 use disks::MemoryDisk;
 use fuse_session::abi::{
-    self, AttrOut, CreateIn, EntryOut, FsyncIn, InHeader, MkdirIn, MknodIn, OpenOut, ROOT_NODE,
-    ReleaseIn, SetxattrIn, WriteIn, opcode,
+    self, AttrOut, CreateIn, EntryOut, FallocateIn, ForgetIn, FsyncIn, InHeader, MkdirIn, MknodIn,
+    OpenOut, ROOT_NODE, ReadIn, ReleaseIn, SetxattrIn, WriteIn, opcode,
 };
 use fuse_session::{FileSystem, Reply, Request};
 use host::{Host, HostJournal, HostOptions, recover};
@@ -132,6 +132,99 @@ fn an_append_follows_what_another_host_wrote() {
         ask(&front_end, opcode::WRITE, node, &[write.as_bytes(), b"ours"].concat()).await;
         assert!(front_end.close().await);
         assert_eq!(peer.read(open, 0, 99).await.unwrap(), b"theirs ours");
+    });
+}
+
+/// Makes `log`, and returns its node.
+async fn made_log(front_end: &Rc<HostFrontEnd>) -> u64 {
+    let made = CreateIn { mode: 0o644 | libc::S_IFREG, ..Default::default() };
+    entry(&ask(front_end, opcode::CREATE, ROOT_NODE, &[made.as_bytes(), b"log\0"].concat()).await).0
+}
+/// Writes with `flags` of the descriptor and those of the request.
+async fn write(front_end: &Rc<HostFrontEnd>, node: u64, at: u64, bytes: &[u8], flags: [u32; 2]) {
+    let (size, [flags, write_flags]) = (bytes.len() as u32, flags);
+    let write = WriteIn { offset: at, size, flags, write_flags, ..Default::default() };
+    ask(front_end, opcode::WRITE, node, &[write.as_bytes(), bytes].concat()).await;
+}
+/// Reads from the start on: for a descriptor, or for the kernel's cache.
+async fn read(front_end: &Rc<HostFrontEnd>, node: u64, size: usize, read_flags: u32) -> Vec<u8> {
+    let read = ReadIn { size: size as u32, read_flags, ..Default::default() };
+    ask(front_end, opcode::READ, node, read.as_bytes()).await
+}
+const SYNCHRONOUS: [u32; 2] = [libc::O_DSYNC as u32, abi::write::LOCK_OWNER];
+const APPENDED: [u32; 2] = [(libc::O_DSYNC | libc::O_APPEND) as u32, abi::write::LOCK_OWNER];
+const BACK: [u32; 2] = [0, abi::write::CACHE];
+const DIRECT: u32 = abi::read::LOCK_OWNER;
+
+#[test]
+fn an_older_page_undoes_no_write() {
+    front_end_over_a_host(Duration::ZERO, async move |front_end, _, _| {
+        let node = made_log(&front_end).await;
+        write(&front_end, node, 0, &[1; 4096], SYNCHRONOUS).await;
+        assert!(front_end.pages.is_empty(), "nothing is mapped");
+        let mut page = read(&front_end, node, 8192, 0).await;
+        write(&front_end, node, 0, &[2; 8], SYNCHRONOUS).await;
+        write(&front_end, node, 0, &[3; 100], APPENDED).await;
+        page.resize(8192, 0);
+        page[2048] = 4;
+        write(&front_end, node, 0, &page[..4196], BACK).await;
+        let mut wanted = vec![1; 4096];
+        wanted[..8].fill(2);
+        wanted[2048] = 4;
+        wanted.extend([3; 100]);
+        assert!(read(&front_end, node, 8192, DIRECT).await == wanted);
+        // Read anew, the page is as new as the file.
+        read(&front_end, node, 8192, 0).await;
+        write(&front_end, node, 0, &[5; 4196], BACK).await;
+        assert!(read(&front_end, node, 8192, DIRECT).await == [5; 4196]);
+        let forget = ForgetIn { nlookup: 1 };
+        let header = InHeader { opcode: opcode::FORGET, nodeid: node, ..Default::default() };
+        serve(&front_end, header, forget.as_bytes()).await;
+        assert!(front_end.pages.is_empty());
+    });
+}
+
+/// The page comes at each moment of the write, which waits for its commit.
+#[test]
+fn a_page_written_back_beside_a_write_does_not_undo_it() {
+    for moment in 0..40 {
+        front_end_over_a_host(Duration::ZERO, async move |front_end, _, world| {
+            let node = made_log(&front_end).await;
+            write(&front_end, node, 0, &[1; 4096], SYNCHRONOUS).await;
+            let page = read(&front_end, node, 4096, 0).await;
+            let pause = Duration::from_micros(10) * moment;
+            let back = async {
+                world.sleep_until(world.now().plus(pause)).await;
+                write(&front_end, node, 0, &page, BACK).await;
+            };
+            let both: Vec<Pin<Box<dyn Future<Output = ()> + '_>>> =
+                vec![Box::pin(write(&front_end, node, 0, &[2; 8], SYNCHRONOUS)), Box::pin(back)];
+            join_all(both).await;
+            assert!(read(&front_end, node, 8, DIRECT).await == [2; 8], "after {pause:?}");
+        });
+    }
+}
+
+#[test]
+fn an_older_page_fills_no_hole_of_a_host() {
+    front_end_over_a_host(Duration::ZERO, async move |front_end, _, _| {
+        let node = made_log(&front_end).await;
+        let page = fuse_session::page_bytes() as usize;
+        write(&front_end, node, 0, &vec![1; 2 * page], SYNCHRONOUS).await;
+        let mut old = read(&front_end, node, 2 * page, 0).await;
+        let punch = FallocateIn {
+            offset: 1000,
+            length: 2 * page as u64 - 1000,
+            mode: (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u32,
+            ..Default::default()
+        };
+        ask(&front_end, opcode::FALLOCATE, node, punch.as_bytes()).await;
+        // The kernel has zeroed its first page in part.
+        old[1000..page].fill(0);
+        old[page - 1] = 4;
+        write(&front_end, node, 0, &old, BACK).await;
+        old[page..].fill(0);
+        assert!(read(&front_end, node, 2 * page, DIRECT).await == old);
     });
 }
 

@@ -29,9 +29,14 @@ impl VolumeFrontEnd {
     }
 
     fn note_opened(&self, inode: &Inode, flags: u32, wants: PageAccess) -> OpenOut {
-        self.volume.opened(inode);
-        if is_mappable(flags) {
-            inode.pages.mappable_opened();
+        // With `noopen` the kernel sends no close either, not even of a descriptor that made its
+        // file: one that was counted would keep the file's space for ever. The kernel's reference
+        // to the inode keeps what is open.
+        if !self.options.without_open || units::fault!("created-counts-as-open") {
+            self.volume.opened(inode);
+            if is_mappable(flags) {
+                inode.pages.mappable_opened();
+            }
         }
         let access = match (self.options.kernel_drops_written_pages, self.options.without_open) {
             (true, _) => wants,
@@ -235,7 +240,15 @@ impl VolumeFrontEnd {
         let (before, kill) = (self.mode(&inode), self.killed_by_any_change(header, &inode));
         let done = self.volume.fallocate_range(&inode, &caller(header), range, kill).await;
         let settled = match done {
-            Ok(change) => self.settle_change(&inode, change, sync_asked(arguments.fh as u32)).await,
+            Ok(change) => {
+                let asked = sync_asked(arguments.fh as u32);
+                let settled = self.settle_change(&inode, change, asked).await;
+                if mode != RangeMode::Allocate {
+                    let zeros = offset..offset.saturating_add(length);
+                    self.volume.zeros_settled(&inode, zeros, settled.is_ok()).await;
+                }
+                settled
+            }
             Err(error) => Err(error.into()),
         };
         self.with_changed_privileges(header, &inode, before, settled.map(|()| Reply::empty()))

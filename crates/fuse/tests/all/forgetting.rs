@@ -1,11 +1,14 @@
 //! Forget requests, over a volume in virtual time.
 
-use crate::common::{front_end_over_a_volume, request};
+use crate::common::{
+    Opened, front_end_over_a_disk, front_end_over_a_volume, plain_options, request,
+};
 use ext4::Caller;
-use fuse_session::abi::{BatchForgetIn, ForgetOne, InHeader, opcode};
+use fuse::FrontEndOptions;
+use fuse_session::abi::{BatchForgetIn, CreateIn, EntryOut, ForgetOne, InHeader, opcode};
 use fuse_session::{FileSystem, Request};
 use units::InodeNumber;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// No node: inode numbers have 32 bits.
 const IMPOSSIBLE: u64 = 1 << 40;
@@ -35,6 +38,31 @@ fn a_forget_that_fails_does_not_stop_the_others() {
         }
         assert_eq!(free().await, before - 2, "the kernel still refers to them");
         front_end.serve(batch(&nodes)).await;
+        assert_eq!(free().await, before);
+    });
+}
+
+/// The kernel sends no RELEASE once it opens files by itself.
+#[test]
+fn a_file_made_under_noopen_is_freed() {
+    let options = FrontEndOptions { without_open: true, ..plain_options() };
+    front_end_over_a_disk(options, |opened| async move {
+        let Opened { front_end, volume, .. } = opened;
+        let free = async || volume.statfs().await.unwrap().inodes_free;
+        let before = free().await;
+        let mode = libc::S_IFREG | 0o600;
+        let create = CreateIn { mode, flags: libc::O_RDWR as u32, ..Default::default() };
+        let ask = async |opcode, arguments: &[u8]| {
+            let header = InHeader { opcode, nodeid: 1, ..Default::default() };
+            let reply = front_end.clone().serve(request(header, arguments)).await;
+            assert_eq!(reply.errno(), 0);
+            reply.payload()
+        };
+        let made = ask(opcode::CREATE, &[create.as_bytes(), b"temporary\0"].concat()).await;
+        let node = EntryOut::read_from_prefix(&made).unwrap().0.nodeid;
+        ask(opcode::UNLINK, b"temporary\0").await;
+        assert_eq!(free().await, before - 1, "it is open");
+        front_end.serve(batch(&[node])).await;
         assert_eq!(free().await, before);
     });
 }

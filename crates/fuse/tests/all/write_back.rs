@@ -2,7 +2,7 @@
 
 use crate::common::{Opened, front_end_over_a_disk, plain_options, request};
 use ext4::{Caller, SetAttributes, flags};
-use fuse_session::abi::{InHeader, WriteIn, opcode, write};
+use fuse_session::abi::{FallocateIn, InHeader, WriteIn, opcode, write};
 use fuse_session::{FileSystem, Reply};
 use runtime::{Either, race};
 use zerocopy::IntoBytes;
@@ -36,5 +36,46 @@ fn a_write_back_notifies_the_kernel_of_nothing() {
         assert!(of_process.errno() == 0 && of_process.has_stale());
         let of_kernel = write_beside_chmod(&opened, write::CACHE, 0o640).await;
         assert!(of_kernel.errno() == 0 && !of_kernel.has_stale());
+    });
+}
+
+/// The kernel zeros its own pages only behind the answer, which may wait for a commit.
+#[test]
+fn a_hole_is_protected_until_it_is_answered() {
+    front_end_over_a_disk(plain_options(), |opened| async move {
+        let Opened { front_end, volume, file, .. } = &opened;
+        let inode = volume.inode(*file).await.unwrap();
+        let nodeid = file.get().into();
+        let page = fuse_session::page_bytes() as usize;
+        let write = |write_flags, content: &[u8]| {
+            let header = InHeader { opcode: opcode::WRITE, nodeid, ..Default::default() };
+            let size = content.len() as u32;
+            let arguments = WriteIn { size, write_flags, ..Default::default() };
+            front_end.clone().serve(request(header, &[arguments.as_bytes(), content].concat()))
+        };
+        let mut content = vec![1; 2 * page];
+        assert_eq!(write(0, &content).await.errno(), 0);
+        let header = InHeader { opcode: opcode::FALLOCATE, nodeid, ..Default::default() };
+        let punch = FallocateIn {
+            fh: (libc::O_RDWR | libc::O_DSYNC) as u64,
+            offset: 1000,
+            length: 2 * page as u64 - 1000,
+            mode: (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u32,
+            ..Default::default()
+        };
+        let mut punched = Box::pin(front_end.clone().serve(request(header, punch.as_bytes())));
+        // The whole page and the one at the edge, as they were before.
+        content[500] = 3;
+        match race(&mut punched, write(write::CACHE, &content)).await {
+            Either::Left(_) => panic!("the hole did not wait for its commit"),
+            Either::Right(written) => assert_eq!(written.errno(), 0),
+        }
+        assert_eq!(punched.await.errno(), 0);
+        content[1000..].fill(0);
+        assert!(volume.read(&inode, 0, 2 * page).await.unwrap().to_vec() == content);
+        // The kernel has zeroed its page at the edge, and what is stored there now is content.
+        assert_eq!(write(write::CACHE, &vec![4; page]).await.errno(), 0);
+        content[..page].fill(4);
+        assert!(volume.read(&inode, 0, 2 * page).await.unwrap().to_vec() == content);
     });
 }

@@ -96,7 +96,8 @@ pub struct Session<F> {
     statistics: Cell<SessionStatistics>,
     counts: Counts,
     trace: RefCell<Option<Trace>>,
-    without_access_lists: Cell<bool>,
+    /// Features that are not taken, whatever the kernel offers.
+    declined: Cell<u64>,
     idmapped_mounts: Cell<bool>,
 }
 
@@ -144,7 +145,7 @@ impl<F: FileSystem> Session<F> {
             statistics: Cell::default(),
             counts: Counts::default(),
             trace: RefCell::default(),
-            without_access_lists: Cell::default(),
+            declined: Cell::default(),
             idmapped_mounts: Cell::default(),
         })
     }
@@ -174,7 +175,14 @@ impl<F: FileSystem> Session<F> {
     /// Leaves access control lists out of the negotiation, so that modes alone decide. Takes effect
     /// if called before [`Session::serve`].
     pub fn disable_acls(&self) {
-        self.without_access_lists.set(true);
+        self.declined.set(self.declined.get() | abi::init::POSIX_ACL);
+    }
+
+    /// Leaves shared mappings of files that are opened with [`abi::fopen::DIRECT_IO`] out of the
+    /// negotiation: mmap(2) fails with ENODEV, as before Linux 6.6. Takes effect if called before
+    /// [`Session::serve`].
+    pub fn disable_shared_mappings(&self) {
+        self.declined.set(self.declined.get() | abi::init::DIRECT_IO_ALLOW_MMAP);
     }
 
     /// Lets mounts map users and groups (mount_setattr(2), Linux 6.12). Requests have
@@ -324,9 +332,8 @@ impl<F: FileSystem> Session<F> {
     /// Negotiates. The ring is used only if there is memory for it.
     fn agree(&self, offer: &InitIn) -> Result<(Negotiated, Option<Entries>), InitError> {
         let mut offer = *offer;
-        if self.without_access_lists.get() {
-            offer.flags &= !(abi::init::POSIX_ACL as u32);
-        }
+        offer.flags &= !(self.declined.get() as u32);
+        offer.flags2 &= !((self.declined.get() >> 32) as u32);
         let optional = OptionalFeatures {
             remote_locks: F::REMOTE_LOCKS,
             security_labels: F::SECURITY_LABELS,

@@ -3,7 +3,8 @@
 use crate::files::image::{EXT4, TestImage, with_volume, with_volume_in};
 use engine::DataMode;
 use ext4::{
-    Caller, KillPrivileges, SeekWhat, SetAttributes, SetTime, SyncWhat, WriteFlags, WriteOrigin,
+    Caller, KillPrivileges, RangeMode, SeekWhat, SetAttributes, SetTime, SyncWhat, WriteFlags,
+    WriteOrigin,
 };
 use units::Refusal;
 use units::Timestamp;
@@ -39,6 +40,76 @@ fn an_older_page_written_back_takes_no_newer_bytes_away() {
         volume.write(file, root, 0, &[4; 4096], BACK).await.unwrap();
         wanted[..4096].fill(4);
         assert!(volume.read(file, 0, 8192).await.unwrap().to_vec() == wanted);
+    });
+}
+
+#[test]
+fn pages_that_a_write_filled_take_no_newer_bytes_away() {
+    let image = TestImage::of_files(EXT4, "16M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        let (file, root) = (&inodes[0], &Caller::ROOT);
+        // A whole page that is written is in the kernel's cache without any read.
+        let mut page = vec![1; 4096];
+        volume.write(file, root, 0, &page, THROUGH).await.unwrap();
+        volume.write(file, root, 100, &[2; 50], PAST).await.unwrap();
+        page[200..300].fill(3);
+        volume.write(file, root, 0, &page, BACK).await.unwrap();
+        page[100..150].fill(2);
+        assert!(volume.read(file, 0, 4096).await.unwrap().to_vec() == page);
+        // Bytes that the cache gets as well may be changed there.
+        volume.write(file, root, 100, &[4; 50], THROUGH).await.unwrap();
+        volume.write(file, root, 0, &[5; 4096], BACK).await.unwrap();
+        assert!(volume.read(file, 0, 4096).await.unwrap().to_vec() == [5; 4096]);
+    });
+}
+
+#[test]
+fn an_older_page_written_back_fills_no_hole() {
+    for mode in [RangeMode::PunchHole, RangeMode::Zero] {
+        let image = TestImage::of_files(EXT4, "16M", 1);
+        with_volume(&image, 1, move |volume, inodes| async move {
+            let (file, root) = (&inodes[0], &Caller::ROOT);
+            volume.set_kernel_page(4096);
+            let mut old = vec![1; 4 * 4096];
+            volume.write(file, root, 0, &old, THROUGH).await.unwrap();
+            let hole = 1000..3 * 4096;
+            let length = hole.end - hole.start;
+            volume.fallocate(file, root, mode, true, hole.start, length).await.unwrap();
+            // Pages that a mapping changed while the call was in flight.
+            old[500] = 3;
+            old[5000] = 3;
+            volume.write(file, root, 0, &old, BACK).await.unwrap();
+            let mut wanted = old.clone();
+            wanted[1000..3 * 4096].fill(0);
+            assert!(volume.read(file, 0, 4 * 4096).await.unwrap().to_vec() == wanted, "{mode:?}");
+            // The kernel has zeroed its first page in part and dropped the others; it reads them
+            // anew before they are changed.
+            volume.zeros_settled(file, hole, true).await;
+            volume.read_for_cache(file, 4096, 8192).await.unwrap();
+            wanted[..3 * 4096].fill(4);
+            volume.write(file, root, 0, &[4; 3 * 4096], BACK).await.unwrap();
+            assert!(volume.read(file, 0, 4 * 4096).await.unwrap().to_vec() == wanted, "{mode:?}");
+        });
+    }
+}
+
+#[test]
+fn pages_behind_a_failed_fallocate_may_be_changed() {
+    let image = TestImage::of_files(EXT4, "16M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        let (file, root) = (&inodes[0], &Caller::ROOT);
+        volume.set_kernel_page(4096);
+        volume.write(file, root, 0, &[1; 8192], THROUGH).await.unwrap();
+        // Refused: a hole changes no size.
+        let refused = volume.fallocate(file, root, RangeMode::PunchHole, false, 0, 8192).await;
+        assert_eq!(refused.unwrap_err().refusal(), Some(Refusal::Unsupported));
+        volume.write(file, root, 0, &[2; 8192], BACK).await.unwrap();
+        assert!(volume.read(file, 0, 8192).await.unwrap().to_vec() == [2; 8192]);
+        // Done, and reported as failed, since it could not be made durable.
+        volume.fallocate(file, root, RangeMode::PunchHole, true, 100, 8092).await.unwrap();
+        volume.zeros_settled(file, 100..8192, false).await;
+        volume.write(file, root, 0, &[3; 8192], BACK).await.unwrap();
+        assert!(volume.read(file, 0, 8192).await.unwrap().to_vec() == [3; 8192]);
     });
 }
 
