@@ -134,19 +134,39 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     let owner = owner.filter(|_| !is_trial);
     let give = |(user, group)| programs::give_file(target, "/lost+found", user, group);
     let result = result.and_then(|()| owner.map_or(Ok(()), give));
+    if result.is_err() || is_trial {
+        if made {
+            remove_image(target, held);
+        }
+        return result;
+    }
+    // These open the disk themselves.
     drop(held);
-    let result = result.and_then(|()| zones.make(target, journal));
+    let result = zones.make(target, journal);
     let result =
         result.and_then(|()| arguments.scattered_logs.map_or(Ok(()), |sizes| sizes.make(target)));
-    if made && (result.is_err() || is_trial) {
-        // An empty image left by this program would be in the way of the next attempt.
-        let _ = std::fs::remove_file(target);
+    if result.is_err() && made {
+        remove_unless_used(target);
     }
     result?;
-    if is_trial {
-        return Ok(());
-    }
     print_next_step(&arguments, extra)
+}
+
+/// Removes an image that this program has made, and nobody can have used since: it would be in the
+/// way of the next attempt.
+fn remove_image(target: &Path, held: Claim) {
+    let _ = std::fs::remove_file(target);
+    drop(held);
+}
+
+/// Removes an image as [`remove_image`] does, unless another process has it, or has mounted it
+/// while nobody had it claimed.
+fn remove_unless_used(target: &Path) {
+    let is_new = || crate::mount::look_at(target).is_none_or(|found| found.last_mounted[0] == 0);
+    match claim(target) {
+        Ok(held) if is_new() => remove_image(target, held),
+        _ => {}
+    }
 }
 
 /// Prints how the new volume is mounted.
@@ -437,13 +457,22 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> 
             // Who reads the image reads every file in it, and can lock it against a mount.
             let mut new = OpenOptions::new();
             let new = new.write(true).create_new(true).mode(0o600);
-            let file = new.open(target).map_err(|error| CliError::system(&name, error))?;
-            let sized = file.set_len(size).map_err(|error| CliError::system(&name, error));
-            let claimed = sized.and_then(|()| claim(target));
-            if claimed.is_err() {
-                let _ = std::fs::remove_file(target);
+            let system = |error| CliError::system(&name, error);
+            let file = new.open(target).map_err(system)?;
+            // Empty until it is claimed, so that nobody else makes a volume in it. Who has claimed
+            // it keeps it.
+            let held = claim(target)?;
+            if file.metadata().map_err(system)?.len() > 0 {
+                return Err(CliError::new(format!("another program has just written to {name}"))
+                    .with_remedy("Look at what it is, or remove it first."));
             }
-            Ok((true, claimed?))
+            match file.set_len(size) {
+                Ok(()) => Ok((true, held)),
+                Err(error) => {
+                    remove_image(target, held);
+                    Err(system(error))
+                }
+            }
         }
         None => {
             refuse_longer_than_limit(target)?;
