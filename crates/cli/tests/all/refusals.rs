@@ -65,11 +65,29 @@ fn a_damaged_journal_of_a_host_is_not_made_anew() {
 #[test]
 fn a_trial_of_mke2fs_makes_nothing_else_either() {
     Rig::new().run(&format!(
-        r#"{KEPT} truncate -s 64M image journal
-           for more in "--journal-device journal" --scattered-logs; do
-               kept image $O mkfs --force $more image -- -n
+        r#"{KEPT} truncate -s 16M image journal
+           for trial in -n -qn -nFq '-b 4096 -vn' -V; do
+               for more in "--journal-device journal" --scattered-logs; do
+                   kept image $O mkfs --force $more image -- $trial
+               done
+               kept journal $O mkfs --force --journal-device journal image -- $trial
+               $O mkfs new 64M -- $trial >made 2>&1; [ ! -e new ]; refuses grep -q 'Mount it' made
            done
-           kept journal $O mkfs --force --journal-device journal image -- -n"#
+           # Values look like options.
+           $O mkfs new 64M -- -qL -n >made; blkid -p -s LABEL -o value new | grep -qx -- -n"#
+    ));
+}
+
+#[test]
+fn options_for_mke2fs_count_however_they_are_spelled() {
+    Rig::new().run(&format!(
+        r#"{KEPT} truncate -s 64M journal; F='--force --journal-device journal --journal-size 16M'
+           kept journal $O mkfs $F image 64M -- -b 0; [ ! -e image ]; refuses grep -q panicked printed
+           $O mkfs $F image 64M -- -qb1024; dumpe2fs -h journal 2>said | grep -q '^Block size: *1024'
+           dumpe2fs -h journal 2>said | grep -q '^Block count: *16384'
+           refuses $O mkfs --scattered-logs old 256M -- -qtext3 2>printed; [ ! -e old ]; grep -q 'extents' printed
+           mkdir mine; chmod 777 . mine; as_nobody $O mkfs mine/image 64M -- -qEroot_owner=7:8
+           debugfs -R 'stat /' mine/image 2>said | grep -q 'User: *7 *Group: *8'"#
     ));
 }
 
