@@ -1,0 +1,72 @@
+//! Commands for volumes that a crash or damage has left: what they report, and what they never
+//! spend on a hostile one.
+
+use crate::rig::Rig;
+
+/// Functions that write inodes of a volume with blocks of 4 KiB, and without checksums.
+const HOSTILE: &str = r#"
+import struct
+f = open("image", "r+b")
+def at(place, length): f.seek(place); return f.read(length)
+def put(place, data): f.seek(place); f.write(data)
+table, = struct.unpack("<I", at(4096 + 8, 4))
+def header(entries, depth, room=340): return struct.pack("<HHHHI", 0xf30a, entries, room, depth, 0)
+def extent(first, home, count=32768): return struct.pack("<IHHI", first, count, 0, home)
+def index(first, child): return struct.pack("<IIHH", first, child, 0, 0)
+def inode(number, mode, blocks, root):
+    size = min(blocks * 4096, (1 << 32) - 1)
+    raw = bytearray(struct.pack("<HHIIIIIHHII", mode, 0, size, 0, 0, 0, 0, 0, 1, 0, 0x80000) + bytes(4))
+    put(table * 4096 + (number - 1) * 256, bytes(raw) + root.ljust(60, b"\0"))
+"#;
+
+/// Leaves of one directory's tree hold the same file blocks again and again, or all of its blocks
+/// are one.
+#[test]
+fn a_hostile_tree_takes_no_memory_without_end() {
+    let deep = r#"
+first = 4000
+for node in range(4):
+    children = [first + 4 + node * 16 + n for n in range(16)]
+    put((first + node) * 4096, header(16, 1) + b"".join(index(n, child) for n, child in enumerate(children)))
+    for child in children:
+        put(child * 4096, header(32, 0) + b"".join(extent(n << 15, 16) for n in range(32)))
+inode(2, 0o40755, 1 << 20, header(4, 2, 4) + b"".join(index(n, first + n) for n in range(4)))
+"#;
+    let same = r#"
+first = 4000
+for node in range(4):
+    put((first + node) * 4096, header(340, 0) + b"".join(extent(node * 340 + n, 6000, 1) for n in range(340)))
+put(6000 * 4096, b"".join(struct.pack("<IHBB4s", 12, 12, 3, 1, b"abc") for n in range(341)) + bytes(4))
+inode(2, 0o40755, 1360, header(4, 1, 4) + b"".join(index(n * 340, first + n) for n in range(4)))
+"#;
+    for tree in [deep, same] {
+        // As large as the blocks of the tree would be together.
+        Rig::new().run(&format!(
+            r#"mke2fs -q -F -t ext4 -b 4096 -I 256 -N 32768 -O ^metadata_csum,^uninit_bg,^64bit,^resize_inode,^has_journal,^flex_bg image 256G
+               python3 -c '{HOSTILE}{tree}'
+               for command in 'check --without-e2fsck' 'inspect dir /'; do
+                   status=0; (ulimit -v 768000; exec timeout 60 $O $command image >printed 2>&1) || status=$?
+                   [ $status -ge 1 ] && [ $status -le 12 ] && grep -q 'twice\|something else' printed || {{ echo "$command: $status" >&2; head -c 1000 printed >&2; exit 1; }}
+               done"#
+        ));
+    }
+}
+
+/// Each inode has all blocks of the volume.
+#[test]
+fn inodes_that_share_all_blocks_delay_no_check() {
+    let shared = r#"
+put(20000 * 4096, header(32, 0) + b"".join(extent(n << 15, n << 15) for n in range(32)))
+root = header(1, 1, 4) + index(0, 20000)
+for group in range(32):
+    _, inodes, table = struct.unpack("<III", at(4096 + 32 * group, 12))
+    for number in range(12 if group == 0 else 1, 1025): inode(number, 0o100600, 1 << 20, root)
+    put(inodes * 4096, b"\xff" * 4096)
+"#;
+    Rig::new().run(&format!(
+        r#"mke2fs -q -F -t ext4 -b 4096 -I 256 -N 32768 -O ^metadata_csum,^uninit_bg,^64bit,^resize_inode,^has_journal,^flex_bg image 4G
+           python3 -c '{HOSTILE}{shared}'
+           status=0; timeout 60 $O check --without-e2fsck --json image >printed 2>&1 || status=$?
+           [ $status = 4 ] || {{ echo $status >&2; head -c 1000 printed >&2; exit 1; }}"#
+    ));
+}
