@@ -3,6 +3,40 @@
 
 use crate::rig::Rig;
 
+/// `code COMMAND...`: its exit code; what it prints is in `printed`.
+const CODE: &str = r#"code() { local status=0; "$@" >printed 2>&1 || status=$?; echo $status; }"#;
+
+/// Sets the feature `quota`, for which a volume can only be read.
+const WITH_QUOTA: &str = r#"python3 -c '
+f = open("image", "r+b"); f.seek(1024 + 0x64); old = f.read(4)
+f.seek(1024 + 0x64); f.write((int.from_bytes(old, "little") | 0x100).to_bytes(4, "little"))'"#;
+
+#[test]
+fn a_volume_that_can_only_be_read_is_recovered() {
+    Rig::new().run(&format!(
+        r#"{CODE}
+           $O mkfs image 64M -- -q -O ^metadata_csum; serve data=ordered,noloop image; echo mine >$M/file; sync $M/file
+           kill_daemon; umount $M; {WITH_QUOTA}
+           [ $(code $O recover image) = 0 ] && grep -q ' replayed: ' printed || {{ cat printed; exit 1; }}
+           [ $(code $O recover image) = 0 ]; debugfs -R 'cat /file' image 2>said | grep -q mine"#
+    ));
+}
+
+/// The replay succeeds, and the volume cannot be opened.
+#[test]
+fn a_replay_is_reported_whatever_follows_it() {
+    Rig::new().run(&format!(
+        r#"{CODE}
+           $O mkfs image 512M -- -q -b 1024 -O ^metadata_csum,^uninit_bg,^64bit; serve data=ordered,noloop image
+           echo mine >$M/file; sync $M/file; kill_daemon; umount $M
+           # The inode table of a group, whose descriptor the log does not hold, lies in the superblock.
+           printf '\1\0\0\0' | dd of=image bs=1 seek=$((2048 + 40 * 32 + 8)) conv=notrunc status=none; copy image again
+           [ $(code $O recover image) = 1 ] && grep -q ' replayed: ' printed && grep -q damaged printed || {{ cat printed; exit 1; }}
+           # What is printed as JSON is printed alone.
+           refuses $O recover --json again >json 2>said; python3 -m json.tool json >parsed; grep -q damaged said"#
+    ));
+}
+
 /// Functions that write inodes of a volume with blocks of 4 KiB, and without checksums.
 const HOSTILE: &str = r#"
 import struct
