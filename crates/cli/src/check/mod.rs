@@ -145,6 +145,10 @@ fn check_unmounted(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Re
         (arguments.target.as_path(), arguments.journal_device.as_deref());
     crate::daemon::mounted::refuse_if_its_daemon_died(target)?;
     let _claim = image::claim_for_check(target)?;
+    if let Some(journal) = journal_device.filter(|_| !image::wants_journal(target, journal_device))
+    {
+        tree::refuse_foreign_journal(target, journal)?;
+    }
     let mut findings = Findings::default();
     let own = image::check(target, journal_device, &Progress::new(), &mut findings);
     let own = verdict.add_own(findings, own);

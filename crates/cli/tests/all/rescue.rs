@@ -37,6 +37,21 @@ fn a_replay_is_reported_whatever_follows_it() {
     ));
 }
 
+#[test]
+fn a_foreign_journal_says_nothing_of_the_volume() {
+    Rig::new().run(&format!(
+        r#"{CODE}
+           $O mkfs --journal-device log --journal-size 8M ext 64M -- -q >made
+           $O mkfs --journal-device other --journal-size 8M other-ext 64M -- -q >>made
+           $O mkfs image 64M -- -q >>made
+           for named in 'other ext' 'log image' 'image ext'; do
+               [ $(code $O check --journal-device $named) = 8 ] && grep -q 'own journal' printed || {{ cat printed; exit 1; }}
+               refuses grep -q 'repair it' printed
+           done
+           [ $(code $O check --journal-device log ext) = 0 ]"#
+    ));
+}
+
 /// Functions that write inodes of a volume with blocks of 4 KiB, and without checksums.
 const HOSTILE: &str = r#"
 import struct
