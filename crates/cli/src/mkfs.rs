@@ -52,7 +52,7 @@ pub struct MkfsArguments {
     #[arg(long, value_name = "PROFILE")]
     flush_zone: Option<PathBuf>,
     /// Profile of the journal's own device; as --flush-zone if not given
-    #[arg(long, value_name = "PROFILE", requires = "journal_device")]
+    #[arg(long, value_name = "PROFILE", requires = "journal_device", requires = "flush_zone")]
     journal_flush_zone: Option<PathBuf>,
     /// Take the profile even if it is of another drive, or the drive does not report its model
     #[arg(long)]

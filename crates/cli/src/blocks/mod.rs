@@ -119,7 +119,7 @@ struct FormatArguments {
     #[arg(long, value_name = "PROFILE")]
     flush_zone: Option<PathBuf>,
     /// Profile of the journal's own device; as --flush-zone if not given
-    #[arg(long, value_name = "PROFILE", requires = "log")]
+    #[arg(long, value_name = "PROFILE", requires = "log", requires = "flush_zone")]
     log_flush_zone: Option<PathBuf>,
     /// Take the profile even if it is of another drive, or the drive does not report its model
     #[arg(long)]

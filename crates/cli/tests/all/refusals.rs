@@ -92,6 +92,15 @@ fn options_for_mke2fs_count_however_they_are_spelled() {
 }
 
 #[test]
+fn a_profile_of_the_journal_alone_is_refused() {
+    Rig::new().run(
+        r#"refuses $O mkfs --journal-device log --journal-flush-zone hitachi-7k80 image 64M 2>printed
+           grep -q -- --flush-zone printed; [ ! -e log ] && [ ! -e image ]; truncate -s 64M v log
+           refuses $O blocks format --log log --log-flush-zone hitachi-7k80 v 2>printed; grep -q -- --flush-zone printed"#,
+    );
+}
+
+#[test]
 fn of_two_commands_that_make_something_one_is_refused() {
     Rig::new().run(
         r#"for round in 1 2 3; do
