@@ -31,8 +31,9 @@ Examples:
   okeanos mkfs --flush-zone drive.profile /dev/sdb1    for a drive that ignores flushes
   okeanos mkfs disk.img 1G -- -b 1024 -L mail          more for mke2fs: block size, label
 
-What is there already is named and kept, unless --force is given. The root directory belongs to the user who
-makes the volume; where root does, to root.";
+What is there already is named and kept, unless --force is given: on a device what blkid(8) or Okeanos knows,
+in a file anything at its start. The root directory belongs to the user who makes the volume; where root does,
+to root.";
 
 /// Make a volume in an image file or on a block device
 ///
@@ -61,7 +62,7 @@ pub struct MkfsArguments {
     /// take 10 MiB in every 100 MiB, or what is given: log-size=SIZE,group-size=SIZE
     #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = LogSizes::parse)]
     scattered_logs: Option<LogSizes>,
-    /// Overwrite the file system or partition table that is there already
+    /// Overwrite what is there already
     #[arg(short = 'F', long)]
     force: bool,
     /// An image file or block device

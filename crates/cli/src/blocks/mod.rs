@@ -127,7 +127,8 @@ struct FormatArguments {
     /// Bytes of a block: 1024, 2048 or 4096
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = parse_block_size)]
     block_size: units::BlockSize,
-    /// Overwrite the file system or partition table that is there already
+    /// Overwrite what is there already: on a device what blkid(8) or Okeanos knows, in a file
+    /// anything at its start
     #[arg(short = 'F', long)]
     force: bool,
     /// An image file or block device

@@ -100,6 +100,19 @@ fn a_profile_of_the_journal_alone_is_refused() {
     );
 }
 
+/// blkid(8) knows neither of them.
+#[test]
+fn a_file_of_an_unknown_kind_is_kept() {
+    Rig::new().run(&format!(
+        r#"{KEPT} mkdir some; head -c 3000000 /dev/urandom >some/file; tar cf archive some; truncate -s 64M archive
+           cp archive log; truncate -s 64M image
+           kept archive $O fingerprint --flush-test archive; kept archive $O mkfs archive; kept archive $O blocks format archive
+           kept log $O mkfs --journal-device log image; kept log $O blocks format --log log image
+           [ $(grep -c 'data of an unknown kind' printed) = 5 ] || {{ cat printed; exit 1; }}
+           $O blocks format --force archive; $O mkfs --force --journal-device log --journal-size 16M image -- -q"#
+    ));
+}
+
 #[test]
 fn of_two_commands_that_make_something_one_is_refused() {
     Rig::new().run(
