@@ -2,12 +2,12 @@
 //! it.
 
 use crate::disk::block_volume::{VolumeOnDisk, volume_on};
+use crate::disk::open_disk::open_to_look;
 use crate::error::CliError;
 use crate::programs;
 use crate::text::shell::word;
 use format::blocks::{BLOCKS_MAGIC, SUPERBLOCK_AT};
 use host::HostJournal;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -145,7 +145,7 @@ fn holds(path: &Path, found: &str) -> CliError {
 /// Returns the first `most` bytes, or all of a shorter disk.
 fn start_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
-    File::open(path)?.take(most).read_to_end(&mut start)?;
+    open_to_look(path)?.take(most).read_to_end(&mut start)?;
     Ok(start)
 }
 

@@ -1,5 +1,6 @@
 //! Reader of a volume's structures, which may be damaged: everything is bounds-checked and bounded.
 
+use crate::disk::open_disk::open_to_look;
 use crate::error::CliError;
 use format::ext4::directory::DirectoryFormat;
 use format::ext4::extent::{Extent, ExtentEntry, ExtentNode};
@@ -37,7 +38,7 @@ const DIRECTORY_BLOCKS_MAX: u32 = 1 << 20;
 
 impl Reader {
     pub fn open(path: &Path) -> Result<Reader, CliError> {
-        let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
+        let file = open_to_look(path).map_err(|error| CliError::system(path.display(), error))?;
         let mut bytes = vec![0; SUPERBLOCK_SIZE];
         file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).map_err(|_| {
             CliError::new(format!("{} is too small to hold an ext4 volume", path.display()))

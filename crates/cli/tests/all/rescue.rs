@@ -52,6 +52,18 @@ fn a_foreign_journal_says_nothing_of_the_volume() {
     ));
 }
 
+/// A pipe that nobody writes to, in place of a disk.
+#[test]
+fn no_command_waits_at_a_pipe() {
+    Rig::new().run(
+        r#"mkfifo pipe; truncate -s 64M image
+           for command in check recover 'inspect super' 'blocks format' 'blocks inspect' mkfs fingerprint "mount -o ro"; do
+               status=0; timeout 20 $O $command pipe $([ "${command%% *}" != mount ] || echo $M) >printed 2>&1 || status=$?
+               [ $status != 0 ] && [ $status != 124 ] || { echo "$command: $status" >&2; cat printed >&2; exit 1; }
+           done"#,
+    );
+}
+
 /// Functions that write inodes of a volume with blocks of 4 KiB, and without checksums.
 const HOSTILE: &str = r#"
 import struct
