@@ -1,7 +1,7 @@
 //! Detection of existing content on an image file or device, before a command overwrites or exports
 //! it.
 
-use crate::disk::block_volume::{VolumeOnDisk, volume_on};
+use crate::disk::block_volume::{VolumeOnDisk, is_log, volume_on};
 use crate::disk::open_disk::open_to_look;
 use crate::error::CliError;
 use crate::programs;
@@ -60,6 +60,11 @@ pub fn refuse_own_format(path: &Path) -> Result<(), CliError> {
     let Ok(start) = start_of(path, OWN_FORMATS_END) else { return Ok(()) };
     refuse_device_logs(path)?;
     let (name, named) = (path.display(), word(path));
+    if is_log(path) {
+        return Err(CliError::new(format!("{name} is the journal of {BLOCK_VOLUME}")).with_remedy(
+            format!("Attach the volume: okeanos blocks attach --log {named} VOLUME."),
+        ));
+    }
     if holds_block_volume(path, &start) {
         return Err(CliError::new(format!("{name} holds {BLOCK_VOLUME}, not an ext4 volume"))
             .with_remedy(format!("Attach it: okeanos blocks attach {named}.")));

@@ -114,6 +114,15 @@ fn a_file_of_an_unknown_kind_is_kept() {
 }
 
 #[test]
+fn the_journal_of_a_block_volume_is_named_as_such() {
+    Rig::new().run(
+        r#"truncate -s 64M v log; $O blocks format --log log v >made
+           refuses $O mount log $M 2>printed; grep -q 'is the journal of a block volume' printed
+           grep -q 'okeanos blocks attach --log log VOLUME' printed"#,
+    );
+}
+
+#[test]
 fn of_two_commands_that_make_something_one_is_refused() {
     Rig::new().run(
         r#"for round in 1 2 3; do
