@@ -1,7 +1,7 @@
 //! `okeanos recover`: replays the journal of a volume that was not unmounted.
 
 use crate::disk::coerce::{Wanted, coerce};
-use crate::disk::open_disk::open_disk;
+use crate::disk::open_disk::{open_disk, refuse_same};
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::quantity::format_duration;
@@ -119,6 +119,7 @@ async fn recover(
     arguments: &RecoverArguments,
 ) -> Result<(Recovered, Result<(), CliError>), CliError> {
     let RecoverArguments { ref source, ref journal_device, dry_run, .. } = *arguments;
+    journal_device.as_deref().map_or(Ok(()), |journal| refuse_same(source, journal))?;
     let access = if dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
     let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
         Ok(Rc::new(open_disk(world, path, access)?))

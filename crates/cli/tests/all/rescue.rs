@@ -64,6 +64,16 @@ fn no_command_waits_at_a_pipe() {
     );
 }
 
+#[test]
+fn one_file_in_both_roles_is_named_as_such() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q >made; truncate -s 64M v; $O blocks format v >made
+           for command in 'recover --journal-device image image' 'blocks drain --log v v' 'blocks grow --log v v' 'blocks inspect --log v v'; do
+               refuses $O $command 2>printed; grep -q 'given twice' printed || { cat printed; exit 1; }
+           done"#,
+    );
+}
+
 /// Functions that write inodes of a volume with blocks of 4 KiB, and without checksums.
 const HOSTILE: &str = r#"
 import struct
