@@ -56,6 +56,10 @@ pub fn claim_for_check(path: &Path) -> Result<Option<Claim>, CliError> {
                 Some(mount) => {
                     format!("Check it there: okeanos check {}.", word(&mount.directory))
                 }
+                // By the kernel, which okeanos list leaves out.
+                None if matches!(error, DiskOpenError::Mounted { .. }) => {
+                    return Err(not_opened(error));
+                }
                 None => "If it is mounted, check where it is mounted: okeanos list.".into(),
             };
             Err(not_opened(error).with_remedy(remedy))
@@ -87,8 +91,10 @@ pub fn check(
     let reader = Reader::open(path)?;
     let superblock = &reader.superblock;
     if superblock.features.has(feature::RECOVER) {
+        let journal = journal_device
+            .map_or(String::new(), |device| format!("--journal-device {} ", word(device)));
         return Err(CliError::new(format!("{} was not unmounted", path.display()))
-            .with_remedy(format!("Recover it first: okeanos recover {}.", word(path))));
+            .with_remedy(format!("Recover it first: okeanos recover {journal}{}.", word(path))));
     }
     if superblock.features.has(feature::BIGALLOC) {
         return Err(

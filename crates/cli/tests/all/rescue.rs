@@ -52,6 +52,21 @@ fn a_foreign_journal_says_nothing_of_the_volume() {
     ));
 }
 
+#[test]
+fn remedies_of_a_check_can_be_followed() {
+    Rig::new().run(&format!(
+        r#"{CODE}
+           $O mkfs --journal-device log --journal-size 8M ext 64M -- -q >made
+           serve data=ordered,noloop,journal_dev=log ext; echo mine >$M/file; sync $M/file; kill_daemon; umount $M
+           [ $(code $O check --journal-device log ext) = 8 ]; grep -q 'okeanos recover --journal-device log ext' printed
+           $O recover --journal-device log ext; [ $(code $O check --journal-device log ext) = 0 ]
+           $O mkfs image 64M -- -q >made; L=$(losetup -f --show image); trap 'umount -q other; losetup -d $L' EXIT
+           mkdir other; mount $L other; [ $(code $O check $L) = 8 ]; grep -q 'unmount it first' printed; refuses grep -q 'okeanos list' printed
+           $O mkfs whole 64M -- -q >made; $O mount whole $M; mkdir $M/below; mount -t tmpfs none $M/below
+           [ $(code $O check $M) = 0 ]; grep -q '^Not looked at: .*other mounts cover' printed; umount $M/below; $O umount $M"#
+    ));
+}
+
 /// A pipe that nobody writes to, in place of a disk.
 #[test]
 fn no_command_waits_at_a_pipe() {
