@@ -89,6 +89,17 @@ fn one_file_in_both_roles_is_named_as_such() {
     );
 }
 
+#[test]
+fn json_of_stats_escapes_control_characters() {
+    Rig::new().run(
+        r#"name=$'im\xc2\x85age'; $O mkfs "$name" 64M -- -q >made; $O mount "$name" $M
+           for how in --json '--json --watch=1s --count=1'; do
+               $O stats $how $M >printed; grep -q 'im\\u0085age' printed || { cat printed; exit 1; }
+           done
+           $O umount $M; settle "$name""#,
+    );
+}
+
 /// Functions that write inodes of a volume with blocks of 4 KiB, and without checksums.
 const HOSTILE: &str = r#"
 import struct
