@@ -48,6 +48,12 @@ struct CheckpointAnswer {
     is_under_way: bool,
     blocks: u64,
     blocks_left: u64,
+    /// Number of the checkpoint that the request is served by, and of the last finished one. Zero:
+    /// a daemon that does not number them, or has none.
+    #[serde(default)]
+    number: u64,
+    #[serde(default)]
+    finished: u64,
     #[serde(default)]
     error: Option<String>,
     /// Report of the last finished checkpoint.
@@ -55,31 +61,37 @@ struct CheckpointAnswer {
     report: Option<CheckpointReport>,
 }
 
+impl CheckpointAnswer {
+    /// Whether the checkpoint of that number has ended.
+    fn is_done(&self, number: u64) -> bool {
+        match number {
+            0 => !self.is_under_way,
+            _ => self.finished >= number,
+        }
+    }
+}
+
 pub fn run(arguments: CheckpointArguments) -> Result<(), CliError> {
     let mount = find_mount(&arguments.directory)?;
     let subject = mount.directory.display();
     let mut client = Client::connect(&mount)?;
     let progress = Progress::new();
-    let mut ask = Ask::Checkpoint;
-    let report = loop {
-        let answer: CheckpointAnswer =
-            client.ask_in_time(ask).map_err(|error| unanswered(&mount, &error))?;
-        match answer {
-            CheckpointAnswer { is_under_way: true, blocks, blocks_left, .. } => {
-                progress.show(format_args!(
-                    "{subject}: {blocks_left} of {blocks} blocks are not home yet"
-                ));
-            }
-            CheckpointAnswer { error: Some(error), .. } => {
-                return Err(CliError::new(format!("{subject}: {error}")));
-            }
-            CheckpointAnswer { report, .. } => break report,
-        }
-        ask = Ask::Checkpointing;
-        std::thread::sleep(PAUSE);
+    let mut ask = |what: Ask| -> Result<CheckpointAnswer, CliError> {
+        client.ask_in_time(what).map_err(|error| unanswered(&mount, &error))
     };
+    let mut answer = ask(Ask::Checkpoint)?;
+    let number = answer.number;
+    while !answer.is_done(number) {
+        let CheckpointAnswer { blocks, blocks_left, .. } = answer;
+        progress.show(format_args!("{subject}: {blocks_left} of {blocks} blocks are not home yet"));
+        std::thread::sleep(PAUSE);
+        answer = ask(Ask::Checkpointing)?;
+    }
     drop(progress);
-    let Some(report) = report else {
+    if let Some(error) = answer.error {
+        return Err(CliError::new(format!("{subject}: {error}")));
+    }
+    let Some(report) = answer.report else {
         return Err(CliError::new(format!("{subject}: this mount has no log to be written home")));
     };
     if arguments.json { print_json(&report) } else { print(&text_of(&report)) }
@@ -105,19 +117,29 @@ pub fn refused(why: &str) -> serde_json::Value {
     serde_json::json!(CheckpointAnswer { error: Some(why.into()), ..CheckpointAnswer::default() })
 }
 
-/// The daemon's side: one checkpoint at a time, and every client is sent its progress.
+/// The daemon's side: one checkpoint at a time, and every client is sent its progress. Checkpoints
+/// are numbered from one. A request during one is served by the next: what was changed before the
+/// request may have been changed behind the running one.
 #[derive(Clone)]
 pub struct Checkpointer {
     world: RealWorld,
     engine: Rc<Engine>,
-    in_flight: Rc<Cell<bool>>,
+    numbers: Rc<Numbers>,
     last: Rc<RefCell<Option<Result<CheckpointReport, String>>>>,
+}
+
+/// Numbers of the last checkpoint that was asked for, has begun, and has finished.
+#[derive(Default)]
+struct Numbers {
+    wanted: Cell<u64>,
+    begun: Cell<u64>,
+    finished: Cell<u64>,
 }
 
 impl Checkpointer {
     pub fn new(world: &RealWorld, engine: &Rc<Engine>) -> Checkpointer {
         let (world, engine) = (world.clone(), engine.clone());
-        Checkpointer { world, engine, in_flight: Rc::default(), last: Rc::default() }
+        Checkpointer { world, engine, numbers: Rc::default(), last: Rc::default() }
     }
 
     /// Answers a request, which begins a checkpoint or asks for its progress.
@@ -128,23 +150,35 @@ impl Checkpointer {
         self.progress()
     }
 
+    /// Has a checkpoint made that begins from now on.
     fn begin(&self) {
-        if self.in_flight.replace(true) {
+        let Numbers { wanted, begun, finished } = &*self.numbers;
+        let is_running = wanted.get() > finished.get();
+        let joins = is_running && units::fault!("checkpoint-joins-another");
+        wanted.set(begun.get() + u64::from(!joins));
+        if is_running {
             return;
         }
         let this = self.clone();
         self.world.spawn(Box::pin(async move {
-            let ended = this.engine.checkpoint().await;
-            *this.last.borrow_mut() = Some(ended.map_err(|error| error.to_string()));
-            this.in_flight.set(false);
+            let Numbers { wanted, begun, finished } = &*this.numbers;
+            while begun.get() < wanted.get() {
+                begun.set(begun.get() + 1);
+                let ended = this.engine.checkpoint().await;
+                *this.last.borrow_mut() = Some(ended.map_err(|error| error.to_string()));
+                finished.set(begun.get());
+            }
         }));
     }
 
     fn progress(&self) -> serde_json::Value {
         let progress = self.engine.checkpoint_progress();
-        let last = self.last.borrow().clone().filter(|_| !self.in_flight.get());
+        let Numbers { wanted, finished, .. } = &*self.numbers;
+        let last = self.last.borrow().clone();
         serde_json::json!(CheckpointAnswer {
-            is_under_way: self.in_flight.get(),
+            is_under_way: wanted.get() > finished.get(),
+            number: wanted.get(),
+            finished: finished.get(),
             blocks: progress.blocks,
             blocks_left: progress.blocks_left,
             error: last.clone().and_then(Result::err),

@@ -1,11 +1,14 @@
-//! Command line of mount(8): `mount.fuse.okeanos SOURCE DIR [-sfnv] [-o options] [-t type]`. Called
-//! by a name that ends with `okeanos-host`, the program mounts a host.
+//! Command line of mount(8): `mount.fuse.okeanos SOURCE DIR [-sfnv] [-N namespace] [-o options]
+//! [-t type]`. Called by a name that ends with `okeanos-host`, the program mounts a host.
 
 use crate::error::CliError;
 use crate::host;
 use crate::mount::{self, MountArguments};
 use clap::Parser;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 #[derive(Parser, Debug)]
@@ -33,6 +36,9 @@ struct HelperArguments {
     /// The type, as mount(8) gives it
     #[arg(short = 't')]
     kind: Option<String>,
+    /// The mount namespace to mount in, as mount(8) gives it with its own option of this name
+    #[arg(short = 'N', value_name = "NAMESPACE")]
+    namespace: Option<PathBuf>,
 }
 
 /// Kind of mount that a line of fstab(5) describes.
@@ -64,7 +70,21 @@ pub fn run(line: Line, arguments: &[OsString]) -> Result<(), CliError> {
     });
     match call.fake {
         true => Ok(()),
-        false => mount(line, call).map_err(|error| error.with_code(MOUNT_FAILED)),
+        false => {
+            let entered = call.namespace.as_deref().map_or(Ok(()), enter);
+            entered.and_then(|()| mount(line, call)).map_err(|error| error.with_code(MOUNT_FAILED))
+        }
+    }
+}
+
+/// Enters a mount namespace, in which all paths are looked up from then on.
+fn enter(namespace: &Path) -> Result<(), CliError> {
+    let system = |error| CliError::system(namespace.display(), error);
+    let opened = File::open(namespace).map_err(system)?;
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::setns(opened.as_raw_fd(), libc::CLONE_NEWNS) } {
+        0 => Ok(()),
+        _ => Err(system(io::Error::last_os_error())),
     }
 }
 
@@ -112,10 +132,13 @@ mod tests {
             "rw,data=ordered",
             "-t",
             "fuse.okeanos",
+            "-N",
+            "/proc/7/ns/mnt",
         ])
         .unwrap();
         assert_eq!(call.options, ["rw", "data=ordered"]);
         assert!(call.sloppy && call.no_mtab && !call.verbose);
         assert_eq!(call.kind.as_deref(), Some("fuse.okeanos"));
+        assert_eq!(call.namespace.as_deref(), Some(Path::new("/proc/7/ns/mnt")));
     }
 }

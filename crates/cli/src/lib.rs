@@ -20,6 +20,7 @@ mod host;
 mod inspect;
 mod list;
 mod man;
+mod mke2fs_options;
 mod mkfs;
 mod mount;
 mod moved;

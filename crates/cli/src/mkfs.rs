@@ -6,6 +6,7 @@ use crate::disk::coerce::ZonePlan;
 use crate::disk::content::refuse_to_overwrite;
 use crate::disk::open_disk::{claim, open_disk, refuse_same};
 use crate::error::CliError;
+use crate::mke2fs_options::Mke2fsOptions;
 use crate::programs::{self, TemporaryLoop};
 use crate::text::output::print;
 use crate::text::quantity::{exact_size, format_size, parse_size};
@@ -30,8 +31,9 @@ Examples:
   okeanos mkfs --flush-zone drive.profile /dev/sdb1    for a drive that ignores flushes
   okeanos mkfs disk.img 1G -- -b 1024 -L mail          more for mke2fs: block size, label
 
-What is there already is named and kept, unless --force is given. The root directory belongs to the user who
-makes the volume; where root does, to root.";
+What is there already is named and kept, unless --force is given: on a device what blkid(8) or Okeanos knows,
+in a file anything at its start. The root directory belongs to the user who makes the volume; where root does,
+to root.";
 
 /// Make a volume in an image file or on a block device
 ///
@@ -51,7 +53,7 @@ pub struct MkfsArguments {
     #[arg(long, value_name = "PROFILE")]
     flush_zone: Option<PathBuf>,
     /// Profile of the journal's own device; as --flush-zone if not given
-    #[arg(long, value_name = "PROFILE", requires = "journal_device")]
+    #[arg(long, value_name = "PROFILE", requires = "journal_device", requires = "flush_zone")]
     journal_flush_zone: Option<PathBuf>,
     /// Take the profile even if it is of another drive, or the drive does not report its model
     #[arg(long)]
@@ -60,7 +62,7 @@ pub struct MkfsArguments {
     /// take 10 MiB in every 100 MiB, or what is given: log-size=SIZE,group-size=SIZE
     #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = LogSizes::parse)]
     scattered_logs: Option<LogSizes>,
-    /// Overwrite the file system or partition table that is there already
+    /// Overwrite what is there already
     #[arg(short = 'F', long)]
     force: bool,
     /// An image file or block device
@@ -77,6 +79,7 @@ pub struct MkfsArguments {
 /// Block size of volumes with an external journal or scattered logs, unless `-b` says otherwise. An
 /// external journal and its volume must agree, and the groups must be as long as a log.
 const BLOCK_SIZE: &str = "4096";
+const BLOCK_BYTES: u64 = 4096;
 
 /// Bytes below which mke2fs makes no volume, whatever its options.
 const SIZE_MIN: u64 = 32 << 10;
@@ -100,7 +103,8 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         arguments.force_profile,
     )?;
     journal.map_or(Ok(()), |journal| refuse_same(target, journal))?;
-    let force = arguments.force || extra.iter().any(|argument| argument == "-F");
+    let options = Mke2fsOptions::of(extra);
+    let force = arguments.force || options.has('F');
     if let Some(journal) = journal.filter(|journal| !force && journal.exists()) {
         refuse_to_overwrite(journal, false, "okeanos mkfs --force … --journal-device")?;
     }
@@ -115,9 +119,10 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
             refuse_to_overwrite(target, false, "okeanos mkfs --force")?;
         }
     }
-    let owner = maker().filter(|_| !names_owner(extra));
+    let is_trial = options.is_trial();
+    let owner = maker().filter(|_| !names_owner(&options));
     let mut extra = with_defaults(extra, force, owner);
-    if arguments.scattered_logs.is_some() && !extra.iter().any(|argument| argument == "-b") {
+    if arguments.scattered_logs.is_some() && !options.has('b') {
         // mke2fs gives small volumes blocks of 1 KiB, in whose groups a log of 10 MiB does not fit.
         extra.extend(["-b".into(), BLOCK_SIZE.into()]);
     }
@@ -130,23 +135,42 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     };
     // Programs that walk over the volume of an ordinary user would complain of a directory of
     // root's.
-    let is_trial = is_trial(extra);
     let owner = owner.filter(|_| !is_trial);
     let give = |(user, group)| programs::give_file(target, "/lost+found", user, group);
     let result = result.and_then(|()| owner.map_or(Ok(()), give));
+    if result.is_err() || is_trial {
+        if made {
+            remove_image(target, held);
+        }
+        return result;
+    }
+    // These open the disk themselves.
     drop(held);
-    let result = result.and_then(|()| zones.make(target, journal));
+    let result = zones.make(target, journal);
     let result =
         result.and_then(|()| arguments.scattered_logs.map_or(Ok(()), |sizes| sizes.make(target)));
-    if made && (result.is_err() || is_trial) {
-        // An empty image left by this program would be in the way of the next attempt.
-        let _ = std::fs::remove_file(target);
+    if result.is_err() && made {
+        remove_unless_used(target);
     }
     result?;
-    if is_trial {
-        return Ok(());
-    }
     print_next_step(&arguments, extra)
+}
+
+/// Removes an image that this program has made, and nobody can have used since: it would be in the
+/// way of the next attempt.
+fn remove_image(target: &Path, held: Claim) {
+    let _ = std::fs::remove_file(target);
+    drop(held);
+}
+
+/// Removes an image as [`remove_image`] does, unless another process has it, or has mounted it
+/// while nobody had it claimed.
+fn remove_unless_used(target: &Path) {
+    let is_new = || crate::mount::look_at(target).is_none_or(|found| found.last_mounted[0] == 0);
+    match claim(target) {
+        Ok(held) if is_new() => remove_image(target, held),
+        _ => {}
+    }
 }
 
 /// Prints how the new volume is mounted.
@@ -156,7 +180,7 @@ fn print_next_step(arguments: &MkfsArguments, extra: &[OsString]) -> Result<(), 
     options.extend(journal.map(|journal| format!("journal_dev={}", word(journal))));
     options.extend(arguments.scattered_logs.is_some().then(|| "log=scattered".to_string()));
     options.extend(arguments.flush_zone.is_some().then(|| "barrier=coerce".to_string()));
-    if has_long_blocks(extra) {
+    if has_long_blocks(&Mke2fsOptions::of(extra)) {
         print(
             &"Okeanos mounts blocks longer than 4096 bytes everywhere; most kernels' own ext4 does not.\n",
         )?;
@@ -166,20 +190,17 @@ fn print_next_step(arguments: &MkfsArguments, extra: &[OsString]) -> Result<(), 
     print(&format_args!("Mount it with: okeanos mount{options} {} DIR\n", word(target)))
 }
 
-/// Whether mke2fs only prints what it would do.
-fn is_trial(extra: &[OsString]) -> bool {
-    extra.iter().any(|argument| argument == "-n")
-}
-
 /// Refuses mke2fs's trial where more than mke2fs makes is asked for.
 fn refuse_trial(arguments: &MkfsArguments) -> Result<(), CliError> {
     let MkfsArguments { journal_device, scattered_logs, flush_zone, extra, .. } = arguments;
     let wants_more = journal_device.is_some() || scattered_logs.is_some() || flush_zone.is_some();
-    if !wants_more || !is_trial(extra) {
+    if !wants_more || !Mke2fsOptions::of(extra).is_trial() {
         return Ok(());
     }
-    Err(CliError::new("-n has mke2fs make nothing, and more than mke2fs makes is asked for")
-        .with_remedy("Leave out -n, or --journal-device, --scattered-logs and --flush-zone."))
+    Err(CliError::new("-n or -V has mke2fs make nothing, and more than mke2fs makes is asked for")
+        .with_remedy(
+            "Leave out -n and -V, or --journal-device, --scattered-logs and --flush-zone.",
+        ))
 }
 
 /// Sizes of the requested scattered logs, in bytes.
@@ -239,13 +260,12 @@ fn refuse_scattered_logs(
         return Err(CliError::new("scattered logs need the journal inside the volume")
             .with_remedy("Leave out --journal-device or --scattered-logs."));
     }
-    if has_no_extents(extra) { Err(no_extents(target)) } else { Ok(()) }
+    if has_no_extents(&Mke2fsOptions::of(extra)) { Err(no_extents(target)) } else { Ok(()) }
 }
 
-/// Returns whether the arguments for mke2fs name a kind of volume whose files have no extents.
-fn has_no_extents(extra: &[OsString]) -> bool {
-    let named = extra.iter().position(|argument| argument == "-t").map(|at| extra.get(at + 1));
-    matches!(named.flatten().and_then(|kind| kind.to_str()), Some("ext2" | "ext3"))
+/// Returns whether the options name a kind of volume whose files have no extents.
+fn has_no_extents(options: &Mke2fsOptions) -> bool {
+    matches!(options.value('t').and_then(|kind| kind.to_str()), Some("ext2" | "ext3"))
 }
 
 fn no_extents(target: &Path) -> CliError {
@@ -290,26 +310,22 @@ fn check_unused(target: &Path) -> Result<(), CliError> {
 
 /// Adds defaults where the arguments for mke2fs do not decide.
 fn with_defaults(extra: &[OsString], force: bool, owner: Option<(u32, u32)>) -> Vec<OsString> {
+    let options = Mke2fsOptions::of(extra);
     let mut arguments = extra.to_vec();
-    if force && !arguments.iter().any(|argument| argument == "-F") {
-        arguments.push("-F".into());
-    }
-    if has_long_blocks(extra) && !arguments.iter().any(|argument| argument == "-F") {
-        // mke2fs would ask for confirmation, because few kernels mount these. The content was
-        // checked before.
+    // For long blocks mke2fs would ask for confirmation, because few kernels mount these. The
+    // content was checked before.
+    if (force || has_long_blocks(&options)) && !options.has('F') {
         arguments.push("-F".into());
     }
     if let Some((user, group)) = owner {
         // An ordinary user could not write to a root directory of root's. Of several -E the last
         // counts alone.
-        let owner = format!("root_owner={user}:{group}");
-        match arguments.iter().rposition(|argument| argument == "-E") {
-            Some(at) if at + 1 < arguments.len() => {
-                arguments[at + 1].push(",");
-                arguments[at + 1].push(owner);
-            }
-            _ => arguments.extend(["-E".into(), owner.into()]),
+        let mut extended = options.value('E').unwrap_or_default().to_owned();
+        if !extended.is_empty() {
+            extended.push(",");
         }
+        extended.push(format!("root_owner={user}:{group}"));
+        arguments.extend(["-E".into(), extended]);
     }
     arguments
 }
@@ -321,10 +337,10 @@ fn maker() -> Option<(u32, u32)> {
     (user != 0).then_some((user, group))
 }
 
-/// Whether the arguments for mke2fs name the owner of the root directory.
-fn names_owner(extra: &[OsString]) -> bool {
+/// Whether the options name the owner of the root directory.
+fn names_owner(options: &Mke2fsOptions) -> bool {
     let names = |word: &str| word.starts_with("root_owner");
-    extra.iter().any(|argument| argument.to_string_lossy().split(',').any(names))
+    options.value('E').is_some_and(|value| value.to_string_lossy().split(',').any(names))
 }
 
 /// Returns arguments for mke2fs, which takes a number of MiB.
@@ -356,14 +372,12 @@ fn make_with_external_journal(
         (false, _) if room_behind == 0 => None,
         (_, size) => size,
     };
-    let block_size = block_size_of(extra);
+    let options = Mke2fsOptions::of(extra);
+    let block_size = options.value('b').unwrap_or(BLOCK_SIZE.as_ref()).to_owned();
     let mut of_journal =
         vec![OsString::from("-O"), "journal_dev".into(), "-b".into(), block_size.clone()];
-    if extra.iter().any(|argument| argument == "-F") {
-        of_journal.push("-F".into());
-    }
-    if extra.iter().any(|argument| argument == "-q") {
-        of_journal.push("-q".into());
+    for letter in ['F', 'q'].into_iter().filter(|letter| options.has(*letter)) {
+        of_journal.push(format!("-{letter}").into());
     }
     // mke2fs joins a volume to journals on block devices only.
     let attached =
@@ -371,8 +385,7 @@ fn make_with_external_journal(
     let device = attached.as_ref().map_or(journal, |attached| attached.path());
     of_journal.push(device.into());
     if let Some(size) = size {
-        let bytes: u64 = block_size.to_string_lossy().parse().unwrap_or(4096);
-        of_journal.push((size / bytes).to_string().into());
+        of_journal.push((size / block_bytes(&options)).to_string().into());
     }
     programs::run("mke2fs", &of_journal)?;
     let mut join = vec![OsString::from("-b"), block_size, "-J".into()];
@@ -384,7 +397,7 @@ fn make_with_external_journal(
 
 fn make(target: &Path, of_journal: Vec<OsString>, extra: &[OsString]) -> Result<(), CliError> {
     let mut arguments = of_journal;
-    if !extra.iter().any(|argument| argument == "-t") {
+    if !Mke2fsOptions::of(extra).has('t') {
         arguments.extend(["-t".into(), "ext4".into()]);
     }
     arguments.extend_from_slice(extra);
@@ -393,15 +406,15 @@ fn make(target: &Path, of_journal: Vec<OsString>, extra: &[OsString]) -> Result<
 }
 
 /// Whether the kernel's own ext4 may refuse blocks of that size.
-fn has_long_blocks(extra: &[OsString]) -> bool {
+fn has_long_blocks(options: &Mke2fsOptions) -> bool {
     const PAGE: u64 = 4096;
-    block_size_of(extra).to_string_lossy().parse().is_ok_and(|bytes: u64| bytes > PAGE)
+    block_bytes(options) > PAGE
 }
 
-/// Returns the value of `-b` in the arguments for mke2fs.
-fn block_size_of(extra: &[OsString]) -> OsString {
-    let at = extra.iter().position(|argument| argument == "-b");
-    at.and_then(|at| extra.get(at + 1)).cloned().unwrap_or_else(|| BLOCK_SIZE.into())
+/// Returns the bytes of a block that `-b` asks for; the default where mke2fs refuses its value.
+fn block_bytes(options: &Mke2fsOptions) -> u64 {
+    let given = options.value('b').and_then(|value| parse_size(value.to_str()?).ok());
+    given.filter(|bytes| *bytes > 0).unwrap_or(BLOCK_BYTES)
 }
 
 /// Claims the target, so that nobody mounts it while mke2fs writes, and refuses one in use. Makes
@@ -437,13 +450,22 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> 
             // Who reads the image reads every file in it, and can lock it against a mount.
             let mut new = OpenOptions::new();
             let new = new.write(true).create_new(true).mode(0o600);
-            let file = new.open(target).map_err(|error| CliError::system(&name, error))?;
-            let sized = file.set_len(size).map_err(|error| CliError::system(&name, error));
-            let claimed = sized.and_then(|()| claim(target));
-            if claimed.is_err() {
-                let _ = std::fs::remove_file(target);
+            let system = |error| CliError::system(&name, error);
+            let file = new.open(target).map_err(system)?;
+            // Empty until it is claimed, so that nobody else makes a volume in it. Who has claimed
+            // it keeps it.
+            let held = claim(target)?;
+            if file.metadata().map_err(system)?.len() > 0 {
+                return Err(CliError::new(format!("another program has just written to {name}"))
+                    .with_remedy("Look at what it is, or remove it first."));
             }
-            Ok((true, claimed?))
+            match file.set_len(size) {
+                Ok(()) => Ok((true, held)),
+                Err(error) => {
+                    remove_image(target, held);
+                    Err(system(error))
+                }
+            }
         }
         None => {
             refuse_longer_than_limit(target)?;
@@ -554,8 +576,23 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_takes_the_block_size_of_the_volume() {
-        assert_eq!(block_size_of(&[]), "4096");
-        assert_eq!(block_size_of(&["-q".into(), "-b".into(), "1024".into()]), "1024");
+    fn a_journal_is_counted_in_blocks_of_the_volume() {
+        let bytes = |words: &[&str]| {
+            let words: Vec<_> = words.iter().map(OsString::from).collect();
+            block_bytes(&Mke2fsOptions::of(&words))
+        };
+        assert_eq!(bytes(&[]), 4096);
+        assert_eq!(bytes(&["-q", "-b", "1024"]), 1024);
+        assert_eq!(bytes(&["-qb2k"]), 2048);
+        assert_eq!(bytes(&["-b", "0"]), 4096);
+    }
+
+    #[test]
+    fn the_owner_is_added_to_what_the_last_of_several_says() {
+        let given = ["-qEnodiscard".into(), "-E".into(), "stride=4".into()];
+        let all = with_defaults(&given, true, Some((1, 2)));
+        assert_eq!(all[3..], ["-F", "-E", "stride=4,root_owner=1:2"]);
+        assert!(names_owner(&Mke2fsOptions::of(&["-qEroot_owner=3:4".into()])));
+        assert!(!names_owner(&Mke2fsOptions::of(&["-L".into(), "root_owner".into()])));
     }
 }

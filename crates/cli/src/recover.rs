@@ -1,7 +1,7 @@
 //! `okeanos recover`: replays the journal of a volume that was not unmounted.
 
 use crate::disk::coerce::{Wanted, coerce};
-use crate::disk::open_disk::open_disk;
+use crate::disk::open_disk::{open_disk, refuse_same};
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::quantity::format_duration;
@@ -9,7 +9,7 @@ use crate::text::table::Table;
 use device::Disk;
 use disks::DiskAccess;
 use engine::{EngineOptions, PassReport, RecoveryReport, RestartForecast};
-use ext4::{BlockOwner, OpenParts, OrphanReport, Volume, VolumeOptions};
+use ext4::{Access, BlockOwner, OpenParts, Volume, VolumeOptions};
 use runtime::RealWorld;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -107,12 +107,19 @@ pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
     let (for_run, json) = (world.clone(), arguments.json);
     let recovered = world.run(async move { recover(&for_run, &arguments).await });
     world.end();
-    let recovered = recovered?;
-    if json { print_json(&recovered) } else { print(&text_of(&recovered)) }
+    let (recovered, finished) = recovered?;
+    // The log is empty by now: no later run prints what was left out.
+    if json { print_json(&recovered) } else { print(&text_of(&recovered)) }?;
+    finished
 }
 
-async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Recovered, CliError> {
+/// Returns the report of the replay, and the result of what follows it.
+async fn recover(
+    world: &RealWorld,
+    arguments: &RecoverArguments,
+) -> Result<(Recovered, Result<(), CliError>), CliError> {
     let RecoverArguments { ref source, ref journal_device, dry_run, .. } = *arguments;
+    journal_device.as_deref().map_or(Ok(()), |journal| refuse_same(source, journal))?;
     let access = if dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
     let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
         Ok(Rc::new(open_disk(world, path, access)?))
@@ -132,26 +139,35 @@ async fn recover(world: &RealWorld, arguments: &RecoverArguments) -> Result<Reco
     let (parts, _) = coerce(parts, source, journal_device.as_deref(), Wanted::IfThere).await?;
     let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", source.display()));
     let journal = ext4::recover(&parts, dry_run).await.map_err(failed)?;
-    let (mut orphans, mut skipped_files) = (OrphanReport::default(), Vec::new());
+    let mut recovered =
+        Recovered { journal, orphans_freed: 0, orphans_truncated: 0, skipped_files: Vec::new() };
+    let finished = if dry_run { Ok(()) } else { finish(parts, &mut recovered).await };
+    Ok((recovered, finished.map_err(failed)))
+}
+
+/// Opens the volume: that deletes orphans and completes truncations of the crash, so that e2fsck
+/// finds nothing to repair.
+async fn finish(parts: OpenParts, recovered: &mut Recovered) -> Result<(), ext4::Error> {
     // A recovery may have been interrupted after the replay.
-    let is_open = !journal.clean || !ext4::was_closed(&*parts.home).await.map_err(failed)?;
-    if !dry_run && is_open {
-        // Opening deletes orphans and completes truncations of the crash; then e2fsck finds nothing
-        // to repair.
-        let volume = Volume::open(parts).await.map_err(failed)?;
-        orphans = volume.open_report().orphans;
-        let skipped: Vec<_> = journal.skipped_blocks.iter().copied().map(HomeBlock).collect();
-        if !skipped.is_empty() {
-            skipped_files = volume.owners_of(&skipped).await.map_err(failed)?;
-        }
-        volume.close().await.map_err(failed)?;
+    if recovered.journal.clean && ext4::was_closed(&*parts.home).await? {
+        return Ok(());
     }
-    Ok(Recovered {
-        journal,
-        orphans_freed: orphans.freed,
-        orphans_truncated: orphans.truncated,
-        skipped_files: skipped_files.iter().map(SkippedFile::of).collect(),
-    })
+    let mut for_reading = parts.clone();
+    for_reading.options.access = Access::ReadOnly;
+    let volume = match Volume::open(parts).await {
+        // Its orphans are for e2fsck, and its files can be named.
+        Err(ext4::Error::OnlyReadable { .. }) => Volume::open(for_reading).await,
+        opened => opened,
+    }?;
+    let orphans = volume.open_report().orphans;
+    (recovered.orphans_freed, recovered.orphans_truncated) = (orphans.freed, orphans.truncated);
+    let skipped = &recovered.journal.skipped_blocks;
+    let skipped: Vec<_> = skipped.iter().copied().map(HomeBlock).collect();
+    if !skipped.is_empty() {
+        let owners = volume.owners_of(&skipped).await?;
+        recovered.skipped_files = owners.iter().map(SkippedFile::of).collect();
+    }
+    volume.close().await
 }
 
 fn text_of(recovered: &Recovered) -> String {

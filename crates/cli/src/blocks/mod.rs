@@ -119,7 +119,7 @@ struct FormatArguments {
     #[arg(long, value_name = "PROFILE")]
     flush_zone: Option<PathBuf>,
     /// Profile of the journal's own device; as --flush-zone if not given
-    #[arg(long, value_name = "PROFILE", requires = "log")]
+    #[arg(long, value_name = "PROFILE", requires = "log", requires = "flush_zone")]
     log_flush_zone: Option<PathBuf>,
     /// Take the profile even if it is of another drive, or the drive does not report its model
     #[arg(long)]
@@ -127,7 +127,8 @@ struct FormatArguments {
     /// Bytes of a block: 1024, 2048 or 4096
     #[arg(long, value_name = "BYTES", default_value = "4096", value_parser = parse_block_size)]
     block_size: units::BlockSize,
-    /// Overwrite the file system or partition table that is there already
+    /// Overwrite what is there already: on a device what blkid(8) or Okeanos knows, in a file
+    /// anything at its start
     #[arg(short = 'F', long)]
     force: bool,
     /// An image file or block device

@@ -2,7 +2,7 @@
 
 use super::{DrainArguments, OfflineArguments, failed, zones};
 use crate::disk::coerce::Wanted;
-use crate::disk::open_disk::open_disk;
+use crate::disk::open_disk::{open_disk, refuse_same};
 use crate::error::CliError;
 use crate::recover::{self, RecoverArguments};
 use crate::text::output::{print, print_json};
@@ -262,6 +262,7 @@ pub(super) fn with_parts<T: 'static>(
     read_only: bool,
     work: impl AsyncFnOnce(BlockParts) -> Result<T, BlocksError> + 'static,
 ) -> Result<T, CliError> {
+    log.map_or(Ok(()), |log| refuse_same(source, log))?;
     crate::daemon::mounted::refuse_if_its_daemon_died(source)?;
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let access = if read_only { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };

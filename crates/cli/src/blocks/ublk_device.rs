@@ -5,6 +5,7 @@
 //! volume's mark: device numbers are used again.
 
 use crate::daemon::control::{About, Ask, Client, Place, no_answer};
+use crate::daemon::holders::refuse_open_device;
 use crate::daemon::mount_table;
 use crate::daemon::mounted::{not_opened, refuse_mounted};
 use crate::disk::identity::identity;
@@ -215,6 +216,7 @@ pub fn take_away(place: &Place) -> Result<(), CliError> {
         Err(_) => None,
     };
     if let Some(held) = held.as_ref().filter(|_| is_served) {
+        refuse_open_device(&path, held, PATIENCE)?;
         held.sync_all().map_err(|error| CliError::system(path.display(), error))?;
     }
     remove(place, number, held)

@@ -56,6 +56,10 @@ pub fn claim_for_check(path: &Path) -> Result<Option<Claim>, CliError> {
                 Some(mount) => {
                     format!("Check it there: okeanos check {}.", word(&mount.directory))
                 }
+                // By the kernel, which okeanos list leaves out.
+                None if matches!(error, DiskOpenError::Mounted { .. }) => {
+                    return Err(not_opened(error));
+                }
                 None => "If it is mounted, check where it is mounted: okeanos list.".into(),
             };
             Err(not_opened(error).with_remedy(remedy))
@@ -87,8 +91,10 @@ pub fn check(
     let reader = Reader::open(path)?;
     let superblock = &reader.superblock;
     if superblock.features.has(feature::RECOVER) {
+        let journal = journal_device
+            .map_or(String::new(), |device| format!("--journal-device {} ", word(device)));
         return Err(CliError::new(format!("{} was not unmounted", path.display()))
-            .with_remedy(format!("Recover it first: okeanos recover {}.", word(path))));
+            .with_remedy(format!("Recover it first: okeanos recover {journal}{}.", word(path))));
     }
     if superblock.features.has(feature::BIGALLOC) {
         return Err(
@@ -113,6 +119,7 @@ pub fn check(
     let mut check = ImageCheck {
         reader: &reader,
         used,
+        blocks_left: superblock.blocks.saturating_mul(2),
         shared: BTreeSet::new(),
         inodes: 0,
         tree: tree.as_ref(),
@@ -147,6 +154,8 @@ struct ImageCheck<'a> {
     reader: &'a Reader,
     /// Bitmap of the volume's used blocks.
     used: Vec<u8>,
+    /// Bound on the blocks of all inodes together: in a damaged volume each may have the same ones.
+    blocks_left: u64,
     /// Attribute blocks, which several inodes may have.
     shared: BTreeSet<HomeBlock>,
     inodes: u64,
@@ -278,10 +287,23 @@ impl ImageCheck<'_> {
         }
         self.names_of(number, inode);
         self.contradictions_of(number, inode);
-        let layout = match self.reader.layout(number, inode) {
-            Ok(layout) => layout,
-            Err(error) => return self.findings.note(error),
-        };
+        if self.blocks_left == 0 {
+            return;
+        }
+        let mut layout = Layout::default();
+        let laid_out = self.reader.lay_out(number, inode, &mut layout);
+        if !units::fault!("check-blocks-unbounded") {
+            self.blocks_left = self.blocks_left.saturating_sub(layout.blocks);
+        }
+        if self.blocks_left == 0 {
+            return self.findings.note(
+                "inodes have more than twice the blocks of the volume: of the rest no blocks were \
+                 looked at",
+            );
+        }
+        if let Err(error) = laid_out {
+            return self.findings.note(error);
+        }
         self.space_of(number, inode, &layout);
         for extent in &layout.extents {
             self.claim(extent.home, extent.count.into(), number);

@@ -24,8 +24,8 @@ beside ours, and the worse one counts. Where it is not asked, the last line says
 at.
 
 Of a mounted volume, check walks all files through the mount, so that the daemon reads and verifies
-what they are made of; bitmaps and link counts are not compared, and what kernel and daemon hold in
-memory is not read again. File data has no checksums.
+what they are made of; bitmaps and link counts are not compared, directories over which something
+else is mounted are left out, and what kernel and daemon hold in memory is not read again. File data has no checksums.
 
 Of a block volume (okeanos blocks) that is not attached, check reads both superblocks and the whole log. What lies in it is
 for the checker of the file system above, once it is attached.
@@ -78,8 +78,12 @@ const PROBLEMS_MAX: usize = 100;
 const MARKED: &str =
     "the volume is marked: errors were found on it earlier, or a recovery left something out";
 
-const LEFT_OF_MOUNTED: [&str; 3] =
-    ["bitmaps", "link counts", "inodes and blocks that no name leads to"];
+const LEFT_OF_MOUNTED: [&str; 4] = [
+    "bitmaps",
+    "link counts",
+    "inodes and blocks that no name leads to",
+    "what other mounts cover",
+];
 const LEFT_OF_BLOCKS: [&str; 1] = ["the file system in the block volume"];
 const LEFT_TO_E2FSCK: [&str; 4] = [
     "copies of the superblock and the descriptors",
@@ -145,6 +149,10 @@ fn check_unmounted(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Re
         (arguments.target.as_path(), arguments.journal_device.as_deref());
     crate::daemon::mounted::refuse_if_its_daemon_died(target)?;
     let _claim = image::claim_for_check(target)?;
+    if let Some(journal) = journal_device.filter(|_| !image::wants_journal(target, journal_device))
+    {
+        tree::refuse_foreign_journal(target, journal)?;
+    }
     let mut findings = Findings::default();
     let own = image::check(target, journal_device, &Progress::new(), &mut findings);
     let own = verdict.add_own(findings, own);

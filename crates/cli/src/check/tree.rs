@@ -12,6 +12,20 @@ use runtime::RealWorld;
 use std::path::Path;
 use std::rc::Rc;
 
+/// Refuses a named journal that is not that of the volume, which says nothing about the volume.
+pub fn refuse_foreign_journal(path: &Path, journal: &Path) -> Result<(), CliError> {
+    let world = RealWorld::new().map_err(CliError::no_ring)?;
+    let parts = parts(&world, path, Some(journal))?;
+    let found = world.run(async move { ext4::replay_preview(&parts).await });
+    world.end();
+    match found {
+        Err(error @ Error::Journal(_)) => Err(CliError::new(error.to_string())
+            .with_remedy("Name the volume's own journal, or leave out --journal-device.")),
+        // The check itself finds everything else.
+        _ => Ok(()),
+    }
+}
+
 /// Opens the volume, which the caller has claimed, and walks it. `None` if it cannot be opened,
 /// which is noted.
 pub fn walk(
@@ -20,22 +34,30 @@ pub fn walk(
     findings: &mut Findings,
 ) -> Result<Option<TreeReport>, CliError> {
     let world = RealWorld::new().map_err(CliError::no_ring)?;
-    let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
-        Ok(Rc::new(open_disk(&world, path, DiskAccess::Inspect)?))
-    };
-    let shared: Rc<dyn World> = Rc::new(world.clone());
-    let parts = OpenParts {
-        world: shared,
-        home: open(path)?,
-        journal: journal_device.map(open).transpose()?,
-        options: VolumeOptions { access: Access::ReadOnly, ..VolumeOptions::default() },
-    };
+    let parts = parts(&world, path, journal_device)?;
     let walked = world.run(open_and_walk(parts));
     world.end();
     let (report, noted) =
         walked.map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
     findings.append(noted);
     Ok(report)
+}
+
+fn parts(
+    world: &RealWorld,
+    path: &Path,
+    journal_device: Option<&Path>,
+) -> Result<OpenParts, CliError> {
+    let open = |path: &Path| -> Result<Rc<dyn Disk>, CliError> {
+        Ok(Rc::new(open_disk(world, path, DiskAccess::Inspect)?))
+    };
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    Ok(OpenParts {
+        world: shared,
+        home: open(path)?,
+        journal: journal_device.map(open).transpose()?,
+        options: VolumeOptions { access: Access::ReadOnly, ..VolumeOptions::default() },
+    })
 }
 
 /// Opens and walks the volume. Fails if another computer uses it.

@@ -26,8 +26,8 @@ pub enum Ask {
     About,
     Stats,
     End,
-    /// Begins a checkpoint, unless one is running; answered at once, also with the progress of a
-    /// running one.
+    /// Begins a checkpoint, behind one that is running; answered at once, with its number and the
+    /// progress of the running one.
     Checkpoint,
     Checkpointing,
     /// Takes all of a disk that has become longer; answered with `{"exported_bytes":N}`, or with

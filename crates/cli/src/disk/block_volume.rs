@@ -1,10 +1,10 @@
 //! A block volume on a disk, found before anything is claimed.
 
+use crate::disk::open_disk::open_to_look;
 use format::blocks::{
     BLOCKS_SUPERBLOCK_SIZE, BlocksRole, BlocksSuperblock, RESERVED_BYTES, SUPERBLOCK_AT,
     blocks_copy_at,
 };
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -25,13 +25,13 @@ const PAGE: usize = 4096;
 /// Whether the disk is the journal's device of a block volume.
 pub fn is_log(source: &Path) -> bool {
     let mut bytes = [0; BLOCKS_SUPERBLOCK_SIZE];
-    let read = File::open(source).and_then(|file| file.read_exact_at(&mut bytes, SUPERBLOCK_AT));
+    let read = open_to_look(source).and_then(|file| file.read_exact_at(&mut bytes, SUPERBLOCK_AT));
     read.is_ok() && BlocksSuperblock::parse(&bytes).is_ok_and(|it| it.role == BlocksRole::Journal)
 }
 
 /// Looks for a block volume as [`blocks::find_superblock`] does.
 pub fn volume_on(source: &Path) -> io::Result<VolumeOnDisk> {
-    let mut file = File::open(source)?;
+    let mut file = open_to_look(source)?;
     let size = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
     let parse = |at: u64| {
         let mut bytes = [0; BLOCKS_SUPERBLOCK_SIZE];

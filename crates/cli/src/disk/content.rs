@@ -1,13 +1,13 @@
 //! Detection of existing content on an image file or device, before a command overwrites or exports
 //! it.
 
-use crate::disk::block_volume::{VolumeOnDisk, volume_on};
+use crate::disk::block_volume::{VolumeOnDisk, is_log, volume_on};
+use crate::disk::open_disk::open_to_look;
 use crate::error::CliError;
 use crate::programs;
 use crate::text::shell::word;
 use format::blocks::{BLOCKS_MAGIC, SUPERBLOCK_AT};
 use host::HostJournal;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -17,6 +17,7 @@ const DEVICE_LOGS_MAGIC: &[u8] = b"OKSD";
 const DEVICE_LOGS: &str = "scattered logs of an okeanos before 0.1.0";
 const BLOCK_VOLUME: &str = "a block volume";
 const HOST_JOURNAL: &str = "the journal of a host";
+const UNKNOWN: &str = "data of an unknown kind";
 /// End of the bytes that identify our formats.
 const OWN_FORMATS_END: u64 = SUPERBLOCK_AT + BLOCKS_MAGIC.len() as u64;
 
@@ -41,12 +42,29 @@ pub fn content_of(path: &Path) -> Result<Option<String>, CliError> {
     programs::signature_of(path)
 }
 
+/// Returns the content as [`content_of`] does, and of a file also that it holds something unknown:
+/// unlike a device, a file has no remains of a former use. Its first [`ZEROS`] bytes are looked at.
+pub fn overwritten_content(path: &Path) -> Result<Option<String>, CliError> {
+    let system = |error| CliError::system(path.display(), error);
+    if let Some(known) = content_of(path)? {
+        return Ok(Some(known));
+    }
+    let is_file = std::fs::metadata(path).map_err(system)?.is_file();
+    let is_unknown = is_file && !is_zeros(&start_of(path, ZEROS).map_err(system)?);
+    Ok(is_unknown.then(|| UNKNOWN.into()))
+}
+
 /// Refuses a mount of what is no volume but a format of ours, and names the command for it. What
 /// cannot be read is for the mount to report.
 pub fn refuse_own_format(path: &Path) -> Result<(), CliError> {
     let Ok(start) = start_of(path, OWN_FORMATS_END) else { return Ok(()) };
     refuse_device_logs(path)?;
     let (name, named) = (path.display(), word(path));
+    if is_log(path) {
+        return Err(CliError::new(format!("{name} is the journal of {BLOCK_VOLUME}")).with_remedy(
+            format!("Attach the volume: okeanos blocks attach --log {named} VOLUME."),
+        ));
+    }
     if holds_block_volume(path, &start) {
         return Err(CliError::new(format!("{name} holds {BLOCK_VOLUME}, not an ext4 volume"))
             .with_remedy(format!("Attach it: okeanos blocks attach {named}.")));
@@ -60,17 +78,24 @@ pub fn refuse_own_format(path: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Refuses a disk that holds something, unless `force`: mke2fs and this project's formats do not
-/// ask. The remedy is `command` with --force.
+/// Refuses a disk or file that holds something, unless `force`: mke2fs and this project's formats
+/// do not ask. The remedy is `command` with --force.
 pub fn refuse_to_overwrite(path: &Path, force: bool, command: &str) -> Result<(), CliError> {
+    let found = if force { None } else { overwritten_content(path)? };
+    refuse_content(path, found, command)
+}
+
+/// Refuses as [`refuse_to_overwrite`] does, but only content of a known kind.
+pub fn refuse_known_content(path: &Path, force: bool, command: &str) -> Result<(), CliError> {
     let found = if force { None } else { content_of(path)? };
-    match found {
-        Some(found) => Err(holds(path, &found).with_remedy(format!(
-            "Look at what it is; to overwrite it: {command} {}.",
-            word(path)
-        ))),
-        None => Ok(()),
-    }
+    refuse_content(path, found, command)
+}
+
+fn refuse_content(path: &Path, found: Option<String>, command: &str) -> Result<(), CliError> {
+    found.map_or(Ok(()), |found| {
+        Err(holds(path, &found)
+            .with_remedy(format!("Look at what it is; to overwrite it: {command} {}.", word(path))))
+    })
 }
 
 /// Refuses to export the disk beneath a log as it is. Blocks that lie in the log would read as
@@ -111,7 +136,11 @@ fn holds_block_volume(path: &Path, start: &[u8]) -> bool {
 /// ours may be made there without having been asked for.
 pub fn is_blank(path: &Path, zeros: u64) -> Result<bool, CliError> {
     let start = start_of(path, zeros).map_err(|error| CliError::system(path.display(), error))?;
-    Ok(start.iter().all(|byte| *byte == 0) && content_of(path)?.is_none())
+    Ok(is_zeros(&start) && content_of(path)?.is_none())
+}
+
+fn is_zeros(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }
 
 fn holds(path: &Path, found: &str) -> CliError {
@@ -121,7 +150,7 @@ fn holds(path: &Path, found: &str) -> CliError {
 /// Returns the first `most` bytes, or all of a shorter disk.
 fn start_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
-    File::open(path)?.take(most).read_to_end(&mut start)?;
+    open_to_look(path)?.take(most).read_to_end(&mut start)?;
     Ok(start)
 }
 

@@ -47,7 +47,7 @@ fingerprint.json, and drive.profile, which okeanos mkfs --flush-zone takes.";
 #[derive(clap::Args)]
 #[command(after_help = format!("{EXAMPLES}{METHOD}"))]
 pub struct FingerprintArguments {
-    /// Yes, what is on this block device, or in this image of a volume, may be overwritten
+    /// Yes, what is on this block device, or in this file, may be overwritten
     #[arg(long)]
     destroy: bool,
     /// Write only there: START+LENGTH

@@ -2,8 +2,8 @@
 
 use super::FingerprintArguments;
 use crate::disk::coerce::{Drive, refuse_page_cache};
-use crate::disk::content::content_of;
-use crate::disk::open_disk::{claim, open_disk};
+use crate::disk::content::overwritten_content;
+use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::text::progress::Progress;
 use device::{Buffer, DeviceError, Disk, Durability, World};
@@ -50,18 +50,18 @@ pub fn open(world: &RealWorld, arguments: &FingerprintArguments) -> Result<Subje
             "Say --destroy if nothing on it is needed, with --range if only a part may be written.",
         ));
     }
-    drop(claim(path)?);
+    let disk = open_disk(world, path, DiskAccess::ReadWrite)?;
     if !arguments.examination.flush_test {
         refuse_page_cache(path)?;
     }
-    if let (false, Some(found)) = (arguments.destroy, content_of(path)?) {
+    // Behind the claim: another command may have made something while this one waited.
+    if let (false, Some(found)) = (arguments.destroy, overwritten_content(path)?) {
         return Err(CliError::new(format!(
             "{} holds {found}, and a fingerprint overwrites it",
             path.display()
         ))
         .with_remedy("Say --destroy if nothing on it is needed."));
     }
-    let disk = open_disk(world, path, DiskAccess::ReadWrite)?;
     if !disk.is_direct() {
         return Err(CliError::new(format!(
             "the file system of {} has no direct I/O",

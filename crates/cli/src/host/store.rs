@@ -1,6 +1,6 @@
 //! The store that a command line names, and the journal of this host for it.
 
-use crate::disk::content::{ZEROS, is_blank, refuse_to_overwrite};
+use crate::disk::content::{ZEROS, is_blank, refuse_known_content};
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::host::Where;
@@ -236,7 +236,7 @@ pub async fn open_journal(
             refuse_live(&shared, force).await?;
         } else {
             let command = "okeanos host mount --format --force … --journal";
-            refuse_to_overwrite(&place.journal, force, command)?;
+            refuse_known_content(&place.journal, force, command)?;
         }
         keep_private(&place.journal)?;
         write_once(&disk).await.map_err(|error| CliError::new(error.to_string()))?;

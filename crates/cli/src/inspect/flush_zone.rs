@@ -1,13 +1,13 @@
 //! Location and workload of evictions of `barrier=coerce`; on a volume, and on a journal device.
 
 use super::reader::Reader;
+use crate::disk::open_disk::open_to_look;
 use crate::error::CliError;
 use eviction::EvictionWorkload;
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::flush_zone::{FLUSH_ZONE_SUPERBLOCK_SIZE, FlushZoneError, FlushZoneSuperblock};
 use format::uuid_text;
 use std::fmt;
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -89,7 +89,7 @@ pub struct JournalDeviceReport {
 impl JournalDeviceReport {
     /// Returns `None` if there is something else.
     pub fn report(path: &Path) -> Result<Option<JournalDeviceReport>, CliError> {
-        let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
+        let file = open_to_look(path).map_err(|error| CliError::system(path.display(), error))?;
         let mut bytes = [0; SUPERBLOCK_SIZE];
         if file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).is_err() {
             return Ok(None);

@@ -1,6 +1,7 @@
 //! Finds the journal of a volume and reads its blocks.
 
 use super::reader::{Layout, Reader};
+use crate::disk::open_disk::open_to_look;
 use crate::error::CliError;
 use format::ext4::feature;
 use format::jbd2::{ExternalJournal, JournalSuperblock};
@@ -49,7 +50,7 @@ impl LogReader {
     }
 
     fn external(path: &Path) -> Result<LogReader, CliError> {
-        let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
+        let file = open_to_look(path).map_err(|error| CliError::system(path.display(), error))?;
         let mut start = vec![0; 2048];
         file.read_exact_at(&mut start, 0)
             .map_err(|error| CliError::system(path.display(), error))?;

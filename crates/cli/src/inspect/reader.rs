@@ -1,5 +1,6 @@
 //! Reader of a volume's structures, which may be damaged: everything is bounds-checked and bounded.
 
+use crate::disk::open_disk::open_to_look;
 use crate::error::CliError;
 use format::ext4::directory::DirectoryFormat;
 use format::ext4::extent::{Extent, ExtentEntry, ExtentNode};
@@ -24,10 +25,12 @@ pub struct Reader {
 /// Location of an inode's content.
 #[derive(Default)]
 pub struct Layout {
-    /// Extents in order of the file; holes are left out.
+    /// Extents in order of the file, none over another; holes are left out.
     pub extents: Vec<Extent>,
     /// Blocks of the extent tree or of pointers.
     pub nodes: BTreeSet<HomeBlock>,
+    /// Blocks of both: at most those of the volume.
+    pub blocks: u64,
 }
 
 /// Maximum number of blocks read of a directory.
@@ -35,7 +38,7 @@ const DIRECTORY_BLOCKS_MAX: u32 = 1 << 20;
 
 impl Reader {
     pub fn open(path: &Path) -> Result<Reader, CliError> {
-        let file = File::open(path).map_err(|error| CliError::system(path.display(), error))?;
+        let file = open_to_look(path).map_err(|error| CliError::system(path.display(), error))?;
         let mut bytes = vec![0; SUPERBLOCK_SIZE];
         file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).map_err(|_| {
             CliError::new(format!("{} is too small to hold an ext4 volume", path.display()))
@@ -119,17 +122,29 @@ impl Reader {
     /// Returns the location of an inode's content. Empty for inodes whose block field is no map.
     pub fn layout(&self, number: InodeNumber, inode: &RawInode) -> Result<Layout, CliError> {
         let mut layout = Layout::default();
+        self.lay_out(number, inode, &mut layout)?;
+        Ok(layout)
+    }
+
+    /// Adds the location of an inode's content to an empty layout. What was read before an error
+    /// was found stays in it.
+    pub fn lay_out(
+        &self,
+        number: InodeNumber,
+        inode: &RawInode,
+        layout: &mut Layout,
+    ) -> Result<(), CliError> {
         let kind = inode.mode & 0xf000;
         let is_fast_symlink =
             kind == 0xa000 && inode.size < 60 && inode.flags & flags::EXTENTS == 0;
         if inode.flags & flags::INLINE_DATA != 0 {
-            return Ok(layout);
+            return Ok(());
         }
         if !matches!(kind, 0x8000 | 0x4000 | 0xa000) || is_fast_symlink {
-            return Ok(layout);
+            return Ok(());
         }
         if inode.flags & flags::EXTENTS != 0 {
-            self.extent_node(number, &inode.block, None, &mut layout)?;
+            self.extent_node(number, &inode.block, None, layout)?;
         } else {
             let shift = self.superblock.block_size.shift();
             for index in 0..indirect::DIRECT + 3 {
@@ -139,11 +154,20 @@ impl Reader {
                     _ => first_indirect(level, shift),
                 };
                 if let Some(home) = indirect::pointer(&inode.block, index) {
-                    self.pointers(home, level, first, &mut layout)?;
+                    self.pointers(home, level, first, layout)?;
                 }
             }
         }
-        Ok(layout)
+        Ok(())
+    }
+
+    /// Counts blocks of one file, which cannot have more than the volume.
+    fn count(&self, layout: &mut Layout, blocks: u32) -> Result<(), CliError> {
+        layout.blocks += u64::from(blocks);
+        match layout.blocks > self.superblock.blocks {
+            true => Err(self.damaged("one file has more blocks than the volume")),
+            false => Ok(()),
+        }
     }
 
     fn extent_node(
@@ -160,12 +184,21 @@ impl Reader {
         }
         for entry in node.entries() {
             match entry {
-                ExtentEntry::Extent(extent) => layout.extents.push(extent),
+                ExtentEntry::Extent(extent) => {
+                    // A node checks its own entries, and knows no other node.
+                    if layout.extents.last().is_some_and(|it| end(it) > extent.at.get().into()) {
+                        let at = extent.at;
+                        return Err(damaged(format!("{at} is in it twice, or not in order")));
+                    }
+                    self.count(layout, extent.count)?;
+                    layout.extents.push(extent);
+                }
                 ExtentEntry::Index(index) => {
                     // Each node once: a tree with a cycle would never end.
                     if !layout.nodes.insert(index.child) {
                         return Err(damaged(format!("{} is in it twice", index.child)));
                     }
+                    self.count(layout, 1)?;
                     let block = self.block(index.child)?;
                     self.extent_node(number, &block, Some(node.depth() - 1), layout)?;
                 }
@@ -183,6 +216,7 @@ impl Reader {
         first: u64,
         layout: &mut Layout,
     ) -> Result<(), CliError> {
+        self.count(layout, 1)?;
         if level == 0 {
             return match u32::try_from(first) {
                 Ok(at) => {
@@ -220,14 +254,20 @@ impl Reader {
         if inode.mode & 0xf000 != 0x4000 {
             return Err(CliError::new(format!("{number} is no directory")));
         }
-        let mut blocks = Vec::new();
+        let (mut blocks, mut homes) = (Vec::new(), BTreeSet::new());
         let size = inode.size.div_ceil(self.superblock.block_size.bytes() as u64);
         for extent in self.layout(number, inode)?.extents {
             let wanted = (0..extent.count)
                 .map(|index| (extent.at.get() + index, extent.home.plus(index.into())));
             let wanted =
                 wanted.take_while(|(at, _)| u64::from(*at) < size && *at < DIRECTORY_BLOCKS_MAX);
-            blocks.extend(wanted.map(|(at, home)| (FileBlock(at), home)));
+            for (at, home) in wanted {
+                // Else its names would take memory without end.
+                if !homes.insert(home) {
+                    return Err(self.damaged(format!("{home} is twice in {number}")));
+                }
+                blocks.push((FileBlock(at), home));
+            }
         }
         Ok(blocks)
     }
@@ -292,6 +332,11 @@ impl Reader {
 fn first_indirect(level: u32, shift: u32) -> u64 {
     let pointers = 1u64 << (shift - 2);
     u64::from(indirect::DIRECT) + (1..level).map(|below| pointers.pow(below)).sum::<u64>()
+}
+
+/// Returns the file block behind an extent.
+fn end(extent: &Extent) -> u64 {
+    u64::from(extent.at.get()) + u64::from(extent.count)
 }
 
 /// Joins a block to the extent before it where it continues it.

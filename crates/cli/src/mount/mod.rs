@@ -19,14 +19,13 @@ use crate::daemon::mounted::{is_mounted, kept_open};
 use crate::daemon::reporter::{self, Level};
 use crate::daemon::{self, Side, StartNotifier};
 use crate::disk::content::refuse_own_format;
-use crate::disk::open_disk::refuse_same;
+use crate::disk::open_disk::{open_to_look, refuse_same};
 use crate::error::CliError;
 use crate::options::page::{OptionWords, help};
 use crate::text::shell::word;
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::ext4::{VolumeSuperblock, feature};
 use options::MountSettings;
-use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -150,7 +149,7 @@ pub fn run(mut arguments: MountArguments) -> Result<(), CliError> {
 /// `None`: opening will report what is wrong.
 pub fn look_at(source: &Path) -> Option<VolumeSuperblock> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
-    File::open(source).ok()?.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).ok()?;
+    open_to_look(source).ok()?.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).ok()?;
     VolumeSuperblock::parse(&bytes).ok()
 }
 

@@ -9,6 +9,7 @@ use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
 use crate::text::quantity::format_size;
+use disks::Claim;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
@@ -35,7 +36,7 @@ struct Written {
 pub fn run(listener: &str, writing: &Writing<'_>) -> Result<(), CliError> {
     let failed = |error| CliError::system(writing.path.display(), error);
     let mut connection = Connection::open(listener)?;
-    let file = open(writing)?;
+    let (file, _claim) = open(writing)?;
     let layout = lay_out(&file, writing)?;
     let mut random = [0; 8];
     File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut random)).map_err(failed)?;
@@ -73,32 +74,33 @@ pub fn run(listener: &str, writing: &Writing<'_>) -> Result<(), CliError> {
     }
 }
 
-/// Opens a new file; or an existing one, if it may be overwritten.
-fn open(writing: &Writing<'_>) -> Result<File, CliError> {
+/// Opens a new file; or an existing one, if it may be overwritten. No other command of Okeanos
+/// writes to it as long as the claim lives.
+fn open(writing: &Writing<'_>) -> Result<(File, Claim), CliError> {
     let path = writing.path;
+    let system = |error| CliError::system(path.display(), error);
     let mut options = File::options();
     options.write(true).read(true);
     let mut flags = if writing.o_dsync { libc::O_DSYNC } else { 0 };
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            options.create_new(true);
+            let file = options.create_new(true).custom_flags(flags).open(path).map_err(system)?;
+            Ok((file, claim(path)?))
         }
-        Err(error) => return Err(CliError::system(path.display(), error)),
-        Ok(_) if !writing.destroy => {
-            return Err(CliError::new(format!(
-                "{} is there already, and would be overwritten",
-                path.display()
-            ))
-            .with_remedy("Say --destroy if nothing in it is needed."));
-        }
+        Err(error) => Err(system(error)),
+        Ok(_) if !writing.destroy => Err(CliError::new(format!(
+            "{} is there already, and would be overwritten",
+            path.display()
+        ))
+        .with_remedy("Say --destroy if nothing in it is needed.")),
         Ok(metadata) => {
-            drop(claim(path)?);
+            let held = claim(path)?;
             if metadata.file_type().is_block_device() {
                 flags |= libc::O_EXCL;
             }
+            Ok((options.custom_flags(flags).open(path).map_err(system)?, held))
         }
     }
-    options.custom_flags(flags).open(path).map_err(|error| CliError::system(path.display(), error))
 }
 
 /// Zeroes the blocks, durably, so that from now on only their content changes.

@@ -6,7 +6,7 @@ mod served_drives;
 
 use crate::daemon::control::{Ask, Client, find_mount};
 use crate::error::CliError;
-use crate::text::output::{harmless, print};
+use crate::text::output::{escaped, harmless, print, print_json};
 use crate::text::quantity::{format_duration, format_size, parse_duration_in};
 use crate::text::table::Table;
 use device::{LongSteps, World};
@@ -92,11 +92,11 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
     };
     let Some(pause) = arguments.watch else {
         let statistics = ask()?;
-        return print(&match (arguments.json, arguments.prometheus) {
-            (true, _) => format!("{statistics:#}\n"),
-            (_, true) => prometheus::exposition(&statistics),
-            _ => tables(&statistics),
-        });
+        return match (arguments.json, arguments.prometheus) {
+            (true, _) => print_json(&statistics),
+            (_, true) => print(&prometheus::exposition(&statistics)),
+            _ => print(&tables(&statistics)),
+        };
     };
     let mut rates = rates::Rates::new();
     let lines = arguments.count.unwrap_or(u64::MAX);
@@ -109,7 +109,8 @@ pub fn run(arguments: StatsArguments) -> Result<(), CliError> {
             _ => rates.line(Instant::now(), &statistics),
         };
         let mut out = std::io::stdout().lock();
-        let text = text.as_deref().map(harmless);
+        let safe = if arguments.json { escaped } else { harmless };
+        let text = text.as_deref().map(safe);
         match write!(out, "{}", text.as_deref().unwrap_or_default()).and_then(|()| out.flush()) {
             // The reader has closed the pipe.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),

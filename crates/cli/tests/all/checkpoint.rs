@@ -47,6 +47,34 @@ fn a_checkpoint_by_hand_empties_the_log_and_reports_savings() {
     }
 }
 
+/// A client of the control socket begins a checkpoint of many scattered blocks. While it runs a
+/// file is written, and another client asks.
+#[test]
+fn a_checkpoint_brings_home_what_changed_during_another() {
+    let rig = Rig::new();
+    rig.run(
+        r#"$O mkfs --journal-size 96M image 256M -- -q; serve data=journal,checkpoint=manual,noloop image
+           python3 -c '
+import json, os, socket, subprocess, sys
+program, mount = sys.argv[1:]
+file = os.open(mount + "/file", os.O_RDWR | os.O_CREAT)
+for block in range(5000): os.pwrite(file, b"x" * 4096, block * 8192)
+os.fsync(file)
+device = os.stat(mount).st_dev
+daemon = socket.socket(socket.AF_UNIX)
+daemon.connect("/run/okeanos/%d-%d.sock" % (os.major(device), os.minor(device)))
+def ask(what):
+    daemon.sendall(json.dumps({"ask": what}).encode() + b"\n")
+    return json.loads(daemon.makefile().readline())
+assert ask("checkpoint")["is_under_way"]
+open(mount + "/late", "w").write("late")
+assert ask("checkpointing")["is_under_way"], "the first checkpoint ended too soon for this test"
+subprocess.run([program, "checkpoint", mount], check=True)' $O $M
+           kill_daemon; umount $M; debugfs -R 'cat /late' image 2>said | grep -q late; $O recover image"#,
+    );
+    rig.check("");
+}
+
 /// Waits until everything is home, and fails if that takes far too long.
 const UNTIL_HOME: &str = r#"for i in $(seq 600); do
     $O stats --json $M | grep -q '"dirty_blocks": 0' && break; sleep 0.1; done

@@ -74,6 +74,21 @@ fn nobody_mounts_what_mkfs_is_making() {
     ));
 }
 
+/// mkfs reopens the image for its logs, and fails, as a mount has it.
+#[test]
+fn mkfs_removes_no_image_that_another_process_has() {
+    Rig::new().run(
+        r#"strace -qqq -o calls -e trace=io_uring_setup -e inject=io_uring_setup:delay_enter=6s:when=1 \
+               $O mkfs --scattered-logs image 256M -- -q >made 2>&1 & MKFS=$!
+           for i in $(seq 100); do [ -e image ] && $O mount image $M 2>out && break; sleep 0.1; done
+           echo mine >$M/file; sync $M/file; refuses wait $MKFS; grep -q 'in use\|attached' made || { cat made; exit 1; }
+           grep -q mine $M/file; $O umount $M; [ -e image ]; settle image
+           $O mount image $M; grep -q mine $M/file; $O umount $M; settle image
+           # Its own failure leaves nothing.
+           refuses $O mkfs --scattered-logs=log-size=200M,group-size=300M new 256M -- -q 2>out; [ ! -e new ]"#,
+    );
+}
+
 /// Attempts on the image that the kernel's ext4 and e2fsck refuse, also a repair.
 const REFUSED: &str = r#"
     mkdir -p other; L=$(losetup -f --show image)

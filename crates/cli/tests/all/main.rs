@@ -32,6 +32,7 @@ mod powercut;
 mod programs;
 mod refusals;
 mod remedies;
+mod rescue;
 mod rig;
 mod rights;
 mod robustness;

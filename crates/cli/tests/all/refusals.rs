@@ -65,12 +65,61 @@ fn a_damaged_journal_of_a_host_is_not_made_anew() {
 #[test]
 fn a_trial_of_mke2fs_makes_nothing_else_either() {
     Rig::new().run(&format!(
-        r#"{KEPT} truncate -s 64M image journal
-           for more in "--journal-device journal" --scattered-logs; do
-               kept image $O mkfs --force $more image -- -n
+        r#"{KEPT} truncate -s 16M image journal
+           for trial in -n -qn -nFq '-b 4096 -vn' -V; do
+               for more in "--journal-device journal" --scattered-logs; do
+                   kept image $O mkfs --force $more image -- $trial
+               done
+               kept journal $O mkfs --force --journal-device journal image -- $trial
+               $O mkfs new 64M -- $trial >made 2>&1; [ ! -e new ]; refuses grep -q 'Mount it' made
            done
-           kept journal $O mkfs --force --journal-device journal image -- -n"#
+           # Values look like options.
+           $O mkfs new 64M -- -qL -n >made; blkid -p -s LABEL -o value new | grep -qx -- -n"#
     ));
+}
+
+#[test]
+fn options_for_mke2fs_count_however_they_are_spelled() {
+    Rig::new().run(&format!(
+        r#"{KEPT} truncate -s 64M journal; F='--force --journal-device journal --journal-size 16M'
+           kept journal $O mkfs $F image 64M -- -b 0; [ ! -e image ]; refuses grep -q panicked printed
+           $O mkfs $F image 64M -- -qb1024; dumpe2fs -h journal 2>said | grep -q '^Block size: *1024'
+           dumpe2fs -h journal 2>said | grep -q '^Block count: *16384'
+           refuses $O mkfs --scattered-logs old 256M -- -qtext3 2>printed; [ ! -e old ]; grep -q 'extents' printed
+           mkdir mine; chmod 777 . mine; as_nobody $O mkfs mine/image 64M -- -qEroot_owner=7:8
+           debugfs -R 'stat /' mine/image 2>said | grep -q 'User: *7 *Group: *8'"#
+    ));
+}
+
+#[test]
+fn a_profile_of_the_journal_alone_is_refused() {
+    Rig::new().run(
+        r#"refuses $O mkfs --journal-device log --journal-flush-zone hitachi-7k80 image 64M 2>printed
+           grep -q -- --flush-zone printed; [ ! -e log ] && [ ! -e image ]; truncate -s 64M v log
+           refuses $O blocks format --log log --log-flush-zone hitachi-7k80 v 2>printed; grep -q -- --flush-zone printed"#,
+    );
+}
+
+/// blkid(8) knows neither of them.
+#[test]
+fn a_file_of_an_unknown_kind_is_kept() {
+    Rig::new().run(&format!(
+        r#"{KEPT} mkdir some; head -c 3000000 /dev/urandom >some/file; tar cf archive some; truncate -s 64M archive
+           cp archive log; truncate -s 64M image
+           kept archive $O fingerprint --flush-test archive; kept archive $O mkfs archive; kept archive $O blocks format archive
+           kept log $O mkfs --journal-device log image; kept log $O blocks format --log log image
+           [ $(grep -c 'data of an unknown kind' printed) = 5 ] || {{ cat printed; exit 1; }}
+           $O blocks format --force archive; $O mkfs --force --journal-device log --journal-size 16M image -- -q"#
+    ));
+}
+
+#[test]
+fn the_journal_of_a_block_volume_is_named_as_such() {
+    Rig::new().run(
+        r#"truncate -s 64M v log; $O blocks format --log log v >made
+           refuses $O mount log $M 2>printed; grep -q 'is the journal of a block volume' printed
+           grep -q 'okeanos blocks attach --log log VOLUME' printed"#,
+    );
 }
 
 #[test]

@@ -47,6 +47,15 @@ fn what_ext4_has_synced_survives_a_killed_daemon() {
     ));
 }
 
+/// Opened as qemu or a database opens it: not exclusively.
+#[test]
+fn a_device_that_a_program_has_open_is_left() {
+    run(
+        r#"attach; exec 9<>$L; refuses timeout 100 $O blocks detach image 2>said; grep -q 'in use by' said
+        head -c 4096 written | dd bs=4096 conv=fsync status=none >&9; exec 9>&-; detach; [ ! -e $L ]"#,
+    );
+}
+
 /// Each write is durable when it is acknowledged, so the file system stays mounted.
 #[test]
 fn io_waits_for_the_next_daemon() {

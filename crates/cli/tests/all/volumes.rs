@@ -254,6 +254,17 @@ fn wasteless_fills_its_multiwrite_blocks_and_goes_home_seldom() {
 }
 
 #[test]
+fn mount_with_a_namespace_mounts_there() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q >made; ln -s $O mount.fuse.okeanos
+           unshare --mount --propagation private sleep 1000 & S=$!; trap 'kill $S' EXIT
+           for i in $(seq 100); do [ "$(readlink /proc/$S/ns/mnt)" != "$(readlink /proc/self/ns/mnt)" ] && break; sleep 0.1; done
+           ./mount.fuse.okeanos $PWD/image $M -N /proc/$S/ns/mnt; refuses mountpoint -q $M
+           nsenter --mount --target $S mountpoint -q $M; nsenter --mount --target $S $O umount $M; settle image; clean image"#,
+    );
+}
+
+#[test]
 fn mount_and_umount_of_the_system_know_us() {
     let rig = Rig::new();
     // Called as mount(8) calls it, without touching /sbin.

@@ -58,9 +58,9 @@ pub fn printable(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Escapes control characters above ASCII, which occur only in strings; JSON has escapes for those
-/// of ASCII.
-fn escaped(json: &str) -> Cow<'_, str> {
+/// Escapes in JSON control characters above ASCII, which occur only in strings; JSON has escapes
+/// for those of ASCII.
+pub fn escaped(json: &str) -> Cow<'_, str> {
     if !json.chars().any(is_order) {
         return json.into();
     }
