@@ -87,6 +87,9 @@ impl Volume {
         range: std::ops::Range<u64>,
         succeeded: bool,
     ) {
+        if succeeded && !inode.pages.has_edges() {
+            return;
+        }
         // Pages that were written back while the range was changed come first.
         let _guard = inode.lock.write().await;
         inode.pages.zeros_settled(range, succeeded);

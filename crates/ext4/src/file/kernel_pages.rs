@@ -24,12 +24,12 @@
 //!    itself. There the zeros win only until the answer: stores behind it count. One that the
 //!    kernel wrote back before the call returned, and that arrives behind the answer, is taken for
 //!    such a store.
-//! 6. Before Linux 6.18 the kernel may leave an old page in its cache behind a write past it: 6.1
-//!    never drops pages then, later ones drop them only before the request, so a reader may bring
-//!    the old page back. There no file has descriptors of both kinds at once: see
-//!    [`KernelPages::open`]. The first descriptor decides, until the last of its kind is closed.
-//!    What a mapping of a descriptor past the cache has left behind is dropped when the next kind
-//!    begins.
+//! 6. Before Linux 6.19 (6.18.4, 6.12.64) the kernel may leave an old page in its cache behind
+//!    a write past it: 6.1 never drops pages then, later ones drop them only before the
+//!    request, so a reader may bring the old page back. There no file has descriptors of both
+//!    kinds at once: see [`KernelPages::open`]. The first descriptor decides, until the last
+//!    of its kind is closed. What a mapping of a descriptor past the cache has left behind is
+//!    dropped when the next kind begins.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -165,7 +165,16 @@ impl KernelPages {
     /// Notes that the kernel holds no pages.
     pub fn dropped(&self) {
         self.filled.set(false);
+        self.newer.borrow_mut().clear();
         self.zeros.borrow_mut().clear();
+    }
+    /// Returns whether a page that is written back would be compared with a newer range.
+    pub fn has_newer(&self) -> bool {
+        !self.newer.borrow().is_empty()
+    }
+    /// Returns whether a fallocate(2) in flight has zeroed a page in part.
+    pub fn has_edges(&self) -> bool {
+        !self.edges.borrow().is_empty()
     }
 
     /// Returns whether the kernel may hold pages.

@@ -79,6 +79,7 @@ impl InodeCache {
         self.inodes.retain(|number, inode| {
             let stays = Rc::strong_count(inode) > 1
                 || inode.opens.get() > 0
+                || inode.pages.has_newer()
                 || inode.fields.borrow().links == 0
                 || inode.access_is_newer.get()
                 || inode.last_change.get().is_after(committed)

@@ -89,6 +89,9 @@ impl NodePages {
     }
     /// Ends what [`NodePages::zeroed`] began, right before the kernel is answered.
     pub async fn zeros_settled(&self, range: Range<u64>) {
+        if !self.pages.has_edges() {
+            return;
+        }
         // Pages that were written back while the hole was made come first.
         let _alone = self.writing_back().await;
         self.pages.zeros_settled(range, true);
