@@ -228,6 +228,10 @@ impl Local {
         Ok(buffered.overlay.read(at, length.min(TRANSFER_BYTES_MAX), base))
     }
 
+    pub fn may_end_at(&self, open: OpenFile, end: u64) -> bool {
+        self.handle_of(open).is_ok_and(|(_, handle)| may_end_at(&handle, end))
+    }
+
     pub fn write(
         &self,
         open: OpenFile,

@@ -659,6 +659,9 @@ impl Store for LocalStore {
             Ok(())
         })
     }
+    fn may_end_at(&self, open: OpenFile, end: u64) -> bool {
+        self.0.may_end_at(open, end)
+    }
     fn is_unsynced(&self, open: OpenFile) -> bool {
         self.0.is_unsynced(open)
     }
