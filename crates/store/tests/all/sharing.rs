@@ -8,9 +8,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    AttributeChange, Creator, FileId, FileLock, HostPhase, Identity, LOCK_END, LocalStore,
-    LockKind, LockMode, LockOwner, NewNode, OpenFile, OpenMode, Refusal, RenameOver, Store,
-    StoreError, StoreEvent, Token, XattrMode,
+    Answer, AttributeChange, Creator, FileId, FileLock, HostPhase, Identity, LOCK_END, Listing,
+    LocalStore, LockKind, LockMode, LockOwner, NewNode, OpenFile, OpenMode, Refusal, RenameOver,
+    Store, StoreError, StoreEvent, Token, XattrMode,
 };
 
 async fn held(store: &Rc<dyn Store>, name: &str, content: &[u8]) -> (FileId, OpenFile) {
@@ -453,6 +453,55 @@ fn others_are_answered_during_a_search_and_a_stale_number_costs_one() {
         store.attributes(moved).await.unwrap();
         store.make(moved, b"inner", NewNode::Regular { mode: 0o644 }, own()).await.unwrap();
         assert!(root.join("elsewhere/inner").exists());
+    });
+}
+
+/// Otherwise a directory of a million names, or a file of hundreds of GiB, keeps every sync for
+/// seconds.
+#[test]
+fn others_are_answered_while_much_is_listed_or_freed() {
+    const NAMES: usize = 5000;
+    on_a_directory(|store, root| async move {
+        let file = make(&*store, "file").await;
+        let is_behind = async |what: &str, work: Answer<()>| {
+            let first = race(work, store.attributes(file)).await;
+            assert!(matches!(first, Either::Right(Ok(_))), "{what}: {first:?}");
+        };
+        std::fs::create_dir(root.join("many")).unwrap();
+        for number in 0..NAMES {
+            std::fs::write(root.join(format!("many/{number}")), b"").unwrap();
+        }
+        let many = store.lookup(store.root(), b"many").await.unwrap().attributes.file;
+        let listing = store.list(many, 0);
+        is_behind("list", Box::pin(async { listing.await.map(drop) })).await;
+        let (mut listed, mut cursor) = (BTreeSet::new(), 0);
+        loop {
+            let Listing { entries, is_end } = store.list(many, cursor).await.unwrap();
+            cursor = entries.last().map_or(cursor, |last| last.cursor);
+            listed.extend(entries.into_iter().map(|entry| (entry.name, entry.file)));
+            if is_end {
+                break;
+            }
+        }
+        assert_eq!(listed.len(), NAMES);
+        let one = store.lookup(many, b"4321").await.unwrap().attributes.file;
+        assert!(listed.contains(&(b"4321".to_vec(), one)));
+
+        let long = || std::fs::write(root.join("long"), vec![1; 17 << 20]).unwrap();
+        long();
+        is_behind("unlink", store.unlink(store.root(), b"long")).await;
+        assert!(!root.join("long").exists());
+        long();
+        let (from, to) = ((store.root(), b"file"), (store.root(), b"long"));
+        is_behind("rename", store.rename(from.0, from.1, to.0, to.1, RenameOver::Replace)).await;
+        assert_eq!(store.lookup(store.root(), b"long").await.unwrap().file, file);
+        std::fs::rename(root.join("long"), root.join("moved")).unwrap();
+        store.lookup(store.root(), b"moved").await.unwrap();
+        long();
+        let nameless = store.lookup(store.root(), b"long").await.unwrap().attributes.file;
+        let open = store.open(nameless, OpenMode::ReadWrite).await.unwrap();
+        store.unlink(store.root(), b"long").await.unwrap();
+        is_behind("close", store.close(open)).await;
     });
 }
 
