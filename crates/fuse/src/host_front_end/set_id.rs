@@ -17,7 +17,8 @@ impl HostFrontEnd {
         let attributes = self.host.attributes(file).await?;
         self.set_mode(&attributes, mode_of_changed(header, &attributes)).await
     }
-    /// As [`HostFrontEnd::drop_privileges`], for a request that does not report capabilities.
+    /// Clears them as [`HostFrontEnd::drop_privileges`], for a request that does not report
+    /// capabilities.
     pub(super) async fn drop_privileges_of_any(
         &self,
         header: &InHeader,
