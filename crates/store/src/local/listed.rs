@@ -17,9 +17,9 @@ pub(super) const LISTED_AT_ONCE: usize = 1024;
 /// The listing of one directory.
 #[derive(Default)]
 pub(super) struct Listed {
-    /// Held while the directory is read.
+    /// The lock of a reading.
     pub reading: Rc<RwLock>,
-    /// What was read last; `None` before that.
+    /// The entries read last; `None` before that.
     pub taken: RefCell<Option<Rc<Vec<Entry>>>>,
 }
 
