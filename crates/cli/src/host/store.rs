@@ -19,7 +19,7 @@ const WRITTEN_AT_ONCE: u64 = 4 << 20;
 const OTHERS: u32 = 0o077;
 
 /// Types of file systems by their magic numbers (statfs(2)).
-const INCOHERENT: [(u64, &str); 9] = [
+const INCOHERENT: [(u64, &str); 13] = [
     (0x6573_5546, "FUSE"),
     (0x6969, "NFS"),
     (0xff53_4d42, "CIFS"),
@@ -29,6 +29,10 @@ const INCOHERENT: [(u64, &str); 9] = [
     (0x00c3_6400, "CephFS"),
     (0x5346_414f, "AFS"),
     (0x7375_7245, "Coda"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x786f_4256, "a shared folder of VirtualBox"),
 ];
 
 /// A store named by `--store`.
@@ -107,7 +111,7 @@ impl StoreName {
             "{}: it lies on {kind}, whose locks and change times need not be the same for all hosts",
             self.full_name()
         ))
-        .with_remedy("Use a local file system, or ceph: for CephFS. --force mounts it all the same."))
+        .with_remedy("Use a local file system, or ceph: for CephFS. --force takes it all the same."))
     }
     /// Returns the path that is used as long as the host runs.
     pub fn path(&self) -> &Path {

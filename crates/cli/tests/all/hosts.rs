@@ -64,3 +64,16 @@ fn a_mount_takes_the_place_of_its_own_dead_one() {
            [ $(mounts) = 1 ]; grep -q kept $M/file; $O umount $M"#
     ));
 }
+
+#[test]
+fn a_store_on_fuse_is_refused_unless_forced() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; mkdir fuse; $O mount image fuse; truncate -s 64M journal
+           refuses $O host mount --store dir:$PWD/fuse --journal $PWD/journal $M 2>printed
+           grep -q 'it lies on FUSE' printed; grep -q -- --force printed
+           $O host mount --force --store dir:$PWD/fuse --journal $PWD/journal $M; echo kept >$M/file; $O umount $M
+           grep -q kept fuse/file; refuses $O host recover --store dir:$PWD/fuse --journal $PWD/journal 2>printed
+           grep -q 'it lies on FUSE' printed; $O host recover --dry-run --store dir:$PWD/fuse --journal $PWD/journal
+           $O host recover --force --store dir:$PWD/fuse --journal $PWD/journal; $O umount fuse"#,
+    );
+}
