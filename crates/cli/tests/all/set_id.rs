@@ -226,3 +226,17 @@ END
         assert!(printed.contains("3 EEXIST") && printed.contains("3 ENODATA"), "{printed}");
     }
 }
+
+#[test]
+fn default_access_lists_and_cuts_to_the_same_size_go_as_on_ext4() {
+    let printed = host_same_as_kernel(
+        r#"mkdir a; setfacl -m u:1000:rwx,d:u:1000:rwx,d:g::r-x,d:o::---,d:m::rwx a
+           (umask 077; echo x >a/x; mkdir a/s); getfacl -cn a/x a/s; stat -c %a a/x a/s
+           for by in 'truncate -s 7' 'python3 -c "import os; os.ftruncate(os.open(\"f\", os.O_WRONLY), 7)" #'; do
+               echo abcdef >f; touch -d @1000 f; before=$(stat -c %Z f); sleep 1.1; eval "$by f"
+               [ $(stat -c %Y f) = 1000 ] && echo kept || echo set; [ $(stat -c %Z f) = $before ] && echo kept || echo set
+               cat f
+           done; rm -r a f"#,
+    );
+    assert!(printed.contains("default:user:1000:rwx") && printed.contains("mask::rw"), "{printed}");
+}
