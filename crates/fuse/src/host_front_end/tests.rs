@@ -10,7 +10,7 @@ use fuse_session::abi::{
 };
 use fuse_session::{FileSystem, Reply, Request};
 use host::{Host, HostJournal, HostOptions, recover};
-use runtime::{Either, VirtualWorld, join_all, race};
+use runtime::{VirtualWorld, join_all};
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -19,7 +19,6 @@ use store::{Cluster, Creator, Identity, Network, NewNode, OpenMode, SimulatedSto
 use zerocopy::{FromBytes, IntoBytes};
 
 const JOURNAL_BYTES: u64 = 16 << 20;
-const HOST: &str = "host";
 
 fn front_end_over_a_host(
     directories: Duration,
@@ -34,19 +33,9 @@ fn front_end_under_a_kernel(
 ) {
     let virtual_world = VirtualWorld::new(1);
     let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let cluster = Cluster::new(world.clone(), Network::default(), Vec::new(), 1);
-    front_end_of(virtual_world, cluster, strips_set_group, directories, test);
-}
-fn front_end_of(
-    virtual_world: VirtualWorld,
-    cluster: Cluster,
-    strips_set_group: bool,
-    directories: Duration,
-    test: impl AsyncFnOnce(Rc<HostFrontEnd>, Rc<dyn Store>, Rc<dyn World>) + 'static,
-) {
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
     virtual_world.run(async move {
-        let identity = Identity(HOST.into());
+        let identity = Identity("host".into());
+        let cluster = Cluster::new(world.clone(), Network::default(), Vec::new(), 1);
         let store = Rc::new(SimulatedStore::connect(&cluster, identity.clone()));
         let disk = Rc::new(MemoryDisk::new(world.clone(), JOURNAL_BYTES));
         HostJournal::format(&*world, disk.clone(), identity, "simulated cluster").await.unwrap();
@@ -143,51 +132,6 @@ fn an_append_follows_what_another_host_wrote() {
         ask(&front_end, opcode::WRITE, node, &[write.as_bytes(), b"ours"].concat()).await;
         assert!(front_end.close().await);
         assert_eq!(peer.read(open, 0, 99).await.unwrap(), b"theirs ours");
-    });
-}
-
-/// Otherwise a program stays in an uninterruptible sleep until the servers are back.
-#[test]
-fn a_signal_ends_a_write_that_waits_for_the_store() {
-    let virtual_world = VirtualWorld::new(1);
-    let shared: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let cluster = Cluster::new(shared, Network::default(), Vec::new(), 1);
-    let network = cluster.clone();
-    front_end_of(virtual_world, cluster, true, Duration::ZERO, async move |front_end, _, world| {
-        let pause = |seconds| world.sleep_until(world.now().plus(Duration::from_secs(seconds)));
-        let made = CreateIn { mode: 0o644 | libc::S_IFREG, ..Default::default() };
-        let created =
-            ask(&front_end, opcode::CREATE, ROOT_NODE, &[made.as_bytes(), b"log\0"].concat()).await;
-        let nodeid = entry(&created).0;
-        network.silence(&Identity(HOST.into()));
-        // The host learns by a sync that its connection is lost.
-        let write = WriteIn { size: 4, flags: libc::O_DSYNC as u32, ..Default::default() };
-        let header = InHeader { opcode: opcode::WRITE, nodeid, ..Default::default() };
-        let arguments = [write.as_bytes(), b"sync"].concat();
-        let synced = async { serve(&front_end, header, &arguments).await.errno() };
-        assert!(matches!(race(synced, pause(60)).await, Either::Right(())));
-        for write_flags in [0, abi::write::KILL_SUIDGID] {
-            let write = WriteIn { size: 4, write_flags, ..Default::default() };
-            let header = InHeader { opcode: opcode::WRITE, nodeid, ..Default::default() };
-            let arguments = [write.as_bytes(), b"lost"].concat();
-            let written = async { serve(&front_end, header, &arguments).await.errno() };
-            let signalled = async {
-                pause(1).await;
-                front_end.interrupt(2);
-                pause(1).await;
-            };
-            let both = async {
-                match race(written, signalled).await {
-                    Either::Left(errno) => Some(errno),
-                    Either::Right(()) => None,
-                }
-            };
-            assert_eq!(both.await, Some(libc::EINTR), "a second after the signal");
-        }
-        network.heal();
-        pause(100).await;
-        let write = WriteIn { size: 4, flags: libc::O_DSYNC as u32, ..Default::default() };
-        ask(&front_end, opcode::WRITE, nodeid, &[write.as_bytes(), b"here"].concat()).await;
     });
 }
 
