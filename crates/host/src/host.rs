@@ -7,7 +7,6 @@ use crate::error::HostError;
 use crate::files::{Dirty, Failure, File, Files};
 use crate::kept_tokens::KeptTokens;
 use crate::lease::{StoreLease, while_answered};
-use crate::lock_owners::{Interrupt, LockPauses, interruptible};
 use crate::log::{FileChange, HostLog};
 use crate::options::HostOptions;
 use crate::record::{BLOCK, Slot};
@@ -22,12 +21,8 @@ use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 use store::{FileAttributes, FileId, Found, OpenFile, OpenMode, Refusal, Store, StoreError, Token};
 use units::TransactionId;
-
-/// Time that an append waits for other hosts' appends. One that has died may have the lock.
-const APPENDS_MAX: Duration = Duration::from_secs(60);
 
 /// Point at which a write is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,24 +50,6 @@ impl Position {
             false => Position::At(at),
         }
     }
-}
-
-/// A write of a program.
-#[derive(Clone, Copy)]
-pub struct HostWrite<'a> {
-    pub position: Position,
-    /// At most [`store::TRANSFER_BYTES_MAX`].
-    pub bytes: &'a [u8],
-    pub durable: Durable,
-    /// Ends waits for a connection, for the file, or for room in memory or in the log.
-    pub interrupt: Option<&'a Interrupt>,
-}
-
-/// The token that a write has.
-#[derive(Clone, Copy)]
-enum Prepared {
-    Exclusive { at: u64 },
-    Shared,
 }
 
 /// Listener called after each recovery that the host started by itself.
@@ -207,11 +184,6 @@ impl Host {
         let mut counters = self.counters.get();
         change(&mut counters);
         self.counters.set(counters);
-    }
-
-    /// Waits for a lost connection, as each operation does; EINTR: the caller got a signal.
-    pub async fn until_connected(&self, interrupt: &Interrupt) -> Result<(), HostError> {
-        interruptible(Some(interrupt), self.enter()).await?.map(drop)
     }
 
     // Descriptors
@@ -367,8 +339,7 @@ impl Host {
         bytes: &[u8],
         durable: Durable,
     ) -> Result<FileAttributes, HostError> {
-        let position = Position::At(at);
-        self.write_at(id, &HostWrite { position, bytes, durable, interrupt: None }).await
+        self.write_at(id, Position::At(at), bytes, durable).await
     }
     /// Appends at the end of the file, as it is when this host has the token: no other host extends
     /// the file in between.
@@ -378,34 +349,34 @@ impl Host {
         bytes: &[u8],
         durable: Durable,
     ) -> Result<FileAttributes, HostError> {
-        let position = Position::End;
-        self.write_at(id, &HostWrite { position, bytes, durable, interrupt: None }).await
+        self.write_at(id, Position::End, bytes, durable).await
     }
-    /// Writes as [`Host::write`] or [`Host::append`] does. EINTR: the caller got a signal, and
-    /// nothing was written.
+    /// Writes as [`Host::write`] or [`Host::append`] does.
     pub async fn write_at(
         self: &Rc<Self>,
         id: FileId,
-        write: &HostWrite<'_>,
+        position: Position,
+        bytes: &[u8],
+        durable: Durable,
     ) -> Result<FileAttributes, HostError> {
-        if let Position::At(at) = write.position {
-            end_of(at, write.bytes.len() as u64)?;
+        if let Position::At(at) = position {
+            end_of(at, bytes.len() as u64)?;
         }
         // Stays known while this waits: a recovery in between records in it what became of the
         // file.
         let file = self.files.get_or_new(id);
         let is_sent = Cell::new(false);
         loop {
-            let busy = interruptible(write.interrupt, self.enter()).await??;
-            let (attributes, last) = match self.try_write(&file, write, &is_sent).await {
-                Err(error) if error.is_lost() && is_sent.get() => {
-                    return Err(self.unsure("a write", &error));
-                }
-                Err(error) if self.is_again(&error) => continue,
-                result => result?,
-            };
-            let is_soon =
-                write.durable == Durable::Soon || units::fault!("host-answered-before-commit");
+            let busy = self.enter().await?;
+            let (attributes, last) =
+                match self.try_write(&file, position, bytes, (durable, &is_sent)).await {
+                    Err(error) if error.is_lost() && is_sent.get() => {
+                        return Err(self.unsure("a write", &error));
+                    }
+                    Err(error) if self.is_again(&error) => continue,
+                    result => result?,
+                };
+            let is_soon = durable == Durable::Soon || units::fault!("host-answered-before-commit");
             let Some(last) = last.filter(|_| !is_soon) else { return Ok(attributes) };
             match self.commit_proven(&file, last).await {
                 Err(error) if self.is_again(&error) => drop(busy),
@@ -428,13 +399,32 @@ impl Host {
         self.check_file(file)?;
         self.prove_lease().await
     }
+    /// Returns the offset of a write; the caller holds the file's lock for writing, with a token.
+    async fn offset_of(
+        &self,
+        file: &File,
+        position: Position,
+        length: usize,
+    ) -> Result<(u64, u64), HostError> {
+        let at = match position {
+            Position::At(at) => at,
+            Position::End if file.token.get() == Some(Token::ExclusiveWrite) => {
+                file.reported.get().size
+            }
+            // Another client keeps the file open, and may also write.
+            Position::End => self.noted(self.store.attributes(file.id).await)?.version.size,
+        };
+        Ok((at, end_of(at, length as u64)?))
+    }
+
     /// Takes the token for a write, and does what comes before it. The caller holds the file's
-    /// lock. Returns the offset under an exclusive token; `None`: another client wants the file.
+    /// lock. Returns the token and the offset; `None`: another client wants the file.
     async fn prepare_write(
         &self,
         file: &File,
-        write: &HostWrite<'_>,
-    ) -> Result<Option<Prepared>, HostError> {
+        position: Position,
+        length: usize,
+    ) -> Result<Option<(Token, u64)>, HostError> {
         if file.recalled.get() {
             return Ok(None);
         }
@@ -445,20 +435,29 @@ impl Host {
         if !file.recalled.get() {
             self.drop_capabilities(file).await?;
         }
-        let prepared = match (token, write.position) {
-            (Token::ExclusiveWrite, Position::At(at)) => Prepared::Exclusive { at },
-            (Token::ExclusiveWrite, Position::End) => {
-                Prepared::Exclusive { at: file.reported.get().size }
-            }
-            _ => Prepared::Shared,
-        };
-        if let Prepared::Exclusive { at } = prepared {
-            let end = end_of(at, write.bytes.len() as u64)?;
-            if !file.recalled.get() {
-                self.destage_before_growth(file, end).await?;
-            }
+        let (at, end) = self.offset_of(file, position, length).await?;
+        if token == Token::ExclusiveWrite && !file.recalled.get() {
+            self.destage_before_growth(file, end).await?;
         }
-        Ok((!file.recalled.get()).then_some(prepared))
+        Ok((!file.recalled.get()).then_some((token, at)))
+    }
+
+    /// Writes under a token for shared writing, past the journal.
+    async fn write_shared(
+        &self,
+        file: &File,
+        open: OpenFile,
+        (at, bytes): (u64, &[u8]),
+        durable: Durable,
+    ) -> Result<FileAttributes, HostError> {
+        file.shared_writes.set(file.shared_writes.get() + 1);
+        let written = self.store.write(open, at, bytes).await;
+        self.count(|counters| counters.shared_bytes += bytes.len() as u64);
+        let attributes = self.noted(written)?;
+        if durable == Durable::Now {
+            self.sync_shared(file, open).await?;
+        }
+        Ok(attributes)
     }
 
     /// Writes, and returns the transaction that has the bytes in the journal, or `None` if the
@@ -467,45 +466,38 @@ impl Host {
     async fn try_write(
         self: &Rc<Self>,
         file: &Rc<File>,
-        write: &HostWrite<'_>,
-        is_sent: &Cell<bool>,
+        position: Position,
+        bytes: &[u8],
+        (durable, is_sent): (Durable, &Cell<bool>),
     ) -> Result<(FileAttributes, Option<TransactionId>), HostError> {
         let is_once = !units::fault!("host-append-repeated");
-        let (bytes, interrupt) = (write.bytes, write.interrupt);
-        let mut pauses = LockPauses::begin();
-        let appends_until = self.world.now().plus(APPENDS_MAX);
         loop {
             self.check()?;
             self.check_file(file)?;
             // Before the file: other files may have to be destaged first, perhaps this one.
-            interruptible(interrupt, self.memory(bytes.len())).await??;
+            self.memory(bytes.len()).await?;
             let early = match units::fault!("host-space-before-token") {
                 true => Some(self.log().reserve(bytes.len()).await?),
                 false => None,
             };
-            let guard = interruptible(interrupt, file.lock.write()).await?;
-            let Some(prepared) = self.prepare_write(file, write).await? else {
+            let guard = file.lock.write().await;
+            let Some((token, at)) = self.prepare_write(file, position, bytes.len()).await? else {
                 drop((guard, early));
-                interruptible(interrupt, file.until_returned()).await?;
+                file.until_returned().await;
                 continue;
             };
             let open = file.open.get().expect("a file with a token is open");
-            let Prepared::Exclusive { at } = prepared else {
+            if token != Token::ExclusiveWrite {
                 self.check_closing()?;
-                let sends = || is_sent.set(is_once);
-                if let Some(written) = self.write_shared(file, open, write, sends).await? {
-                    return Ok((written, None));
-                }
-                // Without the file: this host's own appends and the return of its token go on.
-                drop((guard, early));
-                interruptible(interrupt, self.pause_appends(&mut pauses, appends_until)).await??;
-                continue;
-            };
+                is_sent.set(is_once);
+                let attributes = self.write_shared(file, open, (at, bytes), durable).await?;
+                return Ok((attributes, None));
+            }
             // Behind the token: a writer that waits for another client must hold no space, or those
             // of other files wait with it.
             let Some(reservation) = self.log().reserve_at_once(bytes.len())? else {
                 drop(guard);
-                interruptible(interrupt, self.log().until_space(bytes.len())).await??;
+                self.log().until_space(bytes.len()).await?;
                 continue;
             };
             self.check_closing()?;

@@ -1,18 +1,11 @@
 //! Owners of locks of a file, and the descriptors by which they locked it.
 
-use crate::error::HostError;
 use runtime::sync::Event;
-use runtime::{Either, race};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-use store::{FileLock, LockOwner, Refusal, StoreError};
+use store::{FileLock, LockOwner};
 
-pub(crate) const EINTR: i32 = 4;
-/// Pauses between two attempts to get a lock: the first and the longest.
-const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
-
-/// Ends a wait for a lock, or of a write that has not begun.
+/// Ends a wait for a lock.
 #[derive(Default)]
 pub struct Interrupt {
     is_set: Cell<bool>,
@@ -29,38 +22,6 @@ impl Interrupt {
     }
     pub(crate) async fn until_set(&self) {
         self.changed.until(|| self.is_set.get().then_some(())).await
-    }
-}
-
-/// Waits for `work`, of which nothing is left when it is dropped.
-///
-/// # Errors
-/// EINTR: the signal came first.
-pub(crate) async fn interruptible<T>(
-    interrupt: Option<&Interrupt>,
-    work: impl Future<Output = T>,
-) -> Result<T, HostError> {
-    let Some(interrupt) = interrupt.filter(|_| !units::fault!("host-signal-unheard")) else {
-        return Ok(work.await);
-    };
-    match race(work, interrupt.until_set()).await {
-        Either::Left(result) => Ok(result),
-        Either::Right(()) => Err(StoreError::from(Refusal::Other(EINTR)).into()),
-    }
-}
-
-/// Pauses between two attempts to get a lock that another owner has.
-pub(crate) struct LockPauses(Duration);
-
-impl LockPauses {
-    pub fn begin() -> LockPauses {
-        LockPauses(PAUSES[0])
-    }
-    /// Returns the next pause.
-    pub fn next(&mut self) -> Duration {
-        let pause = self.0;
-        self.0 = (pause * 2).min(PAUSES[1]);
-        pause
     }
 }
 

@@ -250,12 +250,6 @@ pub trait Store {
     /// does nothing.
     fn return_token(&self, file: FileId) -> Answer<()>;
 
-    /// Takes the lock under which one client at a time asks for a file's end and writes there,
-    /// with [`Token::SharedWrite`]. Does not wait; `false`: another client has it. No program sees
-    /// it. It ends with the connection.
-    fn lock_appends(&self, file: FileId) -> Answer<bool>;
-    fn unlock_appends(&self, file: FileId) -> Answer<()>;
-
     // Hosts: a journal may have changes of files that its host had when it died
 
     /// Registers this host, durably and beyond its death, before it takes tokens.

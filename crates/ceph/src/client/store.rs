@@ -553,19 +553,6 @@ impl store::Store for CephStore {
         answer!(self, "returning a token", Durability, request, HelperReply::Done => ())
     }
 
-    fn lock_appends(&self, file: FileId) -> Answer<bool> {
-        let locked = self.set_appends(file, true);
-        Box::pin(async move {
-            match locked.await {
-                Err(StoreError::Refused(Refusal::Other(libc::EAGAIN))) => Ok(false),
-                locked => locked.map(|()| true),
-            }
-        })
-    }
-    fn unlock_appends(&self, file: FileId) -> Answer<()> {
-        self.set_appends(file, false)
-    }
-
     fn lock(&self, open: OpenFile, lock: FileLock) -> Answer<()> {
         let FileLock { owner, mode, range } = lock;
         let request = self.lockable(open, owner).map(|file| HelperRequest::Lock {
@@ -592,10 +579,6 @@ impl store::Store for CephStore {
 }
 
 impl CephStore {
-    fn set_appends(&self, file: FileId, takes: bool) -> Answer<()> {
-        let request = Ok(HelperRequest::LockAppends { file, takes });
-        answer!(self, "locking a file for an append", Lock, request, HelperReply::Done => ())
-    }
     /// Whether the file can be locked. `ceph_flock` takes a descriptor of a file that was opened by
     /// its path; libcephfs has no call for flock(2) of one that was opened by its inode number.
     fn lockable(&self, open: OpenFile, owner: LockOwner) -> Result<FileId, StoreError> {

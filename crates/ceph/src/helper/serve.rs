@@ -97,7 +97,6 @@ impl Server {
             | HelperRequest::TakeToken { file, .. }
             | HelperRequest::Lock { file, .. }
             | HelperRequest::TestLock { file, .. }
-            | HelperRequest::LockAppends { file, .. }
             | HelperRequest::ReturnToken { file } => (*file, false),
             _ => return CallOrder::free(),
         };
@@ -389,10 +388,6 @@ impl Server {
                 let (mode, Range { start, end }) =
                     found.map_or((None, 0..0), |(mode, range)| (Some(mode), range));
                 Ok(HelperReply::Lock { mode, start, end })
-            }
-            HelperRequest::LockAppends { file, takes } => {
-                self.files.session.lock_appends(file, takes)?;
-                Ok(HelperReply::Done)
             }
             _ => Err(Errno::INVALID),
         }

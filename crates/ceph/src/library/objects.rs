@@ -396,11 +396,6 @@ impl Handle {
     pub fn lock_byte(&self, owner: u64, at: u64) -> Result<(), Errno> {
         self.set_lock(owner, flock(libc::F_RDLCK, at as i64, 1))
     }
-    /// Locks a byte for one owner, or releases it. EAGAIN: another owner has it.
-    pub fn lock_byte_alone(&self, owner: u64, at: u64, takes: bool) -> Result<(), Errno> {
-        let kind = if takes { libc::F_WRLCK } else { libc::F_UNLCK };
-        self.set_lock(owner, flock(kind, at as i64, 1))
-    }
     /// Returns whether another owner has a lock on the byte.
     pub fn is_byte_locked(&self, owner: u64, at: u64) -> Result<bool, Errno> {
         let lock = self.get_lock(owner, flock(libc::F_WRLCK, at as i64, 1))?;

@@ -13,16 +13,12 @@ use std::collections::hash_map::RandomState;
 use std::ffi::CStr;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use store::{Creator, FileAttributes, FileId, FileKind, NewNode};
+use store::{Creator, FileAttributes, FileKind, NewNode};
 
 /// Owners of the lock and of the question: a lock does not stand against its own owner. Those of
 /// programs are small numbers.
 const HOLDER: u64 = 1 << 62;
 const ASKER: u64 = HOLDER + 1;
-/// Owner of locks for appends.
-const APPENDER: u64 = HOLDER + 2;
-/// First byte of the locks for appends, one for each file, behind those of sessions.
-const APPENDS: u64 = store::LOCK_END | 1 << 62;
 
 /// An empty file in the directory that the connection serves. Not that directory itself: opening
 /// one may wait for ever.
@@ -56,13 +52,6 @@ impl SessionLock {
     /// Returns a number that no other connection has.
     pub fn number(&self) -> u64 {
         self.at
-    }
-    /// Takes or returns the lock for an append to a file. EAGAIN: another client has it. It is not
-    /// in the file itself: there a program's lock up to the end, made by other clients of Ceph,
-    /// reaches every byte.
-    pub fn lock_appends(&self, file: FileId, takes: bool) -> Result<(), Errno> {
-        // Files whose numbers differ in the two highest bits alone wait for each other.
-        self.file.lock_byte_alone(APPENDER, APPENDS | file.0 & ((1 << 62) - 1), takes)
     }
     /// Asks the servers. ENOTCONN: they do not have the session any more; ESHUTDOWN: they refuse
     /// this client.

@@ -221,11 +221,6 @@ pub enum HelperRequest {
         start: u64,
         end: u64,
     },
-    /// Takes or returns the lock for an append.
-    LockAppends {
-        file: FileId,
-        takes: bool,
-    },
 }
 wire_enum!(HelperRequest {
     1 => Connect { hello }, 2 => Fence { former }, 3 => Disconnect,
@@ -243,7 +238,7 @@ wire_enum!(HelperRequest {
     46 => ReturnToken { file }, 47 => Allocate { file, what, start, end },
     48 => SendContent { file }, 49 => SendAttributes, 50 => AcknowledgeRecall { file },
     51 => Lock { file, owner, mode, start, end }, 52 => TestLock { file, owner, mode, start, end },
-    53 => StillKnown, 54 => LockAppends { file, takes },
+    53 => StillKnown,
 });
 
 /// A success.

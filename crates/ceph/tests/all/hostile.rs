@@ -77,7 +77,6 @@ fn requests() -> Vec<HelperRequest> {
         HelperRequest::SendContent { file },
         HelperRequest::SendAttributes,
         HelperRequest::AcknowledgeRecall { file },
-        HelperRequest::LockAppends { file, takes: true },
         HelperRequest::Lock { file, owner: 7, mode: None, start: 1, end: 9 },
         HelperRequest::TestLock { file, owner: 7, mode: LockMode::Shared, start: 1, end: 9 },
         HelperRequest::TakeToken { file, token: Token::ExclusiveWrite },

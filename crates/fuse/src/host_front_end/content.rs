@@ -4,7 +4,7 @@ use super::{HostFrontEnd, Result, set_id};
 use crate::error::RequestError;
 use fuse_session::abi::{self, *};
 use fuse_session::{MAX_WRITE, Reply};
-use host::{Durable, HostWrite, Position};
+use host::{Durable, Position};
 use std::time::Duration;
 use store::{
     Allocation, AttributeChange, FileAttributes, FileKind, Refusal, StoreError, TimeChange,
@@ -36,29 +36,21 @@ impl HostFrontEnd {
         Ok(Reply::bytes(&bytes))
     }
 
-    pub(super) async fn write(
-        &self,
-        header: &InHeader,
-        arguments: WriteIn,
-        bytes: &[u8],
-    ) -> Result {
+    pub(super) async fn write(&self, header: &InHeader, arguments: WriteIn, data: &[u8]) -> Result {
         let file = self.file(header.nodeid)?;
-        let signal = self.waiting.begin(header.unique);
         let durable = match arguments.flags & libc::O_DSYNC as u32 {
             0 => Durable::Soon,
             _ => Durable::Now,
         };
         if arguments.write_flags & abi::write::KILL_SUIDGID != 0 {
-            self.host.until_connected(&signal).await?;
             self.drop_privileges(header, file).await?;
         }
         // The kernel has set the offset to what it believes is the end.
         let appends = arguments.flags & libc::O_APPEND as u32 != 0
             && arguments.write_flags & abi::write::CACHE == 0;
         let position = Position::of_descriptor(arguments.offset, appends);
-        let write = HostWrite { position, bytes, durable, interrupt: Some(&signal) };
-        self.host.write_at(file, &write).await?;
-        Ok(Reply::of(&WriteOut { size: bytes.len() as u32, padding: 0 }))
+        self.host.write_at(file, position, data, durable).await?;
+        Ok(Reply::of(&WriteOut { size: data.len() as u32, padding: 0 }))
     }
 
     /// Punches holes to zero ranges: stores have no call for anything else.

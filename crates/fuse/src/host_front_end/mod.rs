@@ -9,7 +9,6 @@ mod content;
 mod locks;
 mod names;
 mod set_id;
-mod signals;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +17,7 @@ use crate::privilege::{self, Capability};
 use fuse_session::abi::{InHeader, OpenOut, ROOT_NODE, opcode};
 use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request};
 use host::{DirectoryDescriptor, Host, HostError};
-use signals::WaitingRequests;
+use locks::WaitingLocks;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -40,7 +39,7 @@ pub struct HostFrontEnd {
     last_descriptor: Cell<u64>,
     /// Open directories, by their descriptors.
     directories: RefCell<BTreeMap<u64, Rc<DirectoryDescriptor>>>,
-    waiting: WaitingRequests,
+    waiting: WaitingLocks,
     /// Whether closing succeeded.
     closed: Cell<Option<bool>>,
 }
@@ -68,7 +67,7 @@ impl HostFrontEnd {
     ) -> Rc<HostFrontEnd> {
         let (known, closed) = (RefCell::default(), Cell::new(None));
         let reporter = Reporter::new(report);
-        let (last_descriptor, waiting) = (Cell::new(0), WaitingRequests::default());
+        let (last_descriptor, waiting) = (Cell::new(0), WaitingLocks::default());
         let directories = RefCell::default();
         Rc::new(HostFrontEnd {
             host,
@@ -289,7 +288,7 @@ impl FileSystem for HostFrontEnd {
         self.waiting.interrupt(unique);
     }
     fn stopping(&self) {
-        self.waiting.stop_locks();
+        self.waiting.stop();
     }
     async fn serve(self: Rc<Self>, request: Request) -> Reply {
         self.respond(request).await

@@ -17,8 +17,7 @@ impl HostFrontEnd {
         let attributes = self.host.attributes(file).await?;
         self.set_mode(&attributes, mode_of_changed(header, &attributes)).await
     }
-    /// Clears them as [`HostFrontEnd::drop_privileges`], for a request that does not report
-    /// capabilities.
+    /// As [`HostFrontEnd::drop_privileges`], for a request that does not report capabilities.
     pub(super) async fn drop_privileges_of_any(
         &self,
         header: &InHeader,

@@ -1,18 +1,15 @@
 //! Two hosts that share a file: on a simulated cluster, and on a directory.
 
-use crate::common::watched_store::WatchedStore;
 use crate::common::{JOURNAL_BYTES, ROOT, identity};
 use device::{Disk, World};
 use disks::MemoryDisk;
-use host::{
-    Destage, Durable, Host, HostJournal, HostOptions, HostWrite, Interrupt, Position, recover,
-};
+use host::{Destage, Durable, Host, HostJournal, HostOptions, Interrupt, recover};
 use runtime::{RealWorld, VirtualWorld};
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
     AttributeChange, Cluster, FileId, FileLock, Identity, LOCK_END, LocalStore, LockKind, LockMode,
-    LockOwner, Network, NewNode, OpenMode, RenameOver, SimulatedStore, Store, XattrMode,
+    LockOwner, Network, RenameOver, SimulatedStore, Store, XattrMode,
 };
 
 const EAGAIN: i32 = 11;
@@ -35,10 +32,6 @@ fn names() -> [Identity; 2] {
 }
 /// Runs the script with two hosts in front of each store.
 fn on_each<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F + Copy + 'static) {
-    on_a_cluster(script);
-    on_a_directory(script);
-}
-fn on_a_cluster<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F + 'static) {
     let world = VirtualWorld::new(1);
     let shared: Rc<dyn World> = Rc::new(world.clone());
     let cluster = Cluster::new(shared.clone(), Network::default(), Vec::new(), 1);
@@ -48,6 +41,7 @@ fn on_a_cluster<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F + 's
         let first = begin(&shared, Rc::new(first)).await;
         script((first, begin(&shared, Rc::new(second)).await, shared)).await;
     });
+    on_a_directory(script);
 }
 fn on_a_directory<F: Future<Output = ()> + 'static>(script: impl Fn(Two) -> F + 'static) {
     let directory = tempfile::tempdir().unwrap();
@@ -90,84 +84,6 @@ fn appends_of_two_hosts_stand_behind_each_other() {
         second.set_attributes(file, cut).await.unwrap();
         first.append(file, b"!", Durable::Now).await.unwrap();
         assert_eq!(content(&second, file).await, b"lin!");
-    });
-}
-
-/// Begins a host to which the servers give no file alone: a client that is no host keeps each open.
-async fn begin_beside_another(world: &Rc<dyn World>, store: SimulatedStore) -> Rc<Host> {
-    let store = WatchedStore::new(Rc::new(store));
-    store.others_keep_files.set(true);
-    begin(world, Rc::new(store)).await
-}
-
-#[test]
-fn appends_of_two_hosts_that_share_a_file_are_all_there() {
-    const LINES: u64 = 50;
-    let world = VirtualWorld::new(1);
-    let shared: Rc<dyn World> = Rc::new(world.clone());
-    let cluster = Cluster::new(shared.clone(), Network::default(), Vec::new(), 1);
-    let [first, second] = names().map(|name| SimulatedStore::connect(&cluster, name));
-    world.run(async move {
-        let first = begin_beside_another(&shared, first).await;
-        let second = begin_beside_another(&shared, second).await;
-        let node = NewNode::Regular { mode: 0o644 };
-        let file = first.make(first.root(), b"log", node, ROOT).await.unwrap().file;
-        let appends = |host: Rc<Host>, name: &'static str| async move {
-            host.open_file(file).await.unwrap();
-            for line in 0..LINES {
-                let line = format!("{name} {line}\n");
-                host.append(file, line.as_bytes(), Durable::Now).await.unwrap();
-            }
-        };
-        let both: Vec<std::pin::Pin<Box<dyn Future<Output = ()>>>> = vec![
-            Box::pin(appends(first.clone(), "first")),
-            Box::pin(appends(second.clone(), "second")),
-        ];
-        runtime::join_all(both).await;
-        let content = String::from_utf8(content(&second, file).await).unwrap();
-        for name in ["first", "second"] {
-            let mut lines = content.lines().filter(|line| line.starts_with(name));
-            let all = (0..LINES).all(|line| lines.next() == Some(&format!("{name} {line}")[..]));
-            assert!(all && lines.next().is_none(), "{name} in {content:?}");
-        }
-    });
-}
-
-/// The other host may have died in the middle of an append.
-#[test]
-fn an_append_does_not_wait_for_ever_for_another_hosts() {
-    let world = VirtualWorld::new(1);
-    let shared: Rc<dyn World> = Rc::new(world.clone());
-    let cluster = Cluster::new(shared.clone(), Network::default(), Vec::new(), 1);
-    let [first, peer] = names().map(|name| SimulatedStore::connect(&cluster, name));
-    world.run(async move {
-        let first = begin_beside_another(&shared, first).await;
-        let node = NewNode::Regular { mode: 0o644 };
-        let file = first.make(first.root(), b"log", node, ROOT).await.unwrap().file;
-        first.open_file(file).await.unwrap();
-        first.append(file, b"one", Durable::Now).await.unwrap();
-        let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
-        assert!(peer.lock_appends(file).await.unwrap());
-        let began = shared.now();
-        assert_eq!(first.append(file, b"lost", Durable::Now).await.unwrap_err().errno(), EAGAIN);
-        let waited = shared.now().since(began);
-        assert!(waited > Duration::from_secs(59) && waited < Duration::from_secs(62), "{waited:?}");
-        let interrupt = Rc::new(Interrupt::default());
-        let (set, later) = (interrupt.clone(), shared.clone());
-        shared.spawn(Box::pin(async move {
-            later.sleep_until(later.now().plus(Duration::from_secs(1))).await;
-            set.set();
-        }));
-        let write = HostWrite {
-            position: Position::End,
-            bytes: b"lost",
-            durable: Durable::Now,
-            interrupt: Some(&interrupt),
-        };
-        assert_eq!(first.write_at(file, &write).await.unwrap_err().errno(), EINTR);
-        peer.unlock_appends(file).await.unwrap();
-        first.append(file, b" two", Durable::Now).await.unwrap();
-        assert_eq!(peer.read(open, 0, 99).await.unwrap(), b"one two");
     });
 }
 

@@ -4,14 +4,12 @@
 use crate::common::watched_store::WatchedStore;
 use crate::common::*;
 use disks::{CrashPolicy, MemoryDisk};
-use host::{Destage, Durable, FileFate, Host, HostOptions, HostWrite, Interrupt, Position};
+use host::{Destage, Durable, FileFate, Host, HostOptions};
 use runtime::{Either, race, spawn_with_result};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{FileId, OpenMode, Refusal, Token};
-
-const EINTR: i32 = 4;
 
 struct Scene {
     stage: Rc<Stage>,
@@ -108,44 +106,6 @@ fn a_sync_that_never_returns_stops_neither_others_nor_the_unmount() {
     assert!(report.files.iter().all(|file| file.outcome == FileFate::Replayed), "{report:?}");
     assert_eq!(stage.content(file), b"synced");
     assert_eq!(&stage.content(other)[..5], b"other");
-}
-
-/// The records of a stuck file hold the tail of a full log.
-#[test]
-fn a_signal_ends_a_write_that_waits_for_room_and_leaves_nothing_of_it() {
-    let options = HostOptions { destage: Destage::UnderPressure, ..options() };
-    let (stage, disk, other) = on_stage_with(options.clone(), true, |scene| async move {
-        let host = &scene.host;
-        let [file, other] = [make(host, "file").await, make(host, "other").await];
-        scene.watched.stuck.set(Some(file));
-        scene.watched.sends_nothing.set(Some(file));
-        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
-        let interrupt = Interrupt::default();
-        let mut written = 0;
-        let ended = loop {
-            let bytes = [written as u8; 60_000];
-            let (position, durable) = (Position::At(0), Durable::Now);
-            let write = HostWrite { position, bytes: &bytes, durable, interrupt: Some(&interrupt) };
-            let signalled = async {
-                scene.pause(5).await;
-                interrupt.set();
-                scene.pause(1).await;
-            };
-            match race(host.write_at(other, &write), signalled).await {
-                Either::Left(Ok(_)) => written += 1,
-                Either::Left(Err(error)) => break error,
-                Either::Right(()) => panic!("it waits on behind the signal"),
-            }
-            assert!(written < 10_000, "the log has room for all");
-        };
-        assert_eq!(ended.errno(), EINTR, "{ended}");
-        assert!(written > 10, "{written} writes");
-        (other, written as u8 - 1)
-    });
-    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-    let begun = stage.begin(&disk, options);
-    stage.world.run(async move { begun.await.map(drop).unwrap() });
-    assert_eq!(stage.content(other.0), vec![other.1; 60_000]);
 }
 
 #[test]

@@ -671,19 +671,6 @@ impl Store for LocalStore {
         self.start(move |local| async move { local.return_token(file).await })
     }
 
-    fn lock_appends(&self, file: FileId) -> Answer<bool> {
-        self.at_once(move |local| {
-            let locked = local.tokens.lock_appends(file);
-            locked.map_err(|error| local.failed("locking a file for an append", &error))
-        })
-    }
-    fn unlock_appends(&self, file: FileId) -> Answer<()> {
-        self.at_once(move |local| {
-            local.tokens.unlock_appends(file);
-            Ok(())
-        })
-    }
-
     fn register_host(&self, phase: HostPhase) -> Answer<()> {
         self.at_once(move |local| {
             local.places.set_recovering(phase == HostPhase::Recovering);

@@ -36,8 +36,6 @@ pub(super) struct LocalTokens {
     wishes: OwnDirectory,
     identity: Identity,
     held: RefCell<BTreeMap<FileId, HeldToken>>,
-    /// Locks for appends in flight.
-    appends: RefCell<BTreeMap<FileId, Exclusion>>,
 }
 
 /// Keeps a token from every client, this one included, until it is dropped.
@@ -56,8 +54,7 @@ impl Drop for Exclusion {
 
 impl LocalTokens {
     pub fn new(tokens: OwnDirectory, wishes: OwnDirectory, identity: Identity) -> LocalTokens {
-        let (held, appends) = (RefCell::default(), RefCell::default());
-        LocalTokens { tokens, wishes, identity, held, appends }
+        LocalTokens { tokens, wishes, identity, held: RefCell::default() }
     }
     pub fn of(&self, file: FileId) -> Option<Token> {
         self.held.borrow().get(&file).map(|held| held.token)
@@ -78,9 +75,7 @@ impl LocalTokens {
             Token::ExclusiveWrite => DiskAccess::ReadWrite,
             Token::SharedRead | Token::SharedWrite => DiskAccess::ReadOnly,
         };
-        let Some((lock, is_there)) = self.lock(&file.0.to_string(), access)? else {
-            return Ok(false);
-        };
+        let Some((lock, is_there)) = self.lock(file, access)? else { return Ok(false) };
         let was_there = was_there || is_there;
         self.held.borrow_mut().insert(file, HeldToken { token, lock, was_there, recalled: None });
         Ok(true)
@@ -92,33 +87,21 @@ impl LocalTokens {
     /// Takes the exclusive token for one call of a client that has none. `None`: another client has
     /// one.
     pub fn try_exclude(&self, file: FileId) -> io::Result<Option<Exclusion>> {
-        self.exclude(file.0.to_string())
-    }
-    fn exclude(&self, name: String) -> io::Result<Option<Exclusion>> {
-        let lock = self.lock(&name, DiskAccess::ReadWrite)?;
-        let tokens = self.tokens.clone();
+        let (tokens, name) = (self.tokens.clone(), file.0.to_string());
+        let lock = self.lock(file, DiskAccess::ReadWrite)?;
         Ok(lock.map(|(lock, _)| Exclusion { tokens, name, _lock: lock }))
     }
-    /// Takes the lock for an append. Returns whether no other client has it.
-    pub fn lock_appends(&self, file: FileId) -> io::Result<bool> {
-        let locked = self.exclude(format!("{}.append", file.0))?;
-        let is_locked = locked.is_some();
-        self.appends.borrow_mut().extend(locked.map(|lock| (file, lock)));
-        Ok(is_locked)
-    }
-    pub fn unlock_appends(&self, file: FileId) {
-        self.appends.borrow_mut().remove(&file);
-    }
     /// Locks the file of a token. Returns whether it was there before.
-    fn lock(&self, name: &str, access: DiskAccess) -> io::Result<Option<(File, bool)>> {
+    fn lock(&self, file: FileId, access: DiskAccess) -> io::Result<Option<(File, bool)>> {
+        let name = file.0.to_string();
         for _ in 0..TRIES_MAX {
-            let (lock, was_there) = self.tokens.open_and_look(name)?;
-            if disks::lock_image(Path::new(name), &lock, access).is_err() {
+            let (lock, was_there) = self.tokens.open_and_look(&name)?;
+            if disks::lock_image(Path::new(&name), &lock, access).is_err() {
                 return Ok(None);
             }
             // Its last holder may have removed it since: a lock on a file without a name binds
             // nobody.
-            if self.tokens.is_at(name, &lock) {
+            if self.tokens.is_at(&name, &lock) {
                 return Ok(Some((lock, was_there)));
             }
         }

@@ -271,8 +271,6 @@ impl Store for WatchedStore {
         lookup(parent: FileId, name: &[u8]) -> Answer<Found>;
         find(file: FileId) -> Answer<Found>;
         path_of(file: FileId) -> Answer<Option<Vec<u8>>>;
-        lock_appends(file: FileId) -> Answer<bool>;
-        unlock_appends(file: FileId) -> Answer<()>;
         forget(file: FileId) -> ();
         make(parent: FileId, name: &[u8], node: NewNode, caller: Creator) -> Answer<Found>;
         link(file: FileId, parent: FileId, name: &[u8]) -> Answer<FileAttributes>;

@@ -1,10 +1,10 @@
 //! The connection as a store.
 
-use super::{Client, SimulatedStore, names, new_session};
+use super::{SimulatedStore, names, new_session};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId};
 use crate::error::{Refusal, StoreError};
 use crate::event::{HostPhase, Identity, StoreEvent, Token};
-use crate::lock::{FileLock, LOCK_END, LockKind, LockMode, LockOwner};
+use crate::lock::FileLock;
 use crate::names::{Created, Creator, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 use crate::open_file::{OpenFile, OpenMode};
 use crate::simulated::servers::{Inode, NAME, ROOT, RequestKind};
@@ -324,21 +324,18 @@ impl Store for SimulatedStore {
 
     fn lock(&self, open: OpenFile, lock: FileLock) -> Answer<()> {
         self.start(move |client| async move {
-            let file = client.file_of(open)?;
-            match client.set_lock(file, lock).await? {
-                true => Ok(()),
-                false => Err(Refusal::Other(libc::EAGAIN).into()),
-            }
+            let (file, state) = (client.file_of(open)?, client.state.clone());
+            let session = client.session().number;
+            let set = |_: &mut Inode| {
+                let mut locks = state.locks.borrow_mut();
+                if lock.mode.is_some() && locks.against(file, session, &lock).is_some() {
+                    return Err(Refusal::Other(libc::EAGAIN));
+                }
+                locks.set(file, session, &lock);
+                Ok(())
+            };
+            client.ask(file, RequestKind::Change, 0, set).await
         })
-    }
-    fn lock_appends(&self, file: FileId) -> Answer<bool> {
-        let lock = appends(Some(LockMode::Exclusive));
-        self.start(move |client| async move { client.set_lock(file, lock).await })
-    }
-    fn unlock_appends(&self, file: FileId) -> Answer<()> {
-        self.start(
-            move |client| async move { client.set_lock(file, appends(None)).await.map(drop) },
-        )
     }
     fn test_lock(&self, open: OpenFile, lock: FileLock) -> Answer<Option<FileLock>> {
         self.start(move |client| async move {
@@ -347,27 +344,5 @@ impl Store for SimulatedStore {
             let look = |_: &mut Inode| Ok(state.locks.borrow().against(file, session, &lock));
             client.ask(file, RequestKind::Lookup, 0, look).await
         })
-    }
-}
-
-/// Returns the lock for appends, behind those of programs.
-fn appends(mode: Option<LockMode>) -> FileLock {
-    let owner = LockOwner { kind: LockKind::Bytes, number: u64::MAX };
-    FileLock { owner, mode, range: LOCK_END..LOCK_END + 1 }
-}
-
-impl Client {
-    /// Returns whether no other owner has the lock.
-    async fn set_lock(&self, file: FileId, lock: FileLock) -> Result<bool, StoreError> {
-        let (state, session) = (self.state.clone(), self.session().number);
-        let set = |_: &mut Inode| {
-            let mut locks = state.locks.borrow_mut();
-            let is_free = lock.mode.is_none() || locks.against(file, session, &lock).is_none();
-            if is_free {
-                locks.set(file, session, &lock);
-            }
-            Ok(is_free)
-        };
-        self.ask(file, RequestKind::Change, 0, set).await
     }
 }
