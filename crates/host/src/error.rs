@@ -72,10 +72,15 @@ pub enum HostError {
     KeptOpen { file: u64 },
     /// The store refuses bytes that the journal has for it.
     #[error(
-        "file {file} could not be written to the store: {error}; what was synced stays in the journal. Make room there \
-         (find -inum {file} in it prints the name) or remove the cause, and mount again"
+        "file {file} ({name}) could not be written to the store: {error}; what was synced stays in the journal. Make \
+         room there or remove the cause, and mount again"
     )]
-    NotReplayed { file: u64, error: StoreError },
+    NotReplayed {
+        file: u64,
+        /// The file's path from the store's root on, or how to find that.
+        name: String,
+        error: StoreError,
+    },
     /// The store does not answer for them. The journal has everything.
     #[error(
         "the store does not answer for {files} files, and has not got all of them; what was synced stays in the \

@@ -629,22 +629,23 @@ impl Drop for LogReservation {
 mod tests {
     use super::*;
     use crate::options::HostOptions;
+    use crate::recover::recover;
     use disks::MemoryDisk;
     use runtime::VirtualWorld;
-    use store::{FileId, FileKind, Identity};
+    use store::{Cluster, FileId, FileKind, Identity, Network, SimulatedStore};
     use units::Timestamp;
 
-    fn on_a_log(script: impl AsyncFnOnce(Rc<HostLog>, Rc<dyn World>) + 'static) {
+    fn on_a_log(script: impl AsyncFnOnce(Rc<HostLog>, Rc<dyn World>, HostJournal) + 'static) {
         let virtual_world = VirtualWorld::new(1);
         let world: Rc<dyn World> = Rc::new(virtual_world.clone());
         virtual_world.run(async move {
             let disk = Rc::new(MemoryDisk::new(world.clone(), 16 << 20));
             let name = Identity("host".into());
-            HostJournal::format(&*world, disk.clone(), name, "store").await.unwrap();
+            HostJournal::format(&*world, disk.clone(), name, "simulated cluster").await.unwrap();
             let journal = HostJournal::open(disk).await.unwrap();
             let records = HostOptions::default().records;
             let log = HostLog::open(world.clone(), &journal, records).await.unwrap();
-            script(log, world).await;
+            script(log, world, journal).await;
         });
     }
     async fn append(log: &Rc<HostLog>) -> TransactionId {
@@ -672,7 +673,7 @@ mod tests {
     /// A destage that did not return in time comes back when the log has ended.
     #[test]
     fn a_commit_behind_the_end_of_the_log_fails() {
-        on_a_log(async |log, world| {
+        on_a_log(async |log, world, _| {
             let committed = append(&log).await;
             log.end().await.unwrap();
             log.commit(committed).await.unwrap();
@@ -688,9 +689,40 @@ mod tests {
         });
     }
 
+    /// A transaction that has bytes of a file, and does not say of which.
+    #[test]
+    fn bytes_without_a_record_are_damage_and_stay() {
+        on_a_log(async |log, world, journal| {
+            append(&log).await;
+            let slot = log.new_slot();
+            {
+                let (mut state, mut transaction) =
+                    (log.state.borrow_mut(), log.pipeline.transaction());
+                let at = slot.block_at(0).unwrap();
+                let image = Buffer::zeroed(BLOCK.bytes());
+                state.running.images.insert(at, image);
+                transaction.open_handle(0);
+                transaction.add_data_bytes(at, BlockRange::new(0, 6), false);
+                transaction.close_handle(0);
+            }
+            let id = log.running_id();
+            log.end().await.unwrap();
+            let cluster = Cluster::new(world.clone(), Network::default(), Vec::new(), 1);
+            let store = SimulatedStore::connect(&cluster, Identity("host".into()));
+            for dry_run in [true, false] {
+                let error = recover(&*world, &store, &journal, dry_run).await.unwrap_err();
+                let HostError::DamagedSlot { slot: found, transaction, .. } = error else {
+                    panic!("{error}");
+                };
+                assert_eq!((found, transaction), (slot.0, id.0));
+                assert!(!journal.is_clean().await.unwrap(), "nothing is given up");
+            }
+        });
+    }
+
     #[test]
     fn a_caller_that_gives_up_waits_for_no_space() {
-        on_a_log(async |log, world| {
+        on_a_log(async |log, world, _| {
             let waits = world.sleep_until(world.now().plus(Duration::from_millis(1)));
             assert!(matches!(race(log.reserve(1 << 30), waits).await, Either::Right(())));
             assert_eq!(log.waiting.get(), 0);

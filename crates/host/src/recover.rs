@@ -230,10 +230,26 @@ impl Recovery<'_> {
         let slot = self.window.enter(index, states, noted).await?;
         let outcome = match is_finished {
             true => self.outcome(replay, FileFate::DoneBefore),
-            false => self.file(replay).await.map_err(|error| stuck_with(file, error))?,
+            false => match self.file(replay).await {
+                Err(error) => return Err(self.stuck_with(file, error).await),
+                outcome => outcome?,
+            },
         };
         slot.finish();
         Ok(outcome)
+    }
+    /// Names the file for which the store has no space.
+    async fn stuck_with(&self, file: FileId, error: HostError) -> HostError {
+        let error = match error {
+            HostError::Store(error @ (StoreError::Refused(_) | StoreError::Failed { .. })) => error,
+            error => return error,
+        };
+        let path = self.store.path_of(file).await.ok().flatten();
+        let name = path.filter(|_| !units::fault!("host-refused-file-unnamed")).map_or_else(
+            || format!("find -inum {} in it prints the name", file.0),
+            |path| String::from_utf8_lossy(&path).into_owned(),
+        );
+        HostError::NotReplayed { file: file.0, name, error }
     }
     fn outcome(&self, replay: &FileReplay, outcome: FileFate) -> FileOutcome {
         FileOutcome { file: replay.last.file.0, outcome, bytes: replay.bytes() }
@@ -536,16 +552,6 @@ impl Recovery<'_> {
             return Ok(());
         }
         self.ledger.change(self.journal, note).await
-    }
-}
-
-/// Names the file for which the store has no space.
-fn stuck_with(file: FileId, error: HostError) -> HostError {
-    match error {
-        HostError::Store(error @ (StoreError::Refused(_) | StoreError::Failed { .. })) => {
-            HostError::NotReplayed { file: file.0, error }
-        }
-        error => error,
     }
 }
 

@@ -194,6 +194,11 @@ pub trait Store {
     /// [`Token::ExclusiveWrite`], otherwise at the servers when it answers. Returns the attributes
     /// after it.
     fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes>;
+    /// Returns whether the file may end at this byte; false where a change that makes it so long
+    /// would be refused as too large. A store that does not know returns true.
+    fn may_end_at(&self, _open: OpenFile, _end: u64) -> bool {
+        true
+    }
     /// Changes the allocation; durable at the servers when it answers, as is everything buffered
     /// before. A store may refuse it as unsupported. After another error the file may be in a state
     /// that was not reported.

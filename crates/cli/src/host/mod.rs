@@ -18,7 +18,8 @@ Examples:
   okeanos stats /mnt/shared                 dirty bytes: in memory alone, in the journal
   okeanos umount /mnt/shared                everything goes to the store
   okeanos host mount --store ceph: --user mail --journal /dev/nvme0n1p4 /mnt/mail
-  okeanos host recover --dry-run --store dir:/srv/shared --journal /var/lib/okeanos.journal";
+  okeanos host recover --dry-run --store dir:/srv/shared --journal /var/lib/okeanos.journal
+  okeanos host recover --force --store dir:/mnt/nfs --journal /var/lib/okeanos.journal";
 
 const MOUNT_EXAMPLES: &str = "\
 Examples:
@@ -101,6 +102,10 @@ struct HostRecoverArguments {
     /// Only report what would be replayed
     #[arg(long)]
     dry_run: bool,
+    /// Take a dir: store on a file system that is known to keep no locks and change times that
+    /// hosts agree on
+    #[arg(short = 'F', long)]
+    force: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,

@@ -17,6 +17,9 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
     let (for_run, json) = (world.clone(), arguments.json);
     let report = world.run(async move {
         let store = StoreName::parse(&arguments.place)?;
+        if !arguments.force && !arguments.dry_run {
+            store.refuse_incoherent()?;
+        }
         let access = if arguments.dry_run { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
         let (journal, _disk) =
             open_journal(&for_run, &arguments.place, &store, MakeJournal::Never, access).await?;

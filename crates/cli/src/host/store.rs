@@ -8,18 +8,21 @@ use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::DiskAccess;
 use host::{HostError, HostJournal};
 use runtime::RealWorld;
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use store::{Identity, LocalStore, Store, StoreError};
 
 const WRITTEN_AT_ONCE: u64 = 4 << 20;
+/// First bytes of a disk by which a journal is known.
+const HEAD_BYTES: u64 = 512;
 /// Mode bits of the group and others.
 const OTHERS: u32 = 0o077;
 
 /// Types of file systems by their magic numbers (statfs(2)).
-const INCOHERENT: [(u64, &str); 9] = [
+const INCOHERENT: [(u64, &str); 13] = [
     (0x6573_5546, "FUSE"),
     (0x6969, "NFS"),
     (0xff53_4d42, "CIFS"),
@@ -29,6 +32,10 @@ const INCOHERENT: [(u64, &str); 9] = [
     (0x00c3_6400, "CephFS"),
     (0x5346_414f, "AFS"),
     (0x7375_7245, "Coda"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x786f_4256, "a shared folder of VirtualBox"),
 ];
 
 /// A store named by `--store`.
@@ -107,7 +114,7 @@ impl StoreName {
             "{}: it lies on {kind}, whose locks and change times need not be the same for all hosts",
             self.full_name()
         ))
-        .with_remedy("Use a local file system, or ceph: for CephFS. --force mounts it all the same."))
+        .with_remedy("Use a local file system, or ceph: for CephFS. --force takes it all the same."))
     }
     /// Returns the path that is used as long as the host runs.
     pub fn path(&self) -> &Path {
@@ -222,6 +229,10 @@ pub async fn open_journal(
     make: MakeJournal,
     access: DiskAccess,
 ) -> Result<(HostJournal, disks::FileDisk), CliError> {
+    // Before the claim: whoever may read it can lock it, and keeps what he has opened.
+    if access == DiskAccess::ReadWrite && may_be_journal(&place.journal, make) {
+        keep_private(&place.journal)?;
+    }
     let disk = open_disk(world, &place.journal, access)?;
     let shared: Rc<dyn Disk> = Rc::new(disk.clone());
     let is_one = HostJournal::is_one(&*shared).await.map_err(failed)?;
@@ -243,9 +254,6 @@ pub async fn open_journal(
         return Ok((make_journal(world, shared, store).await?, disk));
     }
     let journal = HostJournal::open(shared.clone()).await.map_err(failed)?;
-    if access == DiskAccess::ReadWrite {
-        keep_private(&place.journal)?;
-    }
     let matched = journal.check_store(&store.full_name()).map_err(failed);
     if matched.is_err()
         && access == DiskAccess::ReadWrite
@@ -266,6 +274,18 @@ async fn make_journal(
 ) -> Result<HostJournal, CliError> {
     let identity = Identity(format!("okeanos-{:016x}", world.random()));
     HostJournal::format(world, disk, identity, &store.full_name()).await.map_err(failed)
+}
+
+/// Returns whether a file has a journal, or may get one unasked. Others keep their modes: the name
+/// may be mistyped.
+fn may_be_journal(path: &Path, make: MakeJournal) -> bool {
+    if !path.is_file() {
+        return false;
+    }
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(HEAD_BYTES).read_to_end(&mut start));
+    let is_blank = || make != MakeJournal::Never && is_blank(path, ZEROS).unwrap_or(false);
+    read.is_ok() && (HostJournal::is_head(&start) || is_blank())
 }
 
 /// Makes the journal private: it holds content of files that their owners alone may read, and its

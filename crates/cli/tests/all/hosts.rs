@@ -84,3 +84,61 @@ END
            $O umount $M; wait $DAEMON"#
     ));
 }
+
+/// A user who may read a journal may lock it.
+#[test]
+fn a_journal_is_private_before_it_is_claimed() {
+    Rig::new().run(&format!(
+        r#"{HOST}
+           OPTIONS=; host store journal; mkdir two; [ $(stat -c %a journal) = 600 ]; chmod 644 journal
+           refuses $O host mount --store dir:$PWD/store --journal $PWD/journal two 2>printed
+           [ $(stat -c %a journal) = 600 ]; $O umount $M; wait $DAEMON
+           # No journal, and not to become one.
+           cp /bin/true other; refuses $O host mount --store dir:$PWD/store --journal $PWD/other $M 2>printed
+           [ $(stat -c %a other) = 755 ]"#
+    ));
+}
+
+#[test]
+fn a_store_on_fuse_is_refused_unless_forced() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; mkdir fuse; $O mount image fuse; truncate -s 64M journal
+           refuses $O host mount --store dir:$PWD/fuse --journal $PWD/journal $M 2>printed
+           grep -q 'it lies on FUSE' printed; grep -q -- --force printed
+           $O host mount --force --store dir:$PWD/fuse --journal $PWD/journal $M; echo kept >$M/file; $O umount $M
+           grep -q kept fuse/file; refuses $O host recover --store dir:$PWD/fuse --journal $PWD/journal 2>printed
+           grep -q 'it lies on FUSE' printed; $O host recover --dry-run --store dir:$PWD/fuse --journal $PWD/journal
+           $O host recover --force --store dir:$PWD/fuse --journal $PWD/journal; $O umount fuse"#,
+    );
+}
+
+/// The file system of the store keeps times in whole seconds, so that a time of change proves
+/// little: what was synced after a destage is in the file all the same.
+#[test]
+fn synced_bytes_survive_on_a_store_with_times_in_seconds() {
+    Rig::new().run(&format!(
+        r#"{HOST}
+           truncate -s 200M image; mke2fs -q -F -t ext4 -I 128 image >made 2>&1; mount -o loop image store
+           OPTIONS="-o destage=1,writeback=1"; host store journal; exec 3<>$M/file
+           printf 'A%.0s' $(seq 5000) >&3; sync $M/file
+           for i in $(seq 100); do [ $(stat -c %s store/file) = 5000 ] && break; sleep 0.1; done; sleep 2
+           printf 'B%.0s' $(seq 3000) | dd of=$M/file bs=1000 seek=1 conv=notrunc oflag=sync status=none
+           kill_daemon; exec 3>&-; umount -l $M; host store journal
+           (printf 'A%.0s' $(seq 1000); printf 'B%.0s' $(seq 3000); printf 'A%.0s' $(seq 1000)) | cmp - $M/file
+           [ ! -e $M/okeanos-conflicts ]; $O umount $M; wait $DAEMON; umount store"#
+    ));
+}
+
+/// The holder of a token looks for wishes of others, twenty times a second.
+#[test]
+fn an_idle_host_that_holds_a_file_sleeps() {
+    Rig::new().run(&format!(
+        r#"{HOST}
+           OPTIONS=; host store journal; exec 3>$M/file; echo held >&3; sync $M/file; sleep 3
+           wakes() {{ echo $(($(sed -n 's/^voluntary_ctxt_switches:\t//p' /proc/$DAEMON/task/*/status | paste -sd+))); }}
+           ticks() {{ set -- $(cat /proc/$DAEMON/stat); echo $((${{14}} + ${{15}})); }}
+           wakes=$(wakes) ticks=$(ticks); sleep 2; wakes=$(($(wakes) - wakes)) ticks=$(($(ticks) - ticks))
+           exec 3>&-; $O umount $M; wait $DAEMON; echo "$wakes wakes, $ticks ticks"
+           test $wakes -le 150; test $ticks -le 10"#
+    ));
+}

@@ -35,6 +35,28 @@ fn same_as_kernel(make: &str, script: &str) -> String {
     ours
 }
 
+/// Runs the script on a host in front of a directory of the kernel's ext4, and on that file system
+/// itself. They must print the same.
+fn host_same_as_kernel(script: &str) -> String {
+    let rig = Rig::new();
+    rig.run("chmod 755 .; truncate -s 64M image; mke2fs -q -F -t ext4 image >made 2>&1");
+    let run = |mount: &str, umount: &str| {
+        rig.run(&format!(
+            "{WORDS}mkdir -p store; mount -t ext4 -o loop image store; {mount}\n\
+             {script}\ncd ..; {umount}; umount store; settle image"
+        ))
+    };
+    let ours = run(
+        "truncate -s 64M journal; D=$PWD
+         $O host mount -o allow_other --store dir:$D/store --journal $D/journal $M
+         chmod 777 $M; cd $M",
+        "$O umount $M",
+    );
+    let theirs = run("chmod 777 store; cd store", "true");
+    assert_eq!(ours, theirs, "a host, and the kernel's ext4");
+    ours
+}
+
 #[test]
 fn nobody_strips_set_id_bits_of_others_files() {
     let printed = same_as_kernel(
@@ -90,22 +112,38 @@ END
 change() { /usr/bin/python3 /tmp/change.$$ file "$@"; stat -c %a file; }
 "#;
 
-#[test]
-fn set_group_id_goes_for_those_outside_the_group() {
-    let printed = same_as_kernel(
-        "-t ext4",
-        &format!(
-            r#"{CHANGE}
-               for call in write direct append ftruncate truncate open 'fallocate 0 65536 65536' \
-                           'fallocate 3 0 4096' 'fallocate 16 0 4096'; do
-                   for mode in 2666 6666 2766 2777 4777 2676; do for who in stranger member env; do
-                       fresh $mode; echo "$call $mode $who: $($who /usr/bin/python3 /tmp/change.$$ file $call) $(stat -c %a file)"
-                   done; done
-               done; rm file /tmp/change.$$"#
-        ),
-    );
+/// Prints what each call of each caller leaves of each mode.
+fn modes_left_by(more_calls: &str) -> String {
+    format!(
+        r#"{CHANGE}
+           for call in write direct append ftruncate truncate open 'fallocate 0 65536 65536' \
+                       'fallocate 3 0 4096' {more_calls}; do
+               for mode in 2666 6666 2766 2777 4777 2676; do for who in stranger member env; do
+                   fresh $mode; echo "$call $mode $who: $($who /usr/bin/python3 /tmp/change.$$ file $call) $(stat -c %a file)"
+               done; done
+           done; rm file /tmp/change.$$"#
+    )
+}
+fn assert_strangers_lose_it(printed: &str) {
     assert!(printed.contains("write 2666 stranger: done  666"), "{printed}");
     assert!(printed.contains("write 2666 member: done  2666"), "{printed}");
+}
+
+#[test]
+fn set_group_id_goes_for_those_outside_the_group() {
+    let printed = same_as_kernel("-t ext4", &modes_left_by("'fallocate 16 0 4096'"));
+    assert_strangers_lose_it(&printed);
+}
+
+#[test]
+fn set_id_bits_go_on_a_host_as_on_ext4() {
+    assert_strangers_lose_it(&host_same_as_kernel(&modes_left_by("")));
+    let owners = r#"for mode in 2666 6666 2777 2745; do
+        for who in 'setpriv --reuid 1000 --regid 1000 --clear-groups --inh-caps +chown,+fowner --ambient-caps +chown,+fowner --' \
+                   'setpriv --reuid 1000 --regid 1000 --groups 7000 --inh-caps +chown,+fowner --ambient-caps +chown,+fowner --' env; do
+            fresh $mode; echo "$mode $who: $(touched $who chown 1001 file)"
+        done; done; rm file"#;
+    host_same_as_kernel(owners);
 }
 
 /// Copies within one file system only; the kernel copies between two by reads and writes.
@@ -142,6 +180,11 @@ fn fallocate_that_fails_keeps_what_ext4_keeps() {
         ),
     );
     assert!(printed.contains("0 0 0x7fffffffffff: EFBIG  6777"), "{printed}");
+    let printed = host_same_as_kernel(&ranges(
+        "'0 0 -1' '0 -1 5' '0 0 0' '0 0 0x7fffffffffff' '0 0x7ffffffffff000 4096' '3 0 4096' \
+         '0 0 0x40000000' '1 0 0x40000000'",
+    ));
+    assert!(printed.contains("0 0 0x7fffffffffff: EFBIG  6777"), "{printed}");
     // Without extents: only holes, and also beyond what indirect blocks can map.
     let printed = same_as_kernel(
         "-t ext4 -b 1024 -O ^extents,^64bit,huge_file",
@@ -155,9 +198,7 @@ fn fallocate_that_fails_keeps_what_ext4_keeps() {
 
 #[test]
 fn attributes_of_the_administrator_need_the_capability() {
-    let printed = same_as_kernel(
-        "-t ext4",
-        r#"cat >/tmp/attributes.$$ <<'END'
+    let script = r#"cat >/tmp/attributes.$$ <<'END'
 import errno, os
 def show(name, call):
     try: print(name, call(), end=" ")
@@ -176,11 +217,26 @@ END
            for who in stranger env 'setpriv --bounding-set -sys_admin --' 'setpriv --reuid 1000 --regid 1000 --clear-groups --inh-caps +sys_admin --ambient-caps +sys_admin --' 'unshare --user --map-root-user'; do
                fresh 666; setfattr -n trusted.a -v 1 file; setfattr -n user.a -v 1 file
                echo "$who: $($who /usr/bin/python3 /tmp/attributes.$$)"
-           done; rm file /tmp/attributes.$$"#,
+           done; rm file /tmp/attributes.$$"#;
+    for printed in [same_as_kernel("-t ext4", script), host_same_as_kernel(script)] {
+        assert!(
+            printed.contains("--ambient-caps +sys_admin --: list ['trusted.a', 'user.a']"),
+            "{printed}"
+        );
+        assert!(printed.contains("3 EEXIST") && printed.contains("3 ENODATA"), "{printed}");
+    }
+}
+
+#[test]
+fn default_access_lists_and_cuts_to_the_same_size_go_as_on_ext4() {
+    let printed = host_same_as_kernel(
+        r#"mkdir a; setfacl -m u:1000:rwx,d:u:1000:rwx,d:g::r-x,d:o::---,d:m::rwx a
+           (umask 077; echo x >a/x; mkdir a/s); getfacl -cn a/x a/s; stat -c %a a/x a/s
+           for by in 'truncate -s 7' 'python3 -c "import os; os.ftruncate(os.open(\"f\", os.O_WRONLY), 7)" #'; do
+               echo abcdef >f; touch -d @1000 f; before=$(stat -c %Z f); sleep 1.1; eval "$by f"
+               [ $(stat -c %Y f) = 1000 ] && echo kept || echo set; [ $(stat -c %Z f) = $before ] && echo kept || echo set
+               cat f
+           done; rm -r a f"#,
     );
-    assert!(
-        printed.contains("--ambient-caps +sys_admin --: list ['trusted.a', 'user.a']"),
-        "{printed}"
-    );
-    assert!(printed.contains("3 EEXIST") && printed.contains("3 ENODATA"), "{printed}");
+    assert!(printed.contains("default:user:1000:rwx") && printed.contains("mask::rw"), "{printed}");
 }

@@ -1,20 +1,17 @@
 //! Opening, reading, writing, and attributes.
 
-use super::{HostFrontEnd, Result};
+use super::{HostFrontEnd, Result, set_id};
 use crate::error::RequestError;
 use fuse_session::abi::{self, *};
 use fuse_session::{MAX_WRITE, Reply};
 use host::{Durable, Position};
 use std::time::Duration;
 use store::{
-    Allocation, AttributeChange, FileAttributes, FileId, FileKind, Refusal, StoreError, TimeChange,
+    Allocation, AttributeChange, FileAttributes, FileKind, Refusal, StoreError, TimeChange,
 };
 use units::Timestamp;
 
 const PERMISSIONS: u32 = 0o7777;
-const SET_USER: u32 = 0o4000;
-const SET_GROUP: u32 = 0o2000;
-const GROUP_EXECUTES: u32 = 0o010;
 const BLOCK_BYTES: u32 = 4096;
 /// The access list that decides, beside which a directory has one for new files.
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
@@ -50,7 +47,7 @@ impl HostFrontEnd {
             _ => Durable::Now,
         };
         if arguments.write_flags & abi::write::KILL_SUIDGID != 0 {
-            self.drop_privileges(file).await?;
+            self.drop_privileges(header, file).await?;
         }
         let (pages, length) = (self.pages.of(header.nodeid), data.len() as u64);
         if arguments.write_flags & abi::write::CACHE != 0 {
@@ -75,19 +72,6 @@ impl HostFrontEnd {
         Ok(Reply::of(&WriteOut { size: data.len() as u32, padding: 0 }))
     }
 
-    async fn drop_privileges(&self, file: FileId) -> Result<()> {
-        self.change_mode(file, without_privileges).await
-    }
-    async fn change_mode(&self, file: FileId, changed: impl Fn(u32) -> u32) -> Result<()> {
-        let attributes = self.host.attributes(file).await?;
-        let mode = changed(attributes.mode);
-        if mode != attributes.mode {
-            let change = AttributeChange { mode: Some(mode), ..Default::default() };
-            self.host.set_attributes(file, change).await?;
-        }
-        Ok(())
-    }
-
     /// Punches holes to zero ranges: stores have no call for anything else.
     pub(super) async fn fallocate(&self, header: &InHeader, arguments: FallocateIn) -> Result {
         const KEEPS_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
@@ -103,12 +87,11 @@ impl HostFrontEnd {
             .offset
             .checked_add(arguments.length)
             .ok_or(RequestError::Refused(libc::EFBIG))?;
-        // Unlike for writes, the kernel does not report whether the caller may keep them
-        // (CAP_FSETID).
-        if header.uid != 0 {
-            self.drop_privileges(file).await?;
+        // Before the change: a crash between the two must not leave a program of others with them.
+        if what == Allocation::PunchHole || self.host.may_end_at(file, end) {
+            self.drop_privileges_of_any(header, file).await?;
+            self.host.forget_capabilities(file).await?;
         }
-        self.host.forget_capabilities(file).await?;
         let (pages, range) = (self.pages.of(header.nodeid), arguments.offset..end);
         let shared = pages.changing().await;
         self.host.allocate(file, what, range.clone()).await?;
@@ -130,11 +113,14 @@ impl HostFrontEnd {
         let mut change = change_of(&arguments);
         let has = |bit: u32| arguments.valid & bit != 0;
         if has(fattr::UID) || has(fattr::GID) || has(fattr::KILL_SUIDGID) {
-            let attributes = self.host.attributes(file).await?;
-            let (before, is_directory) = (attributes.mode, attributes.kind == FileKind::Directory);
-            let mode = change.mode.unwrap_or(before);
-            if !is_directory && without_privileges(mode) != mode {
-                change.mode = Some(without_privileges(mode));
+            let mut attributes = self.host.attributes(file).await?;
+            attributes.mode = change.mode.unwrap_or(attributes.mode);
+            let left = match has(fattr::UID) || has(fattr::GID) {
+                true => set_id::mode_for_new_owner(header, &attributes),
+                false => set_id::mode_of_changed(header, &attributes),
+            };
+            if left != attributes.mode {
+                change.mode = Some(left);
             }
         }
         if has(fattr::UID) || has(fattr::GID) || has(fattr::SIZE) || has(fattr::KILL_SUIDGID) {
@@ -187,12 +173,6 @@ impl HostFrontEnd {
             ..Default::default()
         })
     }
-}
-
-/// Returns the mode that a write or a new owner leaves.
-fn without_privileges(mode: u32) -> u32 {
-    let group = if mode & GROUP_EXECUTES != 0 { SET_GROUP } else { 0 };
-    mode & !(SET_USER | group)
 }
 
 pub(super) fn kind_bits(kind: FileKind) -> u32 {
@@ -251,30 +231,24 @@ impl HostFrontEnd {
         name: &[u8],
         value: Option<&[u8]>,
     ) -> Result {
+        const BOTH: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
+        let file = self.file(header.nodeid)?;
         let mode = match arguments.flags as i32 {
             0 => store::XattrMode::Set,
             libc::XATTR_CREATE => store::XattrMode::Create,
             libc::XATTR_REPLACE => store::XattrMode::Replace,
+            // Which of the two stands in the way; no store has a call for it.
+            BOTH => {
+                self.host.xattr(file, name).await?;
+                return Err(RequestError::Refused(libc::EEXIST));
+            }
             _ => return Err(RequestError::Refused(libc::EINVAL)),
         };
-        let file = self.file(header.nodeid)?;
         if name == ACCESS_LIST && arguments.setxattr_flags & abi::setxattr::ACL_KILL_SGID != 0 {
             // First: the list may let the group execute the file.
-            self.change_mode(file, |mode| mode & !SET_GROUP).await?;
+            self.drop_set_group(file).await?;
         }
         self.host.set_xattr(file, name, value, mode).await?;
         Ok(Reply::empty())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_write_takes_set_id_bits_away_but_not_mandatory_locking() {
-        assert_eq!(without_privileges(0o6755), 0o755);
-        assert_eq!(without_privileges(0o6644), 0o2644);
-        assert_eq!(without_privileges(0o1777), 0o1777);
     }
 }

@@ -10,10 +10,12 @@ mod cached_pages;
 mod content;
 mod locks;
 mod names;
+mod set_id;
 #[cfg(test)]
 mod tests;
 
 use crate::error::{Failure, Reporter, RequestError};
+use crate::privilege::{self, Capability};
 use cached_pages::CachedPages;
 use fuse_session::abi::{InHeader, OpenOut, ROOT_NODE, opcode};
 use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request};
@@ -26,6 +28,8 @@ use store::{Creator, FileId, Refusal, StoreError};
 
 /// Prefix of the names of access lists.
 const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
+/// Prefix of the names that only CAP_SYS_ADMIN shows.
+const TRUSTED: &[u8] = b"trusted.";
 
 pub struct HostFrontEnd {
     host: Rc<Host>,
@@ -208,9 +212,7 @@ impl HostFrontEnd {
                     value => reply_within(&value?, size),
                 }
             }
-            Operation::Listxattr { size } => {
-                reply_within(&self.host.xattr_names(self.file(header.nodeid)?).await?, size)
-            }
+            Operation::Listxattr { size } => self.listxattr(header, size).await,
             Operation::Destroy => match self.close().await {
                 true => Ok(Reply::empty()),
                 false => Err(RequestError::Refused(libc::EIO)),
@@ -220,6 +222,18 @@ impl HostFrontEnd {
             // ENOSYS: the kernel does without from now on.
             _ => Err(RequestError::Refused(libc::ENOSYS)),
         }
+    }
+
+    async fn listxattr(&self, header: &InHeader, size_max: u32) -> Result {
+        let mut names = self.host.xattr_names(self.file(header.nodeid)?).await?;
+        let is_shown = |name: &&[u8]| !name.starts_with(TRUSTED);
+        if !names.split_inclusive(|byte| *byte == 0).all(|name| is_shown(&name))
+            && !privilege::holds(header.pid, Capability::SystemAdministration)
+        {
+            let shown = names.split_inclusive(|byte| *byte == 0).filter(is_shown);
+            names = shown.flatten().copied().collect();
+        }
+        reply_within(&names, size_max)
     }
 
     fn file(&self, node: u64) -> Result<FileId> {

@@ -6,7 +6,7 @@ use device::World;
 use disks::MemoryDisk;
 use fuse_session::abi::{
     self, AttrOut, CreateIn, EntryOut, FallocateIn, ForgetIn, FsyncIn, InHeader, MkdirIn, MknodIn,
-    OpenOut, ROOT_NODE, ReadIn, ReleaseIn, SetxattrIn, WriteIn, opcode,
+    OpenOut, ROOT_NODE, ReadIn, ReleaseIn, SetattrIn, SetxattrIn, WriteIn, fattr, opcode,
 };
 use fuse_session::{FileSystem, Reply, Request};
 use host::{Host, HostJournal, HostOptions, recover};
@@ -336,6 +336,50 @@ fn an_access_list_takes_set_group_id_where_the_kernel_says_so() {
             assert_eq!(peer.attributes(made.file).await.unwrap().mode & 0o7777, left);
         });
     }
+}
+
+#[test]
+fn set_group_id_goes_for_those_outside_the_group() {
+    const GROUP: u32 = 7000;
+    const NOBODY: u32 = i32::MAX as u32;
+    let write = WriteIn { size: 1, write_flags: abi::write::KILL_SUIDGID, ..Default::default() };
+    let write = [write.as_bytes(), b"y"].concat();
+    let valid = fattr::SIZE | fattr::KILL_SUIDGID;
+    let truncate = SetattrIn { valid, size: 0, ..Default::default() };
+    let own = SetattrIn { valid: fattr::UID, uid: 5, ..Default::default() };
+    let reserve = FallocateIn { length: 4096, ..Default::default() };
+    let changes = [
+        (opcode::WRITE, write),
+        (opcode::SETATTR, truncate.as_bytes().to_vec()),
+        (opcode::SETATTR, own.as_bytes().to_vec()),
+        (opcode::FALLOCATE, reserve.as_bytes().to_vec()),
+    ];
+    front_end_over_a_host(Duration::ZERO, async move |front_end, peer, _| {
+        for (number, (opcode, arguments)) in changes.iter().enumerate() {
+            let modes = [
+                (GROUP, 0o2666, 0o2666),
+                (1000, 0o2666, 0o666),
+                (GROUP, 0o6666, 0o2666),
+                (1000, 0o6666, 0o666),
+                (GROUP, 0o6777, 0o777),
+                (1000, 0o1666, 0o1666),
+            ];
+            for (gid, mode, left) in modes {
+                let name = format!("{number}.{gid}.{mode:o}");
+                let creator = Creator { uid: 0, gid: GROUP, umask: 0 };
+                let node = NewNode::Regular { mode };
+                let made = peer.make(peer.root(), name.as_bytes(), node, creator).await.unwrap();
+                let asked = [name.as_bytes(), b"\0"].concat();
+                let nodeid = entry(&ask(&front_end, opcode::LOOKUP, ROOT_NODE, &asked).await).0;
+                let (opcode, uid, pid) = (*opcode, 1000, NOBODY);
+                let header = InHeader { opcode, nodeid, uid, gid, pid, ..Default::default() };
+                let errno = serve(&front_end, header, arguments).await.errno();
+                assert!(errno == 0 || errno == libc::EOPNOTSUPP, "{opcode}: {errno}");
+                let found = peer.attributes(made.file).await.unwrap().mode & 0o7777;
+                assert_eq!(found, left, "{opcode}, {mode:o}, group {gid}: {found:o}");
+            }
+        }
+    });
 }
 
 #[test]

@@ -446,3 +446,42 @@ fn a_directory_that_cannot_be_read_keeps_the_journal() {
     assert!(outcomes(&report).contains(&FileFate::Replayed), "{report:?}");
     assert_eq!(fs::read(closed.join("deep")).unwrap(), b"deep");
 }
+
+/// An administrator who makes room must not have to search the tree for a number.
+#[test]
+fn a_refused_recovery_names_the_file_by_its_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let (file, image) = crashed(root, 0o644);
+    let world = RealWorld::new().unwrap();
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let disk = MemoryDisk::from_image(shared.clone(), image);
+    let at = root.to_owned();
+    world.run(async move {
+        let store = LocalStore::open(shared.clone(), &at, identity()).unwrap();
+        let store = WatchedStore::new(Rc::new(store));
+        store.failing_changes.set(true);
+        let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await.unwrap();
+        let error = recover(&*shared, &store, &journal, false).await.unwrap_err().to_string();
+        let named = format!("file {} (file) could not be written", file.0);
+        assert!(error.starts_with(&named), "{error}");
+    });
+    world.end();
+}
+
+#[test]
+fn a_conflict_names_the_file_by_its_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let (file, image) = crashed(root, 0o644);
+    fs::write(root.join("file"), b"theirs").unwrap();
+    assert_eq!(set_aside(root, &recovered(root, image)), b"synced");
+    let conflicts = fs::read_dir(root.join(CONFLICT_DIRECTORY)).unwrap();
+    let texts = conflicts
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "txt"));
+    let texts: Vec<_> = texts.map(|path| fs::read_to_string(path).unwrap()).collect();
+    let [text] = &texts[..] else { panic!("{texts:?}") };
+    assert!(text.starts_with(&format!("Bytes of file {} ", file.0)), "{text}");
+    assert_eq!(text.lines().nth(1), Some("Its name: file"));
+}

@@ -206,7 +206,7 @@ fn a_recovery_without_space_names_the_file_and_loses_nothing() {
             }
         });
         if after.is_none() {
-            let Some(HostError::NotReplayed { file, error }) = refused else {
+            let Some(HostError::NotReplayed { file, error, .. }) = refused else {
                 panic!("{refused:?}");
             };
             assert_eq!((file, error), (files[1].0, StoreError::Refused(Refusal::NoSpace)));

@@ -1,6 +1,7 @@
 //! Content and attributes: how they are buffered, and how they are written to the files.
 
 use super::buffered::{LocalBuffered, Seen};
+use super::freed::is_long;
 use super::in_flight::{InFlight, clocks};
 use super::notes::{Note, Notes, changed_ns, sync_directory, version_of};
 use super::store::Local;
@@ -23,6 +24,8 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use units::Timestamp;
@@ -177,10 +180,21 @@ impl Local {
         }
     }
 
-    pub fn handle_of(&self, open: OpenFile) -> Result<(FileId, std::rc::Rc<File>), StoreError> {
+    pub fn handle_of(&self, open: OpenFile) -> Result<(FileId, Rc<File>), StoreError> {
         let opens = self.opens.borrow();
         let (file, open) = opens.get(open)?;
         Ok((file, open.handle.clone()))
+    }
+
+    /// Closes an open file. The last descriptor of a large one without a name is closed on a thread
+    /// of its own, as the kernel frees its blocks then.
+    pub async fn close(&self, open: OpenFile) -> Result<(), StoreError> {
+        let handle = self.handle_of(open)?.1;
+        self.opens.borrow_mut().remove(open)?;
+        let Some(last) = Rc::into_inner(handle) else { return Ok(()) };
+        let frees = last.metadata().is_ok_and(|found| is_long(&found) && found.nlink() == 0);
+        self.close_away(frees.then_some(last)).await;
+        Ok(())
     }
 
     /// Applies a change that only this client knows.
@@ -226,6 +240,10 @@ impl Local {
             None => base,
         };
         Ok(buffered.overlay.read(at, length.min(TRANSFER_BYTES_MAX), base))
+    }
+
+    pub fn may_end_at(&self, open: OpenFile, end: u64) -> bool {
+        self.handle_of(open).is_ok_and(|(_, handle)| may_end_at(&handle, end))
     }
 
     pub fn write(
@@ -400,27 +418,30 @@ impl Local {
         let handle = self.writable(file).or_else(|| self.removed_directory(file));
         let place = match handle {
             Some(_) => None,
-            None => Some(self.searching(|| self.places.place(file)).await?),
+            None => Some(Arc::new(self.searching(|| self.places.place(file)).await?)),
         };
-        let path = place.as_ref().map_or(Path::new(""), AsRef::as_ref);
+        let path = place.as_deref().map_or(Path::new(""), AsRef::as_ref);
         let look = || {
             self.look_at(what, || {
                 handle.as_ref().map_or_else(|| fs::symlink_metadata(path), |open| open.metadata())
             })
         };
         let before = look()?;
-        let applied = match &handle {
-            Some(handle) => apply_to_handle(handle, &change, now),
-            None => apply_to_path(path, &change, now),
+        let applied = match change.size {
+            // It may free much, and nobody else has the file.
+            Some(_) => {
+                let (place, handle) = (place.clone(), handle.as_ref().map(|open| open.try_clone()));
+                self.away(what, move || {
+                    let path = place.as_deref().map_or(Path::new(""), AsRef::as_ref);
+                    let handle = handle.transpose()?;
+                    apply(handle.as_ref(), path, &change, now)?;
+                    handle.map_or_else(|| open_to_cut(path), Ok)?.sync_all()
+                })
+                .await
+            }
+            None => apply(handle.as_deref(), path, &change, now)
+                .map_err(|error| self.failed(what, &error)),
         };
-        let mut applied = applied.map_err(|error| self.failed(what, &error));
-        if change.size.is_some() && applied.is_ok() {
-            let cut = handle.as_ref().map_or_else(|| open_to_cut(path), |open| open.try_clone());
-            applied = match cut {
-                Ok(cut) => self.away("making a size durable", move || cut.sync_all()).await,
-                Err(error) => Err(self.failed(what, &error)),
-            };
-        }
         self.end_change(&before, look, applied).await
     }
 
@@ -490,15 +511,15 @@ impl Local {
         self.end_change(&before, look, allocated).await
     }
 
-    fn writable(&self, file: FileId) -> Option<std::rc::Rc<File>> {
+    fn writable(&self, file: FileId) -> Option<Rc<File>> {
         let opens = self.opens.borrow();
         let open = opens.of(file).find(|open| open.access == OpenMode::ReadWrite);
         open.map(|open| open.handle.clone())
     }
 
-    pub fn removed_directory(&self, file: FileId) -> Option<std::rc::Rc<File>> {
+    pub fn removed_directory(&self, file: FileId) -> Option<Rc<File>> {
         let held = self.removed.borrow().get(&file)?.try_clone().ok()?;
-        Some(std::rc::Rc::new(held))
+        Some(Rc::new(held))
     }
 
     pub async fn sync_names(&self, directory: FileId) -> Result<(), StoreError> {
@@ -547,6 +568,18 @@ pub(super) fn for_writing(handle: &File) -> io::Result<File> {
     let opened = File::options().read(true).write(true).open(path);
     handle.set_permissions(Permissions::from_mode(mode))?;
     opened
+}
+
+fn apply(
+    handle: Option<&File>,
+    path: &Path,
+    change: &AttributeChange,
+    now: Timestamp,
+) -> io::Result<()> {
+    match handle {
+        Some(handle) => apply_to_handle(handle, change, now),
+        None => apply_to_path(path, change, now),
+    }
 }
 
 fn apply_to_handle(file: &File, change: &AttributeChange, now: Timestamp) -> io::Result<()> {

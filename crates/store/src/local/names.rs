@@ -2,12 +2,14 @@
 
 use super::OWN_DIRECTORY;
 use super::files::system_time;
+use super::freed::held_long;
+use super::listed::{LISTED_AT_ONCE, read_entries};
 use super::places::Place;
 use super::store::Local;
 use crate::attributes::{FileAttributes, FileId};
 use crate::error::{Refusal, StoreError};
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, XATTR_BYTES_MAX};
-use crate::listing::{after, cursor_of, in_order};
+use crate::listing::{after, in_order};
 use crate::names::{Creator, Entry, Found, Listing, NewNode, RenameOver};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chownat, getxattr, mknodat,
@@ -119,6 +121,7 @@ impl Local {
         if metadata.nlink() > 1 {
             self.keep_states(&[&metadata]).await?;
         }
+        let held = held_long(place.as_ref(), &metadata);
         fs::remove_file(&place).map_err(|error| self.failed("unlinking", &error))?;
         self.note_own_change(&metadata);
         let file = FileId(metadata.ino());
@@ -130,6 +133,7 @@ impl Local {
         if is_last && !self.files.borrow().contains_key(&file) {
             self.notes.forget(file);
         }
+        self.close_away(held).await;
         Ok(())
     }
 
@@ -182,6 +186,7 @@ impl Local {
             RenameOver::NoReplace => RenameFlags::NOREPLACE,
             RenameOver::Exchange => RenameFlags::EXCHANGE,
         };
+        let held = replaced.as_ref().and_then(|(found, _)| held_long(new.as_ref(), found));
         renameat_with(CWD, old.as_ref(), CWD, new.as_ref(), flags)
             .map_err(|error| self.failed("renaming", &error.into()))?;
         moved.iter().chain(&replaced).for_each(|(found, _)| self.note_own_change(found));
@@ -192,7 +197,18 @@ impl Local {
                 fs::symlink_metadata(place).map_err(|error| self.failed("renaming", &error))?;
             self.places.note(FileId(found.ino()), parent, name, &found);
         }
+        // Freeing may take longer than others wait for these files.
+        drop((moved, replaced));
+        self.close_away(held).await;
         Ok(())
+    }
+
+    /// Closes a file on a thread of its own: if it has no name any more, the kernel frees its
+    /// blocks now. Without a thread it is closed here.
+    pub async fn close_away(&self, held: Option<File>) {
+        if let Some(held) = held {
+            let _ = self.on_thread("freeing blocks", move || drop(held)).await;
+        }
     }
 
     /// Records a change of names that gave a file another time of change: it is no other program's.
@@ -232,13 +248,17 @@ impl Local {
     /// Lists a directory. The listing is taken as a whole when a reader begins, and continued from
     /// there. Cursors do not depend on the other entries: so another reader may begin at the same
     /// time, and names may be added and removed.
-    pub fn list(&self, directory: FileId, cursor: u64) -> Result<Listing, StoreError> {
-        let taken = self.listings.borrow().get(&directory).cloned();
+    pub async fn list(&self, directory: FileId, cursor: u64) -> Result<Listing, StoreError> {
+        let listed = self.listings.borrow_mut().entry(directory).or_default().clone();
+        let taken = listed.taken.borrow().clone();
         let all = match taken.filter(|_| cursor != 0) {
             Some(taken) => taken,
             None => {
-                let taken = Rc::new(self.read_directory(directory)?);
-                self.listings.borrow_mut().insert(directory, taken.clone());
+                // One at a time: an older listing that comes later would hide names from a reader
+                // that began after they were made.
+                let _one_at_a_time = listed.reading.write().await;
+                let taken = Rc::new(self.read_directory(directory).await?);
+                listed.taken.replace(Some(taken.clone()));
                 taken
             }
         };
@@ -254,30 +274,42 @@ impl Local {
         Ok(Listing { entries, is_end })
     }
 
-    /// Reads the entries in the order of their cursors.
-    fn read_directory(&self, directory: FileId) -> Result<Vec<Entry>, StoreError> {
-        if self.removed.borrow().contains_key(&directory) {
-            return Ok(Vec::new());
-        }
-        let place = self.places.directory(directory)?;
+    /// Reads the entries in the order of their cursors: the first ones at once, the rest of a long
+    /// directory on a thread of its own. Changes nothing here: a name counts as known once it is
+    /// looked up.
+    async fn read_directory(&self, directory: FileId) -> Result<Vec<Entry>, StoreError> {
+        let is_removed = || self.removed.borrow().contains_key(&directory);
+        let open = || {
+            if is_removed() {
+                return Ok(None);
+            }
+            let place = self.places.directory(directory)?;
+            let opened = fs::read_dir(&place).map_err(|error| self.failed("listing", &error));
+            opened.map(Some)
+        };
+        let Some(mut opened) = self.searching(open).await? else { return Ok(Vec::new()) };
+        let seed = self.listing_seed;
+        let is_root = directory == self.places.root();
         let mut entries = Vec::new();
-        for entry in fs::read_dir(&place).map_err(|error| self.failed("listing", &error))? {
-            let entry = entry.map_err(|error| self.failed("listing", &error))?;
-            let name = entry.file_name();
-            if directory == self.places.root() && name == OWN_DIRECTORY {
-                continue;
+        let most = if units::fault!("store-listed-at-once") { usize::MAX } else { LISTED_AT_ONCE };
+        let begun = read_entries(&mut opened, most, seed, &mut entries);
+        let read = match begun {
+            Ok(true) => Ok(in_order(entries)),
+            Ok(false) => {
+                let rest = move || {
+                    read_entries(&mut opened, usize::MAX, seed, &mut entries)?;
+                    Ok(in_order(entries))
+                };
+                self.on_thread("listing", rest).await?
             }
-            // Removed since the directory was read.
-            let Ok(metadata) = entry.metadata() else { continue };
-            let kind = self.attributes_of(&metadata).kind;
-            let (file, cursor) =
-                (FileId(metadata.ino()), cursor_of(self.listing_seed, name.as_bytes()));
-            if self.places.has(&metadata) {
-                self.places.note(file, directory, name.as_bytes(), &metadata);
-            }
-            entries.push(Entry { name: name.into_vec(), file, kind, cursor });
-        }
-        Ok(in_order(entries))
+            Err(error) => Err(error),
+        };
+        // Removed since it was opened.
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let read = read.or_else(|error| if is_gone(&error) { Ok(Vec::new()) } else { Err(error) });
+        let mut entries = read.map_err(|error| self.failed("listing", &error))?;
+        entries.retain(|entry| !is_root || entry.name != OWN_DIRECTORY.as_bytes());
+        Ok(entries)
     }
 }
 

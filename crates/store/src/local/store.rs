@@ -3,6 +3,7 @@ use super::change_times::ChangeTimes;
 use super::durability::Durability;
 use super::hosts::LocalHosts;
 use super::identity::{identity_in, identity_or_new};
+use super::listed::Listed;
 use super::notes::Notes;
 use super::own_directory::OwnDirectory;
 use super::places::Places;
@@ -12,9 +13,7 @@ use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, Fil
 use crate::error::{Refusal, StoreError};
 use crate::event::{HostPhase, Identity, StoreEvent, Token};
 use crate::lock::{FileLock, LockOwner};
-use crate::names::{
-    Created, Creator, Entry, Found, Listing, NewNode, RenameOver, Space, XattrMode,
-};
+use crate::names::{Created, Creator, Found, Listing, NewNode, RenameOver, Space, XattrMode};
 use crate::open_file::{OpenFile, OpenMode};
 use crate::opens::Opens;
 use crate::overlay::Overlay;
@@ -63,7 +62,7 @@ pub(super) struct Local {
     hosts: LocalHosts,
     pub files: RefCell<BTreeMap<FileId, LocalBuffered>>,
     pub opens: RefCell<Opens<Open>>,
-    pub listings: RefCell<BTreeMap<FileId, Rc<Vec<Entry>>>>,
+    pub listings: RefCell<BTreeMap<FileId, Rc<Listed>>>,
     /// Locks of programs: each owner has its own open file description.
     pub locks: RefCell<BTreeMap<(FileId, LockOwner), File>>,
     /// Removed directories that a caller still knows.
@@ -593,7 +592,7 @@ impl Store for LocalStore {
         self.at_once(move |local| local.read_link(file))
     }
     fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing> {
-        self.at_once(move |local| local.list(directory, cursor))
+        self.start(move |local| async move { local.list(directory, cursor).await })
     }
     fn sync_directory(&self, directory: FileId) -> Answer<()> {
         self.start(move |local| async move { local.sync_names(directory).await })
@@ -633,7 +632,7 @@ impl Store for LocalStore {
         self.at_once(move |local| local.open(file, access))
     }
     fn close(&self, open: OpenFile) -> Answer<()> {
-        self.at_once(move |local| Ok(local.opens.borrow_mut().remove(open).map(drop)?))
+        self.start(move |local| async move { local.close(open).await })
     }
     fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>> {
         self.at_once(move |local| local.read(open, at, length))
@@ -658,6 +657,9 @@ impl Store for LocalStore {
             local.discard(file);
             Ok(())
         })
+    }
+    fn may_end_at(&self, open: OpenFile, end: u64) -> bool {
+        self.0.may_end_at(open, end)
     }
     fn is_unsynced(&self, open: OpenFile) -> bool {
         self.0.is_unsynced(open)

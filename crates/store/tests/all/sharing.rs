@@ -8,9 +8,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    AttributeChange, Creator, FileId, FileLock, HostPhase, Identity, LOCK_END, LocalStore,
-    LockKind, LockMode, LockOwner, NewNode, OpenFile, OpenMode, Refusal, RenameOver, Store,
-    StoreError, StoreEvent, Token, XattrMode,
+    Answer, AttributeChange, Creator, FileId, FileLock, HostPhase, Identity, LOCK_END, Listing,
+    LocalStore, LockKind, LockMode, LockOwner, NewNode, OpenFile, OpenMode, Refusal, RenameOver,
+    Store, StoreError, StoreEvent, Token, XattrMode,
 };
 
 async fn held(store: &Rc<dyn Store>, name: &str, content: &[u8]) -> (FileId, OpenFile) {
@@ -453,6 +453,73 @@ fn others_are_answered_during_a_search_and_a_stale_number_costs_one() {
         store.attributes(moved).await.unwrap();
         store.make(moved, b"inner", NewNode::Regular { mode: 0o644 }, own()).await.unwrap();
         assert!(root.join("elsewhere/inner").exists());
+    });
+}
+
+/// Otherwise a directory of a million names, or a file of hundreds of GiB, keeps every sync for
+/// seconds.
+#[test]
+fn others_are_answered_while_much_is_listed_or_freed() {
+    const NAMES: usize = 5000;
+    on_a_directory(|store, root| async move {
+        let file = make(&*store, "file").await;
+        // The thread may have ended before anybody asks.
+        let is_behind = async |what: &str, begin: &dyn Fn() -> Answer<()>| {
+            for _ in 0..50 {
+                if matches!(race(begin(), store.attributes(file)).await, Either::Right(Ok(_))) {
+                    return;
+                }
+            }
+            panic!("{what}: the others wait");
+        };
+        std::fs::create_dir(root.join("many")).unwrap();
+        for number in 0..NAMES {
+            std::fs::write(root.join(format!("many/{number}")), b"").unwrap();
+        }
+        let many = store.lookup(store.root(), b"many").await.unwrap().attributes.file;
+        let list = || -> Answer<()> {
+            let listing = store.list(many, 0);
+            Box::pin(async { listing.await.map(drop) })
+        };
+        is_behind("list", &list).await;
+        let (mut listed, mut cursor) = (BTreeSet::new(), 0);
+        loop {
+            let Listing { entries, is_end } = store.list(many, cursor).await.unwrap();
+            cursor = entries.last().map_or(cursor, |last| last.cursor);
+            listed.extend(entries.into_iter().map(|entry| (entry.name, entry.file)));
+            if is_end {
+                break;
+            }
+        }
+        assert_eq!(listed.len(), NAMES);
+        let one = store.lookup(many, b"4321").await.unwrap().attributes.file;
+        assert!(listed.contains(&(b"4321".to_vec(), one)));
+
+        let make_long = || std::fs::write(root.join("long"), vec![1; 17 << 20]).unwrap();
+        let unlink = || {
+            make_long();
+            store.unlink(store.root(), b"long")
+        };
+        is_behind("unlink", &unlink).await;
+        assert!(!root.join("long").exists());
+        let rename = || {
+            make_long();
+            std::fs::write(root.join("short"), b"").unwrap();
+            store.rename(store.root(), b"short", store.root(), b"long", RenameOver::Replace)
+        };
+        is_behind("rename", &rename).await;
+        assert_eq!(std::fs::metadata(root.join("long")).unwrap().len(), 0);
+        let close = || -> Answer<()> {
+            make_long();
+            let (at, store) = (root.join("long"), store.clone());
+            Box::pin(async move {
+                let nameless = store.lookup(store.root(), b"long").await?.attributes.file;
+                let open = store.open(nameless, OpenMode::ReadWrite).await?;
+                std::fs::remove_file(at).unwrap();
+                store.close(open).await
+            })
+        };
+        is_behind("close", &close).await;
     });
 }
 
