@@ -28,15 +28,33 @@ pub fn crc16(parts: &[&[u8]]) -> u16 {
     digest.finalize()
 }
 
-/// The four bytes which, in place of four zeros with `behind` more bytes after them, turn a
+/// The four bytes which, in place of four zeros with `BEHIND` more bytes after them, turn a
 /// [`crc32c`] of `found` into `wanted`. (A CRC is linear: the bytes must cause the difference,
-/// which is traced back.)
-pub fn forge_crc32c(found: u32, wanted: u32, behind: usize) -> [u8; 4] {
-    let undo = |state: u32, _| {
-        let low = UNDO[(state >> 24) as usize];
-        (state ^ low.1) << 8 | u32::from(low.0)
-    };
-    (0..behind + 4).fold(found ^ wanted, undo).to_le_bytes()
+/// which is traced back. So is the way back: what each bit of the difference leads to is known
+/// beforehand.)
+pub fn forge_crc32c<const BEHIND: usize>(found: u32, wanted: u32) -> [u8; 4] {
+    let difference = found ^ wanted;
+    let causes = const { causes(BEHIND + 4) };
+    let of_bit = |bit: usize| causes[bit] & 0u32.wrapping_sub(difference >> bit & 1);
+    (0..32).fold(0, |forged, bit| forged ^ of_bit(bit)).to_le_bytes()
+}
+
+/// The state `count` bytes earlier that leads to each single bit of a state, if they are zeros.
+const fn causes(count: usize) -> [u32; 32] {
+    let mut causes = [0; 32];
+    let mut bit = 0;
+    while bit < 32 {
+        let mut state = 1 << bit;
+        let mut step = 0;
+        while step < count {
+            let (low, xored) = UNDO[(state >> 24) as usize];
+            state = (state ^ xored) << 8 | low as u32;
+            step += 1;
+        }
+        causes[bit] = state;
+        bit += 1;
+    }
+    causes
 }
 
 /// Table to undo a step of CRC-32C: for each high byte of the result, the low byte that went in and
@@ -70,12 +88,20 @@ mod tests {
 
     #[test]
     fn forged_bytes_bring_about_the_wanted_checksum() {
-        let mut bytes: Vec<u8> = (0..200).collect();
-        for at in [0, 7, 100, 196] {
+        let bytes: Vec<u8> = (0..200).collect();
+        fn check<const BEHIND: usize>(mut bytes: Vec<u8>) {
+            let at = bytes.len() - BEHIND - 4;
             bytes[at..at + 4].fill(0);
-            let forged = forge_crc32c(crc32c(5, &bytes), 0x1234_5678, bytes.len() - at - 4);
-            bytes[at..at + 4].copy_from_slice(&forged);
-            assert_eq!(crc32c(5, &bytes), 0x1234_5678, "at {at}");
+            for wanted in [0, 1, 0x1234_5678, u32::MAX] {
+                let forged = forge_crc32c::<BEHIND>(crc32c(5, &bytes), wanted);
+                let mut changed = bytes.clone();
+                changed[at..at + 4].copy_from_slice(&forged);
+                assert_eq!(crc32c(5, &changed), wanted, "{BEHIND} bytes behind");
+            }
         }
+        check::<0>(bytes.clone());
+        check::<7>(bytes.clone());
+        check::<100>(bytes.clone());
+        check::<196>(bytes);
     }
 }
