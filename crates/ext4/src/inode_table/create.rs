@@ -90,11 +90,12 @@ impl Volume {
             // Only the low 32 bits are kept; never zero, which would mean "not deleted".
             fields.deletion_time = (now.seconds as u32).max(1);
         }
+        let flipped = bits.flipped(index..index + 1);
         let block = self.take_inode_bitmap(handle, group, bits);
         handle.change(&block, bitmap_bytes(&(index..index + 1)), |bits| {
             bitmap::clear(bits, index..index + 1)
         });
-        self.inode_bitmap_changed(handle, group, &block, |descriptor| {
+        self.inode_bitmap_changed(handle, group, &block, flipped, |descriptor| {
             descriptor.free_inodes += 1;
             descriptor.directories = descriptor.directories.saturating_sub(directory.into());
         });
@@ -175,12 +176,13 @@ impl Volume {
         directory: bool,
     ) {
         let per_group = self.superblock.borrow().inodes_per_group;
+        let flipped = bits.flipped(index..index + 1);
         let block = self.take_inode_bitmap(handle, group, bits);
         handle.change(&block, bitmap_bytes(&(index..index + 1)), |bits| {
             bitmap::set(bits, index..index + 1)
         });
         let checksums = self.has_group_checksums();
-        self.inode_bitmap_changed(handle, group, &block, |descriptor| {
+        self.inode_bitmap_changed(handle, group, &block, flipped, |descriptor| {
             descriptor.free_inodes -= 1;
             descriptor.directories = descriptor.directories.saturating_add(directory.into());
             if checksums {

@@ -10,6 +10,68 @@ pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)
 }
 
+/// The value to xor to a [`crc32c`] when `difference` is xored to bytes of its content, with
+/// `behind` more bytes after them, fewer than 65,536. (A CRC is linear: the rest does not matter.) Costs a
+/// fraction of what the checksum of a block does.
+pub fn crc32c_difference(difference: &[u8], behind: usize) -> u32 {
+    let mut state = crc32c(0, difference);
+    let mut left = behind;
+    while left != 0 {
+        state = behind_zeros(&ZEROS[left.trailing_zeros() as usize], state);
+        left &= left - 1;
+    }
+    state
+}
+
+/// The states behind a number of zeros, by the states before of which only four bits are set: the
+/// place of these four, and their value.
+type BehindZeros = [[u32; 16]; 8];
+
+/// Powers of two of zeros, from one byte on.
+static ZEROS: [BehindZeros; 16] = {
+    let mut all = [[[0; 16]; 8]; 16];
+    let mut power = 0;
+    while power < all.len() {
+        let mut place = 0;
+        while place < 8 {
+            let mut value = 0;
+            while value < 16 {
+                let state = (value as u32) << (4 * place);
+                all[power][place][value] = match power {
+                    0 => behind_zero(state),
+                    _ => behind_zeros(&all[power - 1], behind_zeros(&all[power - 1], state)),
+                };
+                value += 1;
+            }
+            place += 1;
+        }
+        power += 1;
+    }
+    all
+};
+
+const fn behind_zeros(table: &BehindZeros, state: u32) -> u32 {
+    let (mut behind, mut place) = (0, 0);
+    while place < 8 {
+        behind ^= table[place][(state >> (4 * place) & 15) as usize];
+        place += 1;
+    }
+    behind
+}
+
+/// The state behind one byte of zero.
+const fn behind_zero(mut state: u32) -> u32 {
+    let mut bit = 0;
+    while bit < 8 {
+        state = state >> 1 ^ if state & 1 != 0 { POLYNOMIAL } else { 0 };
+        bit += 1;
+    }
+    state
+}
+
+/// The polynomial of CRC-32C, reflected.
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+
 /// Seed of the checksums of an inode, its extents and its directory blocks.
 pub fn inode_seed(volume_seed: u32, number: InodeNumber, generation: u32) -> u32 {
     // One call: a short one costs as much as two hundred bytes do.
@@ -63,12 +125,7 @@ const UNDO: [(u8, u32); 256] = {
     let mut table = [(0, 0); 256];
     let mut low = 0;
     while low < 256 {
-        let mut xored = low as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            xored = xored >> 1 ^ if xored & 1 != 0 { 0x82f6_3b78 } else { 0 };
-            bit += 1;
-        }
+        let xored = behind_zero(low as u32);
         table[(xored >> 24) as usize] = (low as u8, xored);
         low += 1;
     }
@@ -84,6 +141,22 @@ mod tests {
         // The check value of CRC-32C is 0xe3069283 with both inversions.
         assert_eq!(!crc32c(!0, b"123456789"), 0xe306_9283);
         assert_eq!(crc32c(crc32c(!0, b"1234"), b"56789"), crc32c(!0, b"123456789"));
+    }
+
+    #[test]
+    fn a_difference_changes_a_checksum_as_its_bytes_do() {
+        let mut bytes: Vec<u8> =
+            (0..65_536 + 20).map(|at: u32| (at.wrapping_mul(at) >> 3) as u8).collect();
+        for length in [1, 2, 8, 20] {
+            for behind in [0, 1, 2, 3, 12, 100, 255, 4083, 4095, 65_535] {
+                let before = crc32c(5, &bytes);
+                let at = bytes.len() - behind - length;
+                let difference: Vec<u8> = (1..=length as u8).map(|byte| byte * 11).collect();
+                bytes[at..].iter_mut().zip(&difference).for_each(|(byte, other)| *byte ^= other);
+                let change = crc32c_difference(&difference, behind);
+                assert_eq!(before ^ change, crc32c(5, &bytes), "{length} before {behind}");
+            }
+        }
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //! the checksum of all before it. Nothing read here is trusted: [`DirectoryFormat::entries`] ends
 //! at the first contradiction.
 
-use super::checksum::crc32c;
+use super::checksum::{crc32c, crc32c_difference};
+use smallvec::SmallVec;
 use units::{BlockRange, InodeNumber};
 
 pub const NAME_LENGTH_MAX: usize = 255;
@@ -258,6 +259,28 @@ impl DirectoryFormat {
     /// The bytes that [`DirectoryFormat::set_checksum`] writes, if any.
     pub fn checksum_range(&self, length: usize) -> Option<BlockRange> {
         self.seed.map(|_| BlockRange::new(length as u32 - 4, length as u32))
+    }
+
+    /// Makes a change that writes only within `ranges`, which do not overlap, to a block whose
+    /// checksum is right, and adapts the checksum.
+    pub fn change(&self, block: &mut [u8], ranges: &[BlockRange], change: impl FnOnce(&mut [u8])) {
+        if self.seed.is_none() {
+            return change(block);
+        }
+        let mut before = SmallVec::<[u8; 64]>::new();
+        ranges.iter().for_each(|range| before.extend_from_slice(&block[range.as_usize()]));
+        change(block);
+        let (body, tail) = block.split_at_mut(block.len() - TAIL_LENGTH);
+        let mut checksum = u32::from_le_bytes([tail[8], tail[9], tail[10], tail[11]]);
+        let mut rest = &mut before[..];
+        for range in ranges {
+            let (difference, others) = rest.split_at_mut(range.len());
+            let now = &body[range.as_usize()];
+            difference.iter_mut().zip(now).for_each(|(byte, now)| *byte ^= now);
+            checksum ^= crc32c_difference(difference, body.len() - range.end as usize);
+            rest = others;
+        }
+        tail[8..].copy_from_slice(&checksum.to_le_bytes());
     }
 
     pub fn set_checksum(&self, block: &mut [u8]) {
