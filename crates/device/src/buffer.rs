@@ -121,13 +121,18 @@ impl Buffer {
     }
     /// A copy of `bytes`, whose length is a multiple of 512.
     pub fn copy_of(bytes: &[u8]) -> Buffer {
-        let length = bytes.len();
+        Buffer::zeroed_around(0, bytes, bytes.len())
+    }
+    /// A buffer of `length` bytes, a multiple of 512: `bytes` from byte `at` on, else zeros.
+    pub fn zeroed_around(at: usize, bytes: &[u8], length: usize) -> Buffer {
         assert!(length % SECTOR == 0, "{length} is not a multiple of {SECTOR}");
+        assert!(at + bytes.len() <= length);
         // Zeroing bytes that are overwritten at once would cost as much as the copy.
         let mut memory = memory_for(length);
         let start = memory.as_ptr().align_offset(alignment(length));
-        memory.resize(start, 0);
+        memory.resize(start + at, 0);
         memory.extend_from_slice(bytes);
+        memory.resize(start + length, 0);
         Buffer { memory, start, length }
     }
 }

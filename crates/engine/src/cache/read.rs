@@ -20,12 +20,10 @@ const STREAM_BYTES: usize = 64 << 10;
 type Known = fn(&CachedBlock) -> bool;
 
 impl Reader<'_> {
-    /// Reads a metadata block, from the cache or the home disk.
-    pub async fn metadata(&self, at: HomeBlock) -> Result<Block, EngineError> {
+    /// Looks a metadata block up; [`Reader::load`] makes it known.
+    pub fn look_up_metadata(&self, at: HomeBlock) -> Result<Rc<CachedBlock>, EngineError> {
         self.check_range(at, 1)?;
-        let block = self.look_up(at, Temperature::Warm);
-        self.load(&block, CachedBlock::is_whole).await?;
-        Ok(Block(block))
+        Ok(self.look_up(at, Temperature::Warm))
     }
 
     /// Reads `count` metadata blocks from `at` on. Those that are not cached are read together.

@@ -148,14 +148,8 @@ impl DataUpdates<'_> {
     ) {
         let size = self.reader.block_size;
         if overwrites {
-            let buffer = if update.range == size.whole() {
-                Buffer::copy_of(update.bytes)
-            } else {
-                let mut buffer = Buffer::zeroed(size.bytes());
-                buffer[update.range.as_usize()].copy_from_slice(update.bytes);
-                buffer
-            };
-            block.replace(buffer);
+            let range = update.range.as_usize();
+            block.replace(Buffer::zeroed_around(range.start, update.bytes, size.bytes()));
         } else {
             block.write(update.range, update.bytes, size);
         }

@@ -1,6 +1,6 @@
 //! Calls of the engine, each carried out by the part that it names.
 
-use crate::cache::block::Block;
+use crate::cache::block::{Block, CachedBlock};
 use crate::engine::Engine;
 use crate::interface::error::EngineError;
 use crate::interface::update::Credits;
@@ -32,7 +32,12 @@ impl Engine {
 
     /// Reads a metadata block, from the cache or the home disk.
     pub async fn metadata(&self, at: HomeBlock) -> Result<Block, EngineError> {
-        self.reader().metadata(at).await
+        let block = self.reader().look_up_metadata(at)?;
+        // Nearly always known: then nothing is awaited.
+        if !block.is_whole() {
+            self.reader().load(&block, CachedBlock::is_whole).await?;
+        }
+        Ok(Block(block))
     }
 
     /// Reads `count` metadata blocks from `at` on. Those that are not cached are read together.

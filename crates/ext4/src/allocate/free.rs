@@ -72,10 +72,11 @@ impl Volume {
             let why = format!("of {count} blocks given back some are free already");
             return Err(self.note_damage(Error::corrupt_block("the block bitmap", at, why)));
         }
+        let flipped = bits.flipped(range.clone());
         let block = self.take_block_bitmap(handle, group, bits);
         handle.change(&block, bitmap_bytes(&range), |bits| bitmap::clear(bits, range.clone()));
         let free = self.groups.descriptor(group).free_blocks + count;
-        self.block_bitmap_changed(handle, group, &block, free);
+        self.block_bitmap_changed(handle, group, &block, flipped, free);
         self.superblock.borrow_mut().free_blocks += u64::from(count);
         self.withheld.borrow_mut().add_freed(handle.transaction(), freed);
         self.groups.withhold(group, count);

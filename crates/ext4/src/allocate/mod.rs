@@ -324,13 +324,14 @@ impl Volume {
     fn take(&self, handle: &mut Handle, found: FreeFound, run: Run) {
         let first = found.run.start;
         let range = first..first + run.count;
+        let flipped = found.bits.flipped(range.clone());
         let block = self.take_block_bitmap(handle, found.group, found.bits);
         handle.change(&block, bitmap_bytes(&range), |bits| {
             assert!(bitmap::all_clear(bits, range.clone()));
             bitmap::set(bits, range.clone());
         });
         let free = self.groups.descriptor(found.group).free_blocks - run.count;
-        self.block_bitmap_changed(handle, found.group, &block, free);
+        self.block_bitmap_changed(handle, found.group, &block, flipped, free);
         self.superblock.borrow_mut().free_blocks -= u64::from(run.count);
     }
 

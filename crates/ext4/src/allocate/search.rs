@@ -56,7 +56,8 @@ impl<H: Fn(u32) -> u64> Free<'_, H> {
             let index = at / 64;
             let bytes = &self.bits[index as usize * 8..][..8];
             let used = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-            let word = used | (self.withheld)(index);
+            // Most words that a search for free blocks passes have none, withheld or not.
+            let word = if used == u64::MAX { used } else { used | (self.withheld)(index) };
             let wanted = if taken { word } else { !word } >> (at % 64);
             if wanted != 0 {
                 return (at + wanted.trailing_zeros()).min(range.end);

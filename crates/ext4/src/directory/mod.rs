@@ -19,6 +19,7 @@ use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
 use format::ext4::htree::{BLOCKS_MAX, IndexTable, LEVELS_MAX, LEVELS_MAX_LARGE};
 use format::ext4::inode::flags;
 use format::ext4::{Features, feature};
+use smallvec::SmallVec;
 use std::rc::Rc;
 use units::Refusal;
 use units::{BlockRange, BlockSize, FileBlock, InodeNumber};
@@ -369,8 +370,14 @@ impl<'a> Directory<'a> {
         ranges: &[BlockRange],
         change: impl FnOnce(&mut [u8]),
     ) -> Result<()> {
-        handle.change_ranges(block, ranges, change);
-        self.store_checksum(handle, block, kind)
+        if kind != Kind::Leaf {
+            handle.change_ranges(block, ranges, change);
+            return self.store_checksum(handle, block, kind);
+        }
+        let checksum = self.format.checksum_range(self.settings.block_size.bytes());
+        let all: SmallVec<[BlockRange; 4]> = ranges.iter().copied().chain(checksum).collect();
+        handle.change_ranges(block, &all, |bytes| self.format.change(bytes, ranges, change));
+        Ok(())
     }
 
     /// Rewrites a part of a block, and its checksum.

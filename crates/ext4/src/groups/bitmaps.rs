@@ -25,6 +25,11 @@ impl Bits {
             Bits::Initial(bits) => look(bits),
         }
     }
+    /// The bits that a change of each bit of `range` flips, for the checksum in the descriptor. An
+    /// uninitialised bitmap has none yet.
+    pub fn flipped(&self, range: Range<u32>) -> Option<Range<u32>> {
+        matches!(self, Bits::Stored(_)).then_some(range)
+    }
     /// A copy to mark further bits in.
     pub fn to_vec(&self) -> Vec<u8> {
         match self {
@@ -119,16 +124,25 @@ impl Volume {
         take(handle, at, bits)
     }
 
-    /// Updates counts, flag and checksum in the descriptor after a change of a block bitmap.
-    /// Credits: 1.
+    /// Updates counts, flag and checksum in the descriptor after a change of a block bitmap, each
+    /// bit of `flipped` or unknown bits. Credits: 1.
     pub(crate) fn block_bitmap_changed(
         &self,
         handle: &mut Handle,
         group: GroupNumber,
         block: &Block,
+        flipped: Option<Range<u32>>,
         free_blocks: u32,
     ) {
-        let checksum = bitmap::block_bitmap_checksum(&block.bytes(), &self.superblock.borrow());
+        let (superblock, state) = (self.superblock.borrow(), self.groups.state(group));
+        let checksum = match flipped {
+            None => bitmap::block_bitmap_checksum(&block.bytes(), &superblock),
+            Some(bits) => {
+                let before = state.descriptor.block_bitmap_checksum;
+                bitmap::block_bitmap_checksum_after(before, bits, &superblock)
+            }
+        };
+        drop(superblock);
         self.change_descriptor(handle, group, |descriptor| {
             descriptor.free_blocks = free_blocks;
             descriptor.flags &= !group_flags::BLOCK_UNINIT;
@@ -142,9 +156,18 @@ impl Volume {
         handle: &mut Handle,
         group: GroupNumber,
         block: &Block,
+        flipped: Option<Range<u32>>,
         change: impl FnOnce(&mut GroupDescriptor),
     ) {
-        let checksum = bitmap::inode_bitmap_checksum(&block.bytes(), &self.superblock.borrow());
+        let (superblock, state) = (self.superblock.borrow(), self.groups.state(group));
+        let checksum = match flipped {
+            None => bitmap::inode_bitmap_checksum(&block.bytes(), &superblock),
+            Some(bits) => {
+                let before = state.descriptor.inode_bitmap_checksum;
+                bitmap::inode_bitmap_checksum_after(before, bits, &superblock)
+            }
+        };
+        drop(superblock);
         self.change_descriptor(handle, group, |descriptor| {
             change(descriptor);
             descriptor.flags &= !group_flags::INODE_UNINIT;

@@ -7,6 +7,7 @@ use crate::{Error, Inode, Result, Volume};
 use engine::{Block, Handle};
 use format::ext4::inode::flags;
 use format::ext4::{bitmap, feature};
+use smallvec::{SmallVec, smallvec};
 use std::rc::Rc;
 use units::{GroupNumber, InodeNumber};
 
@@ -89,11 +90,12 @@ impl Volume {
             // Only the low 32 bits are kept; never zero, which would mean "not deleted".
             fields.deletion_time = (now.seconds as u32).max(1);
         }
+        let flipped = bits.flipped(index..index + 1);
         let block = self.take_inode_bitmap(handle, group, bits);
         handle.change(&block, bitmap_bytes(&(index..index + 1)), |bits| {
             bitmap::clear(bits, index..index + 1)
         });
-        self.inode_bitmap_changed(handle, group, &block, |descriptor| {
+        self.inode_bitmap_changed(handle, group, &block, flipped, |descriptor| {
             descriptor.free_inodes += 1;
             descriptor.directories = descriptor.directories.saturating_sub(directory.into());
         });
@@ -174,12 +176,13 @@ impl Volume {
         directory: bool,
     ) {
         let per_group = self.superblock.borrow().inodes_per_group;
+        let flipped = bits.flipped(index..index + 1);
         let block = self.take_inode_bitmap(handle, group, bits);
         handle.change(&block, bitmap_bytes(&(index..index + 1)), |bits| {
             bitmap::set(bits, index..index + 1)
         });
         let checksums = self.has_group_checksums();
-        self.inode_bitmap_changed(handle, group, &block, |descriptor| {
+        self.inode_bitmap_changed(handle, group, &block, flipped, |descriptor| {
             descriptor.free_inodes -= 1;
             descriptor.directories = descriptor.directories.saturating_add(directory.into());
             if checksums {
@@ -220,11 +223,11 @@ impl Volume {
             modified: now,
             created: now,
             flags: parent.flags & inherited,
-            block: device_bytes(new.rdev),
+            block: SmallVec::from_slice(&device_bytes(new.rdev)),
             generation: self.engine.world().random() as u32,
             extra_size,
             project: if self.inherits_project(new.parent) { parent.project } else { 0 },
-            xattr_area: vec![0; usize::from(space - extra_size)],
+            xattr_area: smallvec![0; usize::from(space - extra_size)],
             ..format::ext4::RawInode::default()
         };
         let mapped = kind == DIRECTORY || kind == REGULAR;
@@ -307,8 +310,8 @@ impl Volume {
 
 /// A device number as the 60 bytes of an inode hold it: 16 bits in the first word, or 32 in the
 /// second.
-fn device_bytes(rdev: u32) -> Vec<u8> {
-    let mut bytes = vec![0; 60];
+fn device_bytes(rdev: u32) -> [u8; 60] {
+    let mut bytes = [0; 60];
     let major = (rdev & 0xfff00) >> 8;
     let minor = (rdev & 0xff) | ((rdev >> 12) & 0xfff00);
     if major < 256 && minor < 256 {

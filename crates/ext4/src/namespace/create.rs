@@ -7,6 +7,7 @@ use crate::{Allocate, Caller, Inode, NewInode, Result, Volume};
 use engine::{Credits, Handle};
 use format::ext4::directory::entry_type;
 use format::ext4::feature;
+use smallvec::smallvec;
 use std::rc::Rc;
 use units::FileBlock;
 use units::Refusal;
@@ -182,7 +183,7 @@ impl Volume {
         let Making { caller, target, .. } = making;
         if target.len() < FAST_LINK_END {
             let mut fields = inode.fields.borrow_mut();
-            fields.block = vec![0; FAST_LINK_END];
+            fields.block = smallvec![0; FAST_LINK_END];
             fields.block[..target.len()].copy_from_slice(target);
         } else {
             if self.has(feature::EXTENTS) {

@@ -154,7 +154,7 @@ impl Volume {
             self.store_block(handle, inode, &after.block).await?;
         }
         if let Some(area) = area.filter(|_| before.area != after.area) {
-            inode.fields.borrow_mut().xattr_area = area;
+            inode.fields.borrow_mut().xattr_area = area.into();
         }
         if let Some(references) = references {
             self.count_references(handle, references).await?;

@@ -1,8 +1,9 @@
 //! Bitmaps of blocks and inodes: bit n of byte n / 8, lowest first; a set bit is in use.
 
-use super::checksum::crc32c;
+use super::checksum::{crc32c, crc32c_difference};
 use super::feature;
 use super::superblock::VolumeSuperblock;
+use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
 /// A set bit is in use.
@@ -86,10 +87,51 @@ pub fn inode_bitmap_checksum(bits: &[u8], superblock: &VolumeSuperblock) -> Opti
     checksum(&bits[..superblock.inodes_per_group as usize / 8], superblock)
 }
 
+/// The checksum of a block bitmap that had the checksum `before`, and of which each bit of
+/// `flipped` has changed since.
+pub fn block_bitmap_checksum_after(
+    before: u32,
+    flipped: Range<u32>,
+    superblock: &VolumeSuperblock,
+) -> Option<u32> {
+    checksum_after(before, flipped, superblock.blocks_per_group as usize / 8, superblock)
+}
+
+/// The checksum of an inode bitmap; see [`block_bitmap_checksum_after`].
+pub fn inode_bitmap_checksum_after(
+    before: u32,
+    flipped: Range<u32>,
+    superblock: &VolumeSuperblock,
+) -> Option<u32> {
+    checksum_after(before, flipped, superblock.inodes_per_group as usize / 8, superblock)
+}
+
+fn checksum_after(
+    before: u32,
+    flipped: Range<u32>,
+    length: usize,
+    superblock: &VolumeSuperblock,
+) -> Option<u32> {
+    superblock.features.has(feature::METADATA_CSUM).then(|| {
+        // Bits behind those of the group are in no checksum.
+        let within = |bit: u32| bit.min(8 * length as u32);
+        let flipped = within(flipped.start)..within(flipped.end);
+        let (first, end) = (flipped.start / 8, flipped.end.div_ceil(8));
+        let mut difference: SmallVec<[u8; 64]> = smallvec![0; (end - first) as usize];
+        set(&mut difference, flipped.start - 8 * first..flipped.end - 8 * first);
+        let change = crc32c_difference(&difference, length - end as usize);
+        before ^ change & checksum_bits(superblock)
+    })
+}
+
 fn checksum(bits: &[u8], superblock: &VolumeSuperblock) -> Option<u32> {
-    let mask = if superblock.descriptor_size() >= 64 { u32::MAX } else { 0xffff };
     let has = superblock.features.has(feature::METADATA_CSUM);
-    has.then(|| crc32c(superblock.checksum_seed, bits) & mask)
+    has.then(|| crc32c(superblock.checksum_seed, bits) & checksum_bits(superblock))
+}
+
+/// The bits of a bitmap's checksum for which a descriptor has space.
+fn checksum_bits(superblock: &VolumeSuperblock) -> u32 {
+    if superblock.descriptor_size() >= 64 { u32::MAX } else { 0xffff }
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@
 //! the checksum of all before it. Nothing read here is trusted: [`DirectoryFormat::entries`] ends
 //! at the first contradiction.
 
-use super::checksum::crc32c;
+use super::checksum::{crc32c, crc32c_difference};
+use smallvec::SmallVec;
 use units::{BlockRange, InodeNumber};
 
 pub const NAME_LENGTH_MAX: usize = 255;
@@ -260,6 +261,28 @@ impl DirectoryFormat {
         self.seed.map(|_| BlockRange::new(length as u32 - 4, length as u32))
     }
 
+    /// Makes a change that writes only within `ranges`, which do not overlap, to a block whose
+    /// checksum is right, and adapts the checksum.
+    pub fn change(&self, block: &mut [u8], ranges: &[BlockRange], change: impl FnOnce(&mut [u8])) {
+        if self.seed.is_none() {
+            return change(block);
+        }
+        let mut before = SmallVec::<[u8; 64]>::new();
+        ranges.iter().for_each(|range| before.extend_from_slice(&block[range.as_usize()]));
+        change(block);
+        let (body, tail) = block.split_at_mut(block.len() - TAIL_LENGTH);
+        let mut checksum = u32::from_le_bytes([tail[8], tail[9], tail[10], tail[11]]);
+        let mut rest = &mut before[..];
+        for range in ranges {
+            let (difference, others) = rest.split_at_mut(range.len());
+            let now = &body[range.as_usize()];
+            difference.iter_mut().zip(now).for_each(|(byte, now)| *byte ^= now);
+            checksum ^= crc32c_difference(difference, body.len() - range.end as usize);
+            rest = others;
+        }
+        tail[8..].copy_from_slice(&checksum.to_le_bytes());
+    }
+
     pub fn set_checksum(&self, block: &mut [u8]) {
         let Some(seed) = self.seed else { return };
         let (body, tail) = block.split_at_mut(block.len() - TAIL_LENGTH);
@@ -317,6 +340,7 @@ pub struct Entries<'a> {
 
 impl<'a> Iterator for Entries<'a> {
     type Item = Result<RawEntry<'a>, DirectoryError>;
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.next >= self.end {
             return None;
@@ -328,6 +352,8 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
+    // Every request by name comes through here for each entry of a block.
+    #[inline(always)]
     fn parse(&self) -> Result<RawEntry<'a>, DirectoryError> {
         let at = self.next;
         let wrong = |why| Err(DirectoryError { at, why });
@@ -355,13 +381,38 @@ impl<'a> Entries<'a> {
             return wrong("the name reaches beyond its record");
         }
         let name = &rest[HEADER_LENGTH..][..name_length];
-        if name.is_empty() || name.iter().any(|&byte| byte == b'/' || byte == 0) {
+        if name.is_empty() || has_slash_or_nul(name) {
             return wrong("the name is empty or has a slash or a NUL");
         }
         if inode > self.inodes {
             return wrong("the inode number is too high");
         }
         entry(Some(InodeNumber(inode)), name)
+    }
+}
+
+/// Whether one of the bytes is a slash or a NUL.
+fn has_slash_or_nul(name: &[u8]) -> bool {
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    // Subtraction sets the high bit of a byte that is zero; it borrows beyond it only if one is.
+    let has_zero = |word: u64| word.wrapping_sub(EACH) & !word & EACH << 7 != 0;
+    let in_word = |bytes: &[u8; 8]| {
+        let word = u64::from_ne_bytes(*bytes);
+        has_zero(word) || has_zero(word ^ (EACH * u64::from(b'/')))
+    };
+    match name.last_chunk() {
+        // The last eight bytes may overlap those before.
+        Some(last) => {
+            let mut rest = name;
+            while let Some((word, behind)) = rest.split_first_chunk() {
+                if in_word(word) {
+                    return true;
+                }
+                rest = behind;
+            }
+            in_word(last)
+        }
+        None => name.iter().any(|&byte| byte == b'/' || byte == 0),
     }
 }
 
@@ -436,7 +487,9 @@ mod tests {
             while let Some((_, name)) = expected.pop() {
                 let (entry, previous) = format.find(&block, &name).unwrap().expect("it is there");
                 let (at, length) = (entry.at, entry.record_length);
-                erase(&mut block, at, length, previous);
+                let ranges = [erase_range(at, previous)];
+                format.change(&mut block, &ranges, |block| erase(block, at, length, previous));
+                assert!(format.checksum_is_right(&block));
                 assert_eq!(names(&format, &block), expected);
             }
         }
@@ -462,6 +515,23 @@ mod tests {
                     FORMAT.find(&damaged, b"other"),
                     FORMAT.dots(&damaged),
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn a_slash_or_nul_is_found_at_every_place() {
+        for length in 0..30 {
+            for other in [1, b'.', b'0', 0x7f, 0x80, 0xaf, 0xff] {
+                let mut name = vec![other; length];
+                assert!(!has_slash_or_nul(&name), "{name:?}");
+                for at in 0..length {
+                    for byte in [0, b'/'] {
+                        name[at] = byte;
+                        assert!(has_slash_or_nul(&name), "{name:?}");
+                    }
+                    name[at] = other;
+                }
             }
         }
     }

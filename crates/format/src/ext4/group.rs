@@ -4,6 +4,7 @@
 use super::checksum::{crc16, crc32c};
 use super::superblock::{Field, VolumeSuperblock};
 use super::{bitmap, feature};
+use smallvec::SmallVec;
 use units::{GroupNumber, HomeBlock};
 
 /// Bits of [`GroupDescriptor::flags`]; valid only with uninit_bg (gdt_csum) or metadata_csum.
@@ -172,10 +173,10 @@ fn compute_checksum(raw: &[u8], group: GroupNumber, superblock: &VolumeSuperbloc
     let number = group.get().to_le_bytes();
     let (before, behind) = (&raw[..CHECKSUM], &raw[CHECKSUM + 2..]);
     if superblock.features.has(feature::METADATA_CSUM) {
-        let parts: [&[u8]; 4] = [&number, before, &[0, 0], behind];
-        return Some(
-            parts.iter().fold(superblock.checksum_seed, |sum, part| crc32c(sum, part)) as u16
-        );
+        // One call: a short one costs as much as two hundred bytes do.
+        let mut all = SmallVec::<[u8; 96]>::new();
+        [&number, before, &[0, 0], behind].iter().for_each(|part| all.extend_from_slice(part));
+        return Some(crc32c(superblock.checksum_seed, &all) as u16);
     }
     superblock
         .features

@@ -67,7 +67,7 @@ pub fn set_content(inode: &mut RawInode, content: &[u8]) -> Result<(), InlineErr
         .ok_or(InlineError::Missing)?;
     assert_eq!(content.len(), HEAD_LENGTH + rest.value.len());
     rest.value.copy_from_slice(&content[HEAD_LENGTH..]);
-    inode.xattr_area = serialize(&attributes, inode)?;
+    inode.xattr_area = serialize(&attributes, inode)?.into();
     inode.block.copy_from_slice(&content[..HEAD_LENGTH]);
     Ok(())
 }
@@ -76,9 +76,9 @@ pub fn set_content(inode: &mut RawInode, content: &[u8]) -> Result<(), InlineErr
 pub fn leave(inode: &mut RawInode, extents: bool) -> Result<(), InlineError> {
     let mut attributes = xattr::parse_area(&inode.xattr_area)?;
     attributes.retain(|attribute| !is_content(attribute));
-    inode.xattr_area = serialize(&attributes, inode)?;
+    inode.xattr_area = serialize(&attributes, inode)?.into();
     inode.flags &= !flags::INLINE_DATA;
-    inode.block = vec![0; HEAD_LENGTH];
+    inode.block = smallvec::smallvec![0; HEAD_LENGTH];
     if extents {
         inode.make_extent_root();
     }
@@ -161,8 +161,8 @@ mod tests {
             [Attribute::new(1, b"other", b"value"), Attribute::new(INDEX, NAME, &rest)];
         RawInode {
             flags: flags::INLINE_DATA,
-            block: [&[2, 0, 0, 0], &head[..]].concat(),
-            xattr_area: xattr::serialize_area(&attributes, 200).unwrap(),
+            block: [&[2, 0, 0, 0], &head[..]].concat().into(),
+            xattr_area: xattr::serialize_area(&attributes, 200).unwrap().into(),
             ..RawInode::default()
         }
     }
@@ -214,8 +214,8 @@ mod tests {
         let xattr_area = [&xattr::MAGIC.to_le_bytes()[..], &entries, &[0; 4], b"xy\0\0"].concat();
         let mut inode = RawInode {
             flags: flags::INLINE_DATA,
-            block: vec![1; 60],
-            xattr_area,
+            block: smallvec::smallvec![1; 60],
+            xattr_area: xattr_area.into(),
             ..RawInode::default()
         };
         let before = inode.clone();

@@ -3,6 +3,7 @@
 
 use super::checksum::{crc32c, inode_seed};
 use super::superblock::Field;
+use smallvec::{SmallVec, smallvec};
 use units::{BlockSize, HomeBlock, InodeNumber, Timestamp};
 
 /// The inode size of ext2 and ext3, and the first part of every larger one.
@@ -12,7 +13,7 @@ const EXTRA_SIZE: u16 = 32;
 
 /// An inode, parsed. `parse` and `serialize` preserve unknown fields (`os-dependent`, unused
 /// bytes).
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(PartialEq, Eq, Debug, Default)]
 pub struct RawInode {
     /// File type and permission bits, as `st_mode`.
     pub mode: u16,
@@ -33,7 +34,7 @@ pub struct RawInode {
     pub flags: u32,
     /// The root of the block map or extent tree, a fast symlink's target, or a device number. 60
     /// bytes.
-    pub block: Vec<u8>,
+    pub block: SmallVec<[u8; 64]>,
     pub generation: u32,
     /// The block of extended attributes, 0 for none.
     pub xattr_block: HomeBlock,
@@ -44,7 +45,7 @@ pub struct RawInode {
     /// inodes.
     pub extra_size: u16,
     /// In-inode extended attributes: everything after `128 + extra_size`. Empty in 128-byte inodes.
-    pub xattr_area: Vec<u8>,
+    pub xattr_area: SmallVec<[u8; 96]>,
 }
 
 /// Bits of [`RawInode::flags`].
@@ -123,6 +124,14 @@ const CREATED_EXTRA: usize = 0x94;
 const VERSION_HIGH: usize = 0x98;
 const PROJECT: usize = 0x9c;
 
+impl Clone for RawInode {
+    fn clone(&self) -> RawInode {
+        // A list's own `clone` copies byte by byte.
+        let block = SmallVec::from_slice(&self.block);
+        RawInode { block, xattr_area: SmallVec::from_slice(&self.xattr_area), ..*self }
+    }
+}
+
 impl RawInode {
     /// Parses `raw`, the inode's slot in the table.
     pub fn parse(
@@ -141,11 +150,12 @@ impl RawInode {
         if let Some(seed) = layout.checksum_seed {
             verify_checksum(raw, number, seed)?;
         }
-        let mut xattr_area = raw[GOOD_OLD_INODE_SIZE + usize::from(extra_size)..].to_vec();
+        let mut xattr_area =
+            SmallVec::from_slice(&raw[GOOD_OLD_INODE_SIZE + usize::from(extra_size)..]);
         if extra_size == 0 && raw.len() > GOOD_OLD_INODE_SIZE {
             // Bytes that were never used: from now on they hold the known fields, as in the kernel.
             extra_size = EXTRA_SIZE.min(inode_size - GOOD_OLD_INODE_SIZE as u16);
-            xattr_area = vec![0; raw.len() - GOOD_OLD_INODE_SIZE - usize::from(extra_size)];
+            xattr_area = smallvec![0; raw.len() - GOOD_OLD_INODE_SIZE - usize::from(extra_size)];
         }
         let end = GOOD_OLD_INODE_SIZE + usize::from(stored_extra_size(raw));
         let extra = |at: usize| if at + 4 <= end { u32::load(&raw[at..]) } else { 0 };
@@ -173,7 +183,7 @@ impl RawInode {
             deletion_time: u32::load(&raw[DELETION_TIME..]),
             sectors: load_sectors(raw, flags, layout),
             flags: flags & !flags::HUGE_FILE,
-            block: raw[BLOCK..BLOCK + 60].to_vec(),
+            block: SmallVec::from_slice(&raw[BLOCK..BLOCK + 60]),
             generation: u32::load(&raw[GENERATION..]),
             xattr_block: HomeBlock(
                 u64::from(u32::load(&raw[XATTR_BLOCK..]))
@@ -265,7 +275,7 @@ impl RawInode {
     pub fn make_extent_root(&mut self) {
         self.flags |= flags::EXTENTS;
         // Magic, no entries, capacity (60 - 12) / 12 = 4, depth 0, generation 0.
-        self.block = vec![0; 60];
+        self.block = smallvec![0; 60];
         self.block[..6].copy_from_slice(&[0x0a, 0xf3, 0, 0, 4, 0]);
     }
 }
@@ -401,7 +411,7 @@ mod tests {
             version: if inode_size > 128 { 1 << 40 } else { 1 << 20 },
             project: if inode_size > 128 { 4 } else { 0 },
             extra_size,
-            xattr_area: vec![5; usize::from(inode_size - 128 - extra_size)],
+            xattr_area: smallvec![5; usize::from(inode_size - 128 - extra_size)],
         }
     }
 

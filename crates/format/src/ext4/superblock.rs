@@ -222,7 +222,7 @@ impl VolumeSuperblock {
         if self.features.has(feature::METADATA_CSUM) {
             raw[SNAPSHOT_ID..SNAPSHOT_ID + 4].fill(0);
             let (found, wanted) = (crc32c(!0, &raw[..CHECKSUM]), u32::load(&raw[CHECKSUM..]));
-            let forged = forge_crc32c(found, wanted, CHECKSUM - SNAPSHOT_ID - 4);
+            let forged = forge_crc32c::<{ CHECKSUM - SNAPSHOT_ID - 4 }>(found, wanted);
             raw[SNAPSHOT_ID..SNAPSHOT_ID + 4].copy_from_slice(&forged);
         }
         raw

@@ -273,7 +273,7 @@ impl VolumeFrontEnd {
     }
 
     fn mode(&self, inode: &Inode) -> u16 {
-        self.volume.getattr(inode).mode
+        inode.fields.borrow().mode
     }
 
     pub(super) async fn lseek(&self, header: &InHeader, arguments: LseekIn) -> Result {

@@ -26,16 +26,13 @@ impl VolumeFrontEnd {
         inode: &Inode,
         is_asked: bool,
     ) -> KillPrivileges {
-        let attributes = self.volume.getattr(inode);
-        match is_asked {
-            false => KillPrivileges::No,
-            true if has_group_bit_alone(&attributes)
-                && !privilege::is_member(header, attributes.gid) =>
-            {
-                KillPrivileges::ByStranger
-            }
-            true => KillPrivileges::ByMember,
+        if !is_asked {
+            return KillPrivileges::No;
         }
+        let attributes = self.volume.getattr(inode);
+        let is_stranger =
+            has_group_bit_alone(&attributes) && !privilege::is_member(header, attributes.gid);
+        if is_stranger { KillPrivileges::ByStranger } else { KillPrivileges::ByMember }
     }
 
     /// Returns the mode of a file that the caller makes in a directory.

@@ -1,19 +1,28 @@
-//! Work for an instruction counter: a volume on a minimal disk, in virtual time, without a front
-//! end.
+//! Work for an instruction counter: a volume on a minimal disk, in virtual time, mounted nowhere.
 //!
 //! valgrind --tool=callgrind target/release/examples/instructions sync 20000
 //!
 //! The difference of the instructions of two counts is the cost of the additional operations.
+//!
+//! valgrind --tool=callgrind --toggle-collect='*CountedRequest*poll*' \
+//!     target/release/examples/instructions create 1000 ordered
+//!
+//! This counts one kind of requests alone, from the parsed request to its reply.
+
+mod tree;
 
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, World};
 use engine::{DataMode, EngineOptions};
-use ext4::{
-    Caller, OpenParts, SetAttributes, SetTime, SyncWhat, Volume, VolumeOptions, WriteFlags,
-};
+use ext4::{Caller, OpenParts, SyncWhat, Volume, VolumeOptions, WriteFlags};
 use runtime::VirtualWorld;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use tree::{Counted, Tree};
 use volume_images::{ImageRequest, Journal};
+
+/// The daemon's heap.
+#[global_allocator]
+static HEAP: runtime::Heap = runtime::Heap::new();
 
 const WRITERS: u64 = 100;
 const RECORD: usize = 128;
@@ -23,10 +32,6 @@ const LARGE_FILE: u64 = 64 << 20;
 /// Bytes of a database's log, and of one write to it.
 const LOG_FILE: u64 = 16 << 20;
 const LOG_WRITE: usize = 8 << 10;
-/// A file of a tree.
-const TREE_FILE: usize = 20 << 10;
-/// Bytes of one write of tar.
-const TREE_WRITE: usize = 10 << 10;
 
 const ROOT: units::InodeNumber = units::InodeNumber(2);
 const CALLER: Caller<'static> = Caller::ROOT;
@@ -34,7 +39,7 @@ const CALLER: Caller<'static> = Caller::ROOT;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [work, count, rest @ ..] = &arguments[..] else {
-        panic!("instructions sync|overwrite|large|read|tree COUNT [MODE]");
+        panic!("instructions WORK COUNT [MODE]");
     };
     let (count, mode) =
         (count.parse().expect("a count"), rest.first().map_or("wasteless", String::as_str));
@@ -69,8 +74,11 @@ fn main() {
                 volume = Volume::open(parts).await.expect("opens");
                 read_large(&volume, count).await;
             }
-            "tree" => make_files(&volume, count).await,
-            _ => panic!("{work}: no such work"),
+            work => {
+                let (counted, for_each_file) = Counted::of(work).expect("a work");
+                println!("{} requests are counted", count * for_each_file);
+                Tree::new(&volume, counted).play(count).await;
+            }
         }
         volume.close().await.expect("closes");
     });
@@ -184,31 +192,5 @@ async fn read_large(volume: &Rc<Volume>, count: u64) {
         let content =
             volume.read_for_cache(&inode, number * LARGE as u64, LARGE).await.expect("reads");
         assert_eq!(content.len(), LARGE);
-    }
-}
-
-/// Makes `count` files as tar does, one after the other, and unlinks them.
-async fn make_files(volume: &Rc<Volume>, count: u64) {
-    let (root, bytes) = (volume.inode(ROOT).await.expect("the root"), vec![7; TREE_WRITE]);
-    for number in 0..count {
-        let name = format!("file-{number}");
-        let inode = file(volume, &name).await;
-        volume.opened(&inode);
-        for at in (0..TREE_FILE).step_by(TREE_WRITE) {
-            volume
-                .write(&inode, &CALLER, at as u64, &bytes, WriteFlags::default())
-                .await
-                .expect("writes");
-        }
-        let time = Some(SetTime::Now);
-        for change in [
-            SetAttributes { accessed: time, modified: time, ..SetAttributes::default() },
-            SetAttributes { uid: Some(1), gid: Some(1), ..SetAttributes::default() },
-            SetAttributes { mode: Some(0o600), ..SetAttributes::default() },
-        ] {
-            volume.setattr(&inode, &CALLER, change).await.expect("changes");
-        }
-        volume.closed(inode.number).await.expect("closes");
-        volume.unlink(&root, name.as_bytes()).await.expect("unlinks");
     }
 }
