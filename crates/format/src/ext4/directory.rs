@@ -264,8 +264,11 @@ impl DirectoryFormat {
     /// Makes a change that writes only within `ranges`, which do not overlap, to a block whose
     /// checksum is right, and adapts the checksum.
     pub fn change(&self, block: &mut [u8], ranges: &[BlockRange], change: impl FnOnce(&mut [u8])) {
-        if self.seed.is_none() {
-            return change(block);
+        let end = self.end(block.len()) as u32;
+        if self.seed.is_none() || ranges.iter().any(|range| range.end > end) {
+            // A damaged block may have an entry where its tail should be.
+            change(block);
+            return self.set_checksum(block);
         }
         let mut before = SmallVec::<[u8; 64]>::new();
         ranges.iter().for_each(|range| before.extend_from_slice(&block[range.as_usize()]));
@@ -462,6 +465,15 @@ mod tests {
             .map(Result::unwrap)
             .filter_map(|entry| Some((entry.inode?, entry.name)));
         used.map(|(inode, name)| (inode.get(), name.to_vec())).collect()
+    }
+
+    #[test]
+    fn a_change_where_the_tail_should_be_has_its_checksum() {
+        let mut block = vec![0; 1024];
+        FORMAT.clear(&mut block);
+        FORMAT.change(&mut block, &[BlockRange::new(1010, 1016)], |block| block[1015] = 9);
+        let (body, tail) = block.split_at(1012);
+        assert_eq!(tail[8..], crc32c(7, body).to_le_bytes());
     }
 
     #[test]
