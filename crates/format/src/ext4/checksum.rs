@@ -11,8 +11,8 @@ pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
 }
 
 /// The value to xor to a [`crc32c`] when `difference` is xored to bytes of its content, with
-/// `behind` more bytes after them, fewer than 65,536. (A CRC is linear: the rest does not matter.) Costs a
-/// fraction of what the checksum of a block does.
+/// `behind` more bytes after them, fewer than 65,536. (A CRC is linear: the rest does not matter.)
+/// Costs a fraction of what the checksum of a block does.
 pub fn crc32c_difference(difference: &[u8], behind: usize) -> u32 {
     let mut state = crc32c(0, difference);
     let mut left = behind;
