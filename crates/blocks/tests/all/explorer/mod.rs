@@ -162,7 +162,13 @@ fn check(
     (left, cuts)
 }
 
+/// Plays a case and records it.
 fn explore(case: Case) {
+    let (suite, seed) = (format!("blocks, {:?}", case.options.data), case.seed);
+    disks::explored::record(&suite, seed, &play(case));
+}
+
+fn play(case: Case) -> [(&'static str, u64); 5] {
     let case = Rc::new(case);
     let random = SplitMix::new(!case.seed);
     let mut images = make(&case.making).expect("a volume");
@@ -182,7 +188,6 @@ fn explore(case: Case) {
         ("recoveries cut", recoveries_cut),
         ("recorded errors", u64::from(model.borrow().error_is_recorded)),
     ];
-    disks::explored::record(&format!("blocks, {:?}", case.options.data), case.seed, &counts);
     // Recovered without an engine, the exported disk is at its offset at home.
     let life = Life::new(random.next(), &images);
     let parts = life.parts(&case.options, case.persistence);
@@ -197,6 +202,7 @@ fn explore(case: Case) {
         let checked = model.borrow().check_crashed(&ids(&home), case.atomic(0));
         checked.unwrap_or_else(|error| panic!("drained {case:?}: {error}"));
     }
+    counts
 }
 
 #[test]
@@ -224,7 +230,7 @@ fn disks_that_ignore_flushes_lose_what_was_promised() {
         let mut case = Case::new(*seed);
         case.changes = case.changes * 2 / case.changes_a_flush();
         case.coerces = false;
-        let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| explore(case))) else {
+        let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| play(case))) else {
             return false;
         };
         let why = panic.downcast::<String>().expect("a text");

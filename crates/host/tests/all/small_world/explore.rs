@@ -46,7 +46,8 @@ pub fn explore(world: &'static HostWorld) -> Report {
     }
     let Report { scripts, cuts, .. } = explorer.report;
     // After each script both hosts crash, recover, write on, and crash again.
-    let counts = [("scripts", scripts), ("cuts", cuts), ("second lives", scripts)];
+    let counts =
+        [("scripts", scripts), ("cuts", cuts), ("images", 2 * scripts), ("second lives", scripts)];
     disks::explored::record(&format!("hosts, small world {}", world.name), 0, &counts);
     explorer.report
 }
