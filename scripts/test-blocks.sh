@@ -3,7 +3,8 @@
 # times each. After each kill what fio had written and synced must verify, and the file system must
 # be content: its own log is replayed by the kernel, then e2fsck -fn, xfs_repair -n or btrfs check
 # finds nothing. Needs root, fio, xfsprogs and btrfs-progs.
-# Usage: ROUNDS=2 scripts/test-blocks.sh PROGRAM [ext4|xfs|btrfs...]
+# Usage: ROUNDS=2 scripts/test-blocks.sh PROGRAM [KIND...]
+# KIND: ext4, ext4-fast_commit, ext4-data=journal, xfs, btrfs; all unless named.
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -12,7 +13,7 @@ fi
 
 okeanos=$(realpath "$1")
 shift
-[ $# -gt 0 ] || set -- ext4 xfs btrfs
+[ $# -gt 0 ] || set -- ext4 ext4-fast_commit ext4-data=journal xfs btrfs
 rounds=${ROUNDS:-2}
 seed=${SEED:-1}
 
@@ -54,16 +55,22 @@ verify_jobs() {
 }
 # The kernel replays the journal of the file system; then its own program finds nothing.
 check() {
-    mount "$device" here
+    mount_it
     umount here
     case $1 in
-        ext4) timeout 120 e2fsck -fn "$device" >check.out 2>&1 || { cat check.out; fail "e2fsck"; } ;;
+        ext4*) timeout 120 e2fsck -fn "$device" >check.out 2>&1 || { cat check.out; fail "e2fsck"; } ;;
         xfs) timeout 120 xfs_repair -n "$device" >check.out 2>&1 || { cat check.out; fail "xfs_repair"; } ;;
         btrfs) timeout 120 btrfs check --check-data-csum "$device" >check.out 2>&1 || { cat check.out; fail "btrfs check"; } ;;
     esac
 }
 
 for kind in "$@"; do
+    features=() mounted_with=()
+    case $kind in
+        ext4-data=*) mounted_with=(-o "${kind#*-}") ;;
+        ext4-*) features=(-O "${kind#*-}") ;;
+    esac
+    mount_it() { mount "${mounted_with[@]}" "$device" here; }
     for round in $(seq "$rounds"); do
         at=$(((round - 1) % ${#formats[@]}))
         rm -f image log recorded
@@ -75,10 +82,10 @@ for kind in "$@"; do
         # shellcheck disable=SC2086
         attach() { device=$(timeout 60 "$okeanos" blocks attach --via loop -o ${options[at]} image); }
         attach
-        "mkfs.$kind" -q "$device" 2>mkfs.out || { cat mkfs.out; fail "mkfs.$kind"; }
+        "mkfs.${kind%%-*}" -q "${features[@]}" "$device" 2>mkfs.out || { cat mkfs.out; fail "mkfs for $kind"; }
         # Two kills: what the first life recorded must outlive the second, too.
         for life in 1 2; do
-            mount "$device" here
+            mount_it
             process=$(daemon)
             write_jobs "$life" &
             writer=$!
@@ -93,7 +100,7 @@ for kind in "$@"; do
             timeout 60 umount here
             attach
             check "$kind"
-            mount "$device" here
+            mount_it
             verify_jobs
             umount here
         done
