@@ -134,11 +134,12 @@ faults: deps ## switch on one deliberate fault at a time: does a test or the exp
 test-apps: deps deps-ceph build ## real programs on a volume of each mode; a host in front of Ceph, killed eight times
 	ROUNDS=8 scripts/test-host-ceph.sh $(OKEANOS)
 	OKEANOS_IO=classic scripts/test-host.sh $(OKEANOS)
-	@scripts/install-packages.sh sqlite3 git tar zstd rsync procps postgresql
+	@scripts/install-packages.sh sqlite3 git tar zstd rsync procps postgresql etcd-server etcd-client
 	scripts/test-apps.sh $(OKEANOS)
 	scripts/test-apps-host.sh $(OKEANOS)
 	scripts/test-databases.sh $(OKEANOS) sqlite
 	scripts/test-databases.sh $(OKEANOS) postgres
+	scripts/test-databases.sh $(OKEANOS) etcd
 	@scripts/install-packages.sh fio xfsprogs btrfs-progs
 	ROUNDS=8 scripts/test-blocks.sh $(OKEANOS)
 	@scripts/install-packages.sh binutils

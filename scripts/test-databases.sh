@@ -1,9 +1,10 @@
 #!/bin/bash
 # Databases on a volume of each mode, their daemon killed under load: SQLite (rollback journal and
-# WAL, synchronous=FULL or above) and PostgreSQL. After recovery every transaction that was
+# WAL, synchronous=FULL or above), PostgreSQL and etcd. After recovery every transaction that was
 # acknowledged must be there, the database must call itself sound, and e2fsck find nothing. The mode
-# `blocks` is the kernel's ext4 over a block volume. Needs root, sqlite3 and postgresql.
-# Usage: scripts/test-databases.sh PROGRAM sqlite|postgres [MODE...]
+# `blocks` is the kernel's ext4 over a block volume. Needs root, sqlite3, postgresql, etcd-server and
+# etcd-client.
+# Usage: scripts/test-databases.sh PROGRAM sqlite|postgres|etcd [MODE...]
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -34,6 +35,7 @@ stop_postgres() {
 }
 finish() {
     [ ! -f "$mount/cluster/postmaster.pid" ] || stop_postgres
+    [ -z "${server:-}" ] || stop_etcd
     [ -z "$(jobs -p)" ] || kill $(jobs -p) 2>"$place/out" || true
     if [ "${mode:-}" = blocks ]; then
         umount "$mount" 2>"$place/out" || true
@@ -189,6 +191,40 @@ test_postgres() {
     database pgbench -n -c 8 -t 50 postgres >"$place/pgbench" 2>&1 || fail "pgbench after recovery"
     as_postgres "$postgres/pg_ctl" -D "$mount/cluster" -m fast -w stop >"$place/out"
     as_postgres "$postgres/pg_checksums" --check -D "$mount/cluster" >"$place/out" || fail "pg_checksums is not content"
+}
+
+# Its sockets lie in the working directory, and have names of the form HOST:PORT.
+etcd_client() { (cd "$place" && exec timeout 20 etcdctl --endpoints unix://clients:1 --command-timeout 5s "$@"); }
+etcd_insert() { etcd_client put "$1/$2" "$2"; }
+start_etcd() {
+    rm -f "$place/clients:1" "$place/peers:1"
+    (cd "$place" && exec etcd --data-dir "$mount/etcd" --listen-client-urls unix://clients:1 \
+        --advertise-client-urls unix://clients:1 --listen-peer-urls unix://peers:1) >"$place/log" 2>&1 &
+    server=$!
+    for _ in $(seq 300); do
+        ! etcd_client endpoint health >"$place/out" 2>&1 || return 0
+        sleep 0.1
+    done
+    fail "etcd does not start"
+}
+stop_etcd() {
+    kill -KILL "$server" 2>"$place/out" || true
+    wait "$server" 2>"$place/out" || true
+    server=
+}
+test_etcd() {
+    start_etcd
+    crash_under_load etcd_insert 15
+    stop_etcd
+    mount_again
+    start_etcd
+    for one in 1 2 3 4; do
+        acknowledged=$(cat "$place/acknowledged.$one")
+        found=$(etcd_client get "$one/" --prefix --keys-only | awk -F/ -v most="$acknowledged" 'NF == 2 && $2 <= most' | wc -l)
+        [ "$found" = "$acknowledged" ] || fail "of $acknowledged acknowledged keys $found are there"
+    done
+    etcd_client put after recovery >"$place/out" || fail "no key can be written after recovery"
+    stop_etcd
 }
 
 for mode in "$@"; do
