@@ -79,7 +79,7 @@ fn nobody_mounts_what_mkfs_is_making() {
 fn mkfs_removes_no_image_that_another_process_has() {
     Rig::new().run(
         r#"strace -qqq -o calls -e trace=io_uring_setup -e inject=io_uring_setup:delay_enter=6s:when=1 \
-               $O mkfs --scattered-logs image 256M -- -q >made 2>&1 & MKFS=$!
+               env -u OKEANOS_IO $O mkfs --scattered-logs image 256M -- -q >made 2>&1 & MKFS=$!
            for i in $(seq 100); do [ -e image ] && $O mount image $M 2>out && break; sleep 0.1; done
            echo mine >$M/file; sync $M/file; refuses wait $MKFS; grep -q 'in use\|attached' made || { cat made; exit 1; }
            grep -q mine $M/file; $O umount $M; [ -e image ]; settle image
