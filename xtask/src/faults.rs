@@ -32,6 +32,7 @@ pub fn check(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), 
     for name in injected.iter().filter(|name| !list.contains_key(*name)) {
         complaints.push(format!("{LIST}: fault {name} of the source is missing"));
     }
+    let tests = tests_of(workspace);
     for (name, fields) in &list {
         if !injected.contains(name) {
             complaints.push(format!("{LIST}: fault {name} stands nowhere in the source"));
@@ -40,9 +41,6 @@ pub fn check(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), 
         if breaks.is_empty() || !table.contains(&format!("\n| {name} | {breaks} | ")) {
             complaints.push(format!("{TABLE}: fault {name} has no row: hunt it"));
         }
-    }
-    let tests = tests_of(workspace);
-    for (name, fields) in &list {
         if let Some(hunt) = fields.get("test")
             && !tests.iter().any(|test| is_hunted_by(hunt, test))
         {
@@ -79,13 +77,11 @@ fn tests_of(workspace: &Workspace) -> Vec<Test> {
 }
 
 fn tests(source: &Source) -> impl Iterator<Item = Test> {
-    let mut parts: Vec<&str> = source.path.split('/').skip(2).collect();
-    let is_library = parts.first() == Some(&"src");
-    parts.remove(0);
-    let mut parts: Vec<_> = parts.iter().map(|part| part.trim_end_matches(".rs")).collect();
-    let program = (!is_library && !parts.is_empty()).then(|| parts.remove(0).to_owned());
-    parts.retain(|part| !matches!(*part, "mod" | "lib" | "main"));
-    let module = parts.iter().map(|part| format!("{part}::")).collect::<String>();
+    let mut parts = source.path.split('/').skip(2).map(|part| part.trim_end_matches(".rs"));
+    let is_library = parts.next() == Some("src");
+    let program = if is_library { None } else { parts.next().map(str::to_owned) };
+    let modules = parts.filter(|part| !matches!(*part, "mod" | "lib" | "main"));
+    let module = modules.map(|part| format!("{part}::")).collect::<String>();
     let owner = source.crate_name().to_owned();
     let marked = source.text.split("#[test]").skip(1);
     let marked = marked.filter_map(|after| Some(after.split_once("fn ")?.1.split_once('(')?.0));
