@@ -23,7 +23,7 @@ impl Host {
         .await
     }
 
-    /// Returns whether the store has files that end there, as far as it can tell for this one.
+    /// Returns whether the store has files that end there, as far as it knows for this one.
     pub fn may_end_at(&self, id: FileId, end: u64) -> bool {
         let open = self.files.get(id).and_then(|file| file.open.get());
         open.is_none_or(|open| self.store.may_end_at(open, end))

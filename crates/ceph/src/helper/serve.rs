@@ -139,7 +139,7 @@ impl Server {
 
     /// Returns the errno of a lost connection if that is why a call failed. The library answers
     /// EPERM to every call of a client that is refused a new session, and to a call without rights:
-    /// only the servers can tell which.
+    /// only the servers know which.
     fn is_lost_with(&self, errno: Errno) -> Option<Errno> {
         match errno {
             Errno(libc::ESHUTDOWN | libc::ENOTCONN) => Some(errno),

@@ -229,7 +229,7 @@ pub async fn open_journal(
     make: MakeJournal,
     access: DiskAccess,
 ) -> Result<(HostJournal, disks::FileDisk), CliError> {
-    // Before the claim: whoever may read it can lock it, and keeps what he has opened.
+    // Before the claim: a user who may read it can lock it, and keeps what is open.
     if access == DiskAccess::ReadWrite && may_be_journal(&place.journal, make) {
         keep_private(&place.journal)?;
     }
