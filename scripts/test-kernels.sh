@@ -34,17 +34,17 @@ seconds=1200
 
 # apt over the system's mirror and keys, with these suites and a place of its own.
 archive() {
-    local mirror command=$1
+    local mirror command=$1 list=$place/apt/sources.list
     shift
-    if [ ! -f "$place/apt/sources.list" ]; then
-        mkdir -p "$place/apt/lists/partial" "$place/apt/cache/archives/partial"
+    mkdir -p "$place/apt/lists/partial" "$place/apt/cache/archives/partial"
+    if [ ! -f "$list" ]; then
         mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep -m 1 '/debian/*$')
         for suite in "${suites[@]}"; do
             echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main"
-        done >"$place/apt/sources.list.new"
-        mv "$place/apt/sources.list.new" "$place/apt/sources.list"
+        done >"$list.new"
+        mv "$list.new" "$list"
     fi
-    "$command" -qq -o Dir::Etc::sourcelist="$place/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+    "$command" -qq -o Dir::Etc::sourcelist="$list" -o Dir::Etc::sourceparts=/dev/null \
         -o Dir::State::lists="$place/apt/lists" -o Dir::Cache="$place/apt/cache" \
         -o Acquire::Languages=none -o APT::Sandbox::User=root "$@"
 }
@@ -52,7 +52,8 @@ archive() {
 # The newest kernel of a series: its package, unpacked into $place/SERIES.
 fetch() {
     local series=$1 version package
-    version=$(archive apt-cache madison linux-image-amd64 | awk '{ print $3 }' | grep "^${series//./\\.}\." | sort -V | tail -1)
+    version=$(archive apt-cache madison linux-image-amd64 | awk '{ print $3 }' | { grep "^${series//./\\.}\." || true; } | sort -V | tail -1)
+    [ -n "$version" ] || { echo "no kernel $series in ${suites[*]}" >&2; return 1; }
     package=$(archive apt-cache show "linux-image-amd64=$version" | sed -n 's/^Depends: \([^ ]*\).*/\1/p')
     rm -rf "$place/$series" "$place/$series.new"
     mkdir -p "$place/$series.new"
@@ -125,7 +126,11 @@ fresh=
 for series in "${@%=*}"; do
     [ -d "$place/$series" ] || fresh=yes
 done
-[ -z "$fresh" ] || archive apt-get update
+if [ -n "$fresh" ]; then
+    # Of these suites: an earlier run may have had others.
+    rm -f "$place/apt/sources.list"
+    archive apt-get update
+fi
 running=()
 for series in "${@%=*}"; do
     [ -d "$place/$series" ] || fetch "$series"
