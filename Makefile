@@ -15,7 +15,7 @@ LAB := target/release/okeanos-lab
 SHIPPED := target/dist/okeanos
 SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build shipped deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak proof test-classic faults test-apps test-kernels test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist image test-packages test-compiler test-reproducible tour site toolchain clean help
+.PHONY: all build shipped deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak proof test-classic faults test-apps test-kernels test-kernels-blocks test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist image test-packages test-compiler test-reproducible tour site toolchain clean help
 
 all: build
 
@@ -144,14 +144,18 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	ROUNDS=8 scripts/test-blocks.sh $(OKEANOS)
 	@scripts/install-packages.sh binutils
 	scripts/test-deb.sh $(OKEANOS)
-	$(MAKE) test-kernels
+	$(MAKE) test-kernels test-kernels-blocks
 	@scripts/install-packages.sh chromium fonts-dejavu-core
 	scripts/figure-screens.sh $(LAB) target/screens
 	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test all robustness::a_large_directory
 
-test-kernels: deps ## tests on the kernels of Debian 12 and 13 (6.1, 6.12), in emulated machines; twenty minutes at most
-	@scripts/install-packages.sh qemu-system-x86 busybox-static kmod nbd-client
-	CARGO=$(CARGO) scripts/test-kernels.sh target/kernels
+KERNEL_TOOLS := qemu-system-x86 busybox-static kmod nbd-client
+test-kernels: deps ## volumes on the kernels of Debian 12 and 13 (6.1, 6.12), in emulated machines; ten minutes
+	@scripts/install-packages.sh $(KERNEL_TOOLS)
+	CARGO=$(CARGO) scripts/test-kernels.sh target/kernels volumes
+test-kernels-blocks: deps ## the same with block volumes, as loop, ublk and NBD devices; fifteen minutes
+	@scripts/install-packages.sh $(KERNEL_TOOLS)
+	CARGO=$(CARGO) scripts/test-kernels.sh target/kernels blocks
 
 posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2
 $(TOOLS)/%:

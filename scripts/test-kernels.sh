@@ -1,31 +1,36 @@
 #!/bin/bash
 # Plays tests of the program on the kernels of Debian releases, each in an emulated machine without
-# network: mounts in every mode, kill -9 and recovery, what the page cache fetches and shows, no
-# io_uring, an ordinary user, mapped users, labels of SELinux (without a policy), block volumes as
-# loop, ublk and NBD devices. The machine sees this one's files, read-only. Prints one line for each
-# test and one for each kernel; fails where a test fails, or a machine hangs.
+# network. Of volumes: mounts in every mode, kill -9 and recovery, what the page cache fetches and
+# shows, sync, no io_uring, an ordinary user, mapped users, labels of SELinux (without a policy). Of
+# blocks: volumes as loop, ublk and NBD devices. The machine sees this one's files, read-only.
+# Prints one line for each test and one for each kernel; fails where a test fails, or a machine
+# hangs.
 # Needs root, qemu-system-x86, busybox-static, kmod, nbd-client and the system's Debian archive.
-# Usage: scripts/test-kernels.sh PLACE [KERNEL=SUITE...]
+# Usage: scripts/test-kernels.sh PLACE volumes|blocks [KERNEL=SUITE...]
 set -euo pipefail
 
 place=$(realpath -m "$1")
-shift
+part=$2
+shift 2
 [ $# -gt 0 ] || set -- 6.1=bookworm 6.12=trixie
 cd "$(dirname "$0")/.."
 mkdir -p "$place"
 
 # What is played. Everything in it takes its time from the kernel, not from the emulation.
-tests=(
+case $part in
+volumes) tests=(
     kernels:: containers:: coherence:: without_ring::
     daemon::
     robustness::a_mount_point_comes_back
     daemon_life::a_killed_daemon
     people::an_ordinary_user
     security::a_mount_of_an_ordinary_user
-    ublk:: blocks::
     # It builds okeanos-lab, and the root is read-only.
     --skip without_ring::the_demo
-)
+) ;;
+blocks) tests=(ublk:: blocks::) ;;
+*) echo "volumes or blocks, not $part" >&2; exit 2 ;;
+esac
 # Needed within: the root as a share of this machine's, and what volumes are mounted with.
 modules=(virtio_pci 9pnet_virtio 9p fuse loop ext4 xfs nbd)
 # Of those kernels that have them.

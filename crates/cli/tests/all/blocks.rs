@@ -360,8 +360,8 @@ fn nbd_clients_read_write_and_flush_a_volume() {
     ));
 }
 
-/// The kernel's own client: a kernel without its driver has nothing to test. `make test-kernels`
-/// plays it on one that has it.
+/// The kernel's own client: a kernel without its driver has nothing to test. `make
+/// test-kernels-blocks` plays it on one that has it.
 #[test]
 fn what_ext4_on_the_kernels_nbd_device_has_synced_survives_a_killed_daemon() {
     if !Path::new("/dev/nbd0").exists() {

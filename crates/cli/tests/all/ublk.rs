@@ -1,5 +1,5 @@
 //! Tests of block volumes as ublk devices. Where the kernel has no driver, they test the refusal.
-//! `make test-kernels` plays them on one that has it.
+//! `make test-kernels-blocks` plays them on one that has it.
 
 use crate::rig::Rig;
 use std::path::Path;
