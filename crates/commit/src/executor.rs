@@ -8,6 +8,7 @@ use crate::claims::HomeClaims;
 use crate::commit_error::CommitError;
 use crate::durability::{DiskRole, Durability, HomeWrites};
 use crate::log_area::{LogArea, LogDevice};
+use crate::log_writes::LogWrites;
 use crate::plan_disks::PlanDisks;
 use crate::write_counts::WriteCounts;
 use device::{Buffer, DeviceError, LocalFuture};
@@ -48,6 +49,7 @@ pub struct PlanExecutor {
     /// Bytes of a log block.
     log_unit: Cell<usize>,
     claims: HomeClaims,
+    log_writes: LogWrites,
     durability: Rc<Durability>,
     counts: RefCell<WriteCounts>,
 }
@@ -56,7 +58,14 @@ impl PlanExecutor {
     /// Shares with its owner the claims and the durability of writes.
     pub fn new(disks: PlanDisks, claims: HomeClaims, durability: Rc<Durability>) -> PlanExecutor {
         let log_unit = Cell::new(disks.block_size.bytes());
-        PlanExecutor { disks, log_unit, claims, durability, counts: RefCell::default() }
+        PlanExecutor {
+            disks,
+            log_unit,
+            claims,
+            log_writes: LogWrites::default(),
+            durability,
+            counts: RefCell::default(),
+        }
     }
 
     /// Carries out plans of a log alone, each barrier kept. A log block has `unit` bytes.
@@ -195,13 +204,21 @@ impl PlanExecutor {
         Ok(())
     }
 
-    /// Writes a last superblock, durably, though nothing else is written any more.
+    /// Writes a last superblock, durably, though nothing else is written any more. It waits for an
+    /// earlier one in flight, which a disk may carry out behind it.
     pub fn write_after_failure(
         &self,
         last: SuperblockImage,
     ) -> Result<LocalFuture<Result<(), DeviceError>>, CommitError> {
         let (at, _) = self.locate(self.byte_of(last.at))?;
-        Ok(self.log()?.write(&*self.disks.home, at, vec![last.image], device::Durability::Durable))
+        let (log, home) = (self.log()?.clone(), self.disks.home.clone());
+        let log_writes = self.log_writes.clone();
+        Ok(Box::pin(async move {
+            if !units::fault!("failure-note-overtaken") {
+                log_writes.until_none(at..at + last.image.len() as u64).await;
+            }
+            log.write(&*home, at, vec![last.image], device::Durability::Durable).await
+        }))
     }
 
     fn check_home(&self, at: HomeBlock, count: u64) -> Result<(), CommitError> {
@@ -364,12 +381,14 @@ impl PlanExecutor {
             self.counts.borrow_mut().wrote_durably();
         }
         self.counts.borrow_mut().issued();
-        let DiskWrite { at, home: claimed, parts, .. } = write;
+        let DiskWrite { at, end, home: claimed, parts, .. } = write;
         let Some(claimed) = claimed else {
             let log = self.disks.log.as_ref().expect("only a log has log blocks");
+            let in_flight = self.log_writes.begin(at..end);
             let write = log.write(&*self.disks.home, at, parts, durability);
             return Box::pin(async move {
                 let written = write.await;
+                drop(in_flight);
                 if !units::fault!("write-failure-ignored") {
                     written?;
                 }

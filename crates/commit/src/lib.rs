@@ -25,6 +25,7 @@ mod durability;
 mod executor;
 mod home;
 mod log_area;
+mod log_writes;
 mod pipeline;
 mod plan_disks;
 mod running;

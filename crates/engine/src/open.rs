@@ -195,10 +195,7 @@ impl Engine {
             return Ok(());
         }
         let result = self.empty_log().await;
-        if let Err(error) = &result {
-            self.abort(error);
-        }
-        result
+        result.inspect_err(|error| self.aborter().end(error))
     }
 
     async fn empty_log(&self) -> Result<(), EngineError> {
@@ -244,7 +241,7 @@ impl Engine {
             Ok(()) => self.empty_log().await,
             Err(error) => Err(error),
         };
-        rested.inspect_err(|error| self.abort(error))
+        rested.inspect_err(|error| self.aborter().end(error))
     }
 
     /// Sets the commit age, from the next transaction on.

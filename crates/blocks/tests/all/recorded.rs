@@ -62,24 +62,29 @@ fn expect_recorded(images: Images, options: &EngineOptions, error: i32) {
     assert_eq!((found, live(&images, options).0), (0, 0));
 }
 
+/// Lives until a flush fails.
+fn fail_a_flush(images: &Images, options: &EngineOptions) -> Images {
+    let life = Life::new(1, images);
+    life.disks.iter().for_each(|disk| disk.hide_forced_unit_access());
+    let parts = life.parts(options, Persistence::WriteBack);
+    let disks = life.disks.clone();
+    let script = async move {
+        let volume = open(parts).await;
+        write(&volume, 0, 1, 4096).await;
+        volume.flush().await.expect("a flush");
+        disks.iter().for_each(|disk| disk.inject(Fault::once(Operation::Flush)));
+        write(&volume, 4096, 2, 4096).await;
+        volume.flush().await.expect_err("a flush that fails");
+        let _ = volume.close().await;
+    };
+    life.play(script).1
+}
+
 #[test]
 fn a_failed_flush_is_reported_until_it_is_cleared() {
     for (making, log) in makings() {
         let (images, options) = (make(&making).expect("a volume"), logging(log));
-        let life = Life::new(1, &images);
-        life.disks.iter().for_each(|disk| disk.hide_forced_unit_access());
-        let parts = life.parts(&options, Persistence::WriteBack);
-        let disks = life.disks.clone();
-        let (_, images) = life.play(async move {
-            let volume = open(parts).await;
-            write(&volume, 0, 1, 4096).await;
-            volume.flush().await.expect("a flush");
-            disks.iter().for_each(|disk| disk.inject(Fault::once(Operation::Flush)));
-            write(&volume, 4096, 2, 4096).await;
-            volume.flush().await.expect_err("a flush that fails");
-            let _ = volume.close().await;
-        });
-        expect_recorded(images, &options, EIO);
+        expect_recorded(fail_a_flush(&images, &options), &options, EIO);
     }
 }
 
@@ -113,6 +118,8 @@ fn a_recovery_that_gave_up_is_reported_until_it_is_cleared() {
             blocks::recover(&parts, false).await.expect("a recovery").gave_up
         });
         assert!(given_up, "{making:?}");
+        // What it left out stays left out, also behind a failed flush.
+        let images = fail_a_flush(&images, &options);
         expect_recorded(images, &options, ERRNO_DAMAGED);
     }
 }

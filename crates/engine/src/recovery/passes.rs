@@ -397,7 +397,20 @@ impl<'a> Recovery<'a> {
     /// Writes images (sorted by address) home, neighbours together, several runs at once, after
     /// reading what no record gave. No two hold one block, so their order does not matter; when
     /// this returns all are written.
-    pub async fn write_images(&mut self, images: Vec<ReplayImage>) -> Result<(), EngineError> {
+    ///
+    /// Of a block that was left out, later parts are left out, too.
+    pub async fn write_images(&mut self, mut images: Vec<ReplayImage>) -> Result<(), EngineError> {
+        let skipped = &mut self.report.skipped_blocks;
+        if !skipped.is_empty() && !units::fault!("skipped-block-in-parts") {
+            images.retain(|image| {
+                let found = skipped.binary_search(&image.home.get()).ok();
+                let is_whole = image.missing.is_empty();
+                if let Some(at) = found.filter(|_| is_whole) {
+                    skipped.remove(at);
+                }
+                is_whole || found.is_none()
+            });
+        }
         let most = READ_BYTES >> self.parts.block_size.shift();
         let this = &*self;
         let runs = RunsOfNeighbours { images: images.into_iter().peekable(), most };

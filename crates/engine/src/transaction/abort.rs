@@ -34,6 +34,16 @@ impl Aborter<'_> {
         }
     }
 
+    /// Ends an engine that could not bring everything home: aborts after a failed write or flush. A
+    /// block that cannot be read stays in the log, which is as sound as after a crash.
+    pub fn end(&self, cause: &EngineError) {
+        if self.durability.check().is_err() || units::fault!("unread-home-recorded") {
+            self.abort(cause);
+        } else {
+            self.stop_writing(cause);
+        }
+    }
+
     /// Stops writing as [`Aborter::abort`] does, but leaves the journal sound: the next mount
     /// replays it, and e2fsck need not run.
     pub fn stop_writing(&self, cause: &EngineError) {

@@ -80,7 +80,7 @@ impl Writeback<'_> {
                 return;
             }
             if let Err(error) = self.home_round(&mut round_at, pause).await {
-                self.syncs.aborter.abort(&error);
+                self.syncs.aborter.end(&error);
                 return;
             }
         }

@@ -4,11 +4,13 @@
 use crate::common::{Layout, Rig, STALE, Script, Setup, run_on, verify};
 use crate::restart::{content, overwrite, put};
 use crate::restart::{rig as scattered_rig, setup as scattered_setup};
-use device::Operation;
+use device::{LocalFuture, Operation};
 use disks::{CrashPolicy, Fault};
-use engine::{Credits, Engine, EngineError, RecordFormat};
+use engine::{CheckpointTimes, Credits, Engine, EngineError, RecordFormat};
 use journal::DataMode;
-use runtime::Either;
+use runtime::{Either, join_all};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockRange, HomeBlock};
 
@@ -234,4 +236,107 @@ fn recovery_reads_home_only_for_partial_records() {
             assert_eq!(rig.home_block(part)[..101], [&[1; 100][..], &[STALE]].concat());
         }
     }
+}
+
+/// A disk may carry out two writes to one place in any order while both are in flight: the note of
+/// a failure waits for an update of the log's tail.
+#[test]
+fn no_update_of_the_tail_undoes_the_note_of_a_failure() {
+    // Where the rig has it on the disk of the log.
+    const SUPERBLOCK: u64 = 4096;
+    let setup = Setup::new(DataMode::Journal, Layout::Separate, 4096);
+    // Plays a checkpoint, and a change beside it that fails when the tail's update is in flight.
+    // Returns the number of that update, and what the disks hold then.
+    let play = |delayed: Option<u64>| {
+        let rig = Rig::new(&setup, 1, setup.images());
+        let log = rig.disks[1].clone();
+        let moved = Rc::new(Cell::new(None));
+        let seen = moved.clone();
+        log.on_change(move |_, number, logged| {
+            if logged.operation == Operation::Write && logged.at == SUPERBLOCK {
+                seen.set(seen.get().or(Some(number)));
+            }
+        });
+        if let Some(number) = delayed {
+            log.delay_change(number, Duration::from_secs(1));
+        }
+        let tail = moved.clone();
+        rig.play(async move |engine| {
+            put(&engine, 7, 1).await;
+            tail.set(None);
+            let asked = engine.clone();
+            let checkpoint = async move { drop(asked.checkpoint().await) };
+            let watched = log.clone();
+            let change = async move {
+                let world = engine.world();
+                while tail.get().is_none() {
+                    world.sleep_until(world.now().plus(Duration::from_micros(10))).await;
+                }
+                if delayed.is_some() {
+                    let range = SUPERBLOCK + 4096..u64::MAX;
+                    watched.inject(Fault { range, ..Fault::forever(Operation::Write) });
+                }
+                let mut handle = engine.start(Credits(1)).await.unwrap();
+                let made = handle.create(HomeBlock(8));
+                drop(made);
+                let committed = engine.commit(handle.stop()).await;
+                assert_eq!(committed.is_err(), delayed.is_some());
+                world.sleep_until(world.now().plus(Duration::from_secs(2))).await;
+            };
+            let both: Vec<LocalFuture<()>> = vec![Box::pin(checkpoint), Box::pin(change)];
+            join_all(both).await;
+            log.stop_watching();
+        });
+        let left = rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect();
+        (moved.get().expect("the tail moved"), left)
+    };
+    let (tail, _) = play(None);
+    let (_, left) = play(Some(tail));
+    let rig = Rig::new(&setup, 1, left);
+    let parts = rig.parts.clone();
+    let report = rig.run(async move { engine::recover(&parts, false).await });
+    assert_ne!(report.expect("power").unwrap().recorded_error, 0);
+}
+
+/// A block that was left out stays as it is: of later records only one of the whole block counts.
+#[test]
+fn a_block_left_out_of_a_replay_gets_no_later_part() {
+    const BLOCK: u64 = 1024;
+    // More blocks than recovery writes at once.
+    const OTHERS: u64 = 8192;
+    let mut setup = Setup::new(DataMode::Wasteless, Layout::Separate, BLOCK as u32);
+    (setup.home_blocks, setup.log_blocks) = (OTHERS + 100, 2 * OTHERS as u32);
+    setup.options.records = Some(RecordFormat::Packed);
+    (setup.options.checkpoint, setup.options.cache_bytes) = (CheckpointTimes::Manual, 1 << 30);
+    let rig = Rig::new(&setup, 1, setup.images());
+    rig.play(async move |engine| {
+        for block in [5, 6] {
+            overwrite(&engine, block, BlockRange::new(0, 100), &[1; 100], 100).await;
+        }
+        let mut next = 10;
+        while next < 10 + OTHERS {
+            let mut handle = engine.start(Credits(64)).await.unwrap();
+            for block in next..next + 64 {
+                drop(handle.create(HomeBlock(block)));
+            }
+            engine.commit(handle.stop()).await.unwrap();
+            next += 64;
+        }
+        overwrite(&engine, 5, BlockRange::new(200, 300), &[2; 100], 100).await;
+        let whole = BlockRange::new(0, BLOCK as u32);
+        overwrite(&engine, 6, whole, &[3; BLOCK as usize], BLOCK).await;
+    });
+    let left = rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect();
+    let rig = Rig::new(&setup, 1, left);
+    let range = 5 * BLOCK..7 * BLOCK;
+    // The neighbours at once, and each alone.
+    for _ in 0..3 {
+        rig.disks[0].inject(Fault { range: range.clone(), ..Fault::once(Operation::Read) });
+    }
+    let mut parts = rig.parts.clone();
+    parts.options.skip_unreadable = true;
+    let report = rig.run(async move { engine::recover(&parts, false).await });
+    assert_eq!(report.expect("power").unwrap().skipped_blocks, [5]);
+    assert!(rig.home_block(5)[..] == [STALE; BLOCK as usize], "a part of it is home");
+    assert!(rig.home_block(6)[..] == [3; BLOCK as usize], "it was logged whole");
 }

@@ -2,10 +2,11 @@
 //! log, and everything else goes on.
 
 use crate::common::{Layout, Rig, Setup};
-use crate::restart::{overwrite, put};
+use crate::restart::{overwrite, put, restart};
+use crate::restart::{rig as scattered_rig, setup as scattered_setup};
 use device::Operation;
-use disks::Fault;
-use engine::{CheckpointTimes, Engine, OffHours};
+use disks::{CrashPolicy, Fault};
+use engine::{CheckpointTimes, Engine, OffHours, RecordFormat};
 use journal::DataMode;
 use std::ops::Range;
 use std::rc::Rc;
@@ -149,5 +150,44 @@ fn memory_is_shared_with_blocks_that_cannot_be_read() {
     });
     for block in 0..2 * UNREADABLE {
         assert_eq!(rig.home_block(block)[8..12], *b"part");
+    }
+}
+
+/// Scattered logs keep what cannot be brought home also behind an orderly end: that was no failed
+/// write, and the journal is as sound as after a crash.
+#[test]
+fn an_orderly_end_leaves_an_unreadable_block_in_the_log() {
+    for quiesces in [false, true] {
+        let setup = scattered_setup(DataMode::Wasteless, RecordFormat::Packed);
+        let unreadable = |images| {
+            let rig = scattered_rig(&setup, images);
+            let range = BAD * BLOCK..(BAD + 1) * BLOCK;
+            rig.disks[0].inject(Fault { range, ..Fault::forever(Operation::Read) });
+            rig
+        };
+        let rig = unreadable(setup.images());
+        rig.play(async move |engine| {
+            put_part(&engine, BAD).await;
+            let ended = match quiesces {
+                true => engine.quiesce().await,
+                false => engine.shutdown().await,
+            };
+            assert!(ended.is_err(), "it is not home");
+            wait(&engine, 100).await;
+        });
+        let left = rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect();
+        let rig = unreadable(left);
+        let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+        rig.run(async move {
+            let (report, engine) = restart(parts).await;
+            assert_eq!(report.recorded_error, 0, "nothing failed to be written");
+            put_part(&engine, BAD + 1).await;
+            disk.heal();
+            engine.shutdown().await.unwrap();
+        })
+        .unwrap();
+        for block in [BAD, BAD + 1] {
+            assert_eq!(rig.home_block(block)[8..12], *b"part", "quiesces: {quiesces}");
+        }
     }
 }
