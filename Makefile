@@ -105,7 +105,8 @@ PROOF := docs/proof
 # What `soak-posix` begins with: another seed each hour.
 SOAK_SEED ?= $(shell date +%Y%m%d%H)
 
-# What tests of other crates explore is recorded beside the state files; that of the hosts once.
+# What tests of other crates explore is recorded beside the state files: each run plays other seeds,
+# and the small worlds of hosts, which have none, are played once.
 EXPLORED := $(abspath $(PROOF)/tests)
 BLOCK_CASES ?= 2000
 
@@ -116,7 +117,8 @@ soak: deps build ## the crash explorers for twice HOURS hours (resumable; docs/P
 	$(LAB) sim --ace 2 --hours $(HOURS) --state $(PROOF)/ace-2 --shrink
 	$(LAB) sim --lying lru --barrier coerce --state $(PROOF)/coerced --rounds 50 --shrink
 	OKEANOS_EXPLORED=$(EXPLORED) CASES=$(BLOCK_CASES) $(CARGO) test --package blocks --test all explorer::
-	grep -qs '"suite":"hosts' $(EXPLORED) || OKEANOS_EXPLORED=$(EXPLORED) $(CARGO) test --package host --test all -- explorer:: small_world::
+	OKEANOS_EXPLORED=$(EXPLORED) $(CARGO) test --package host --test all -- explorer::
+	grep -qs '"suite":"hosts, small' $(EXPLORED) || OKEANOS_EXPLORED=$(EXPLORED) $(CARGO) test --package host --test all -- small_world::
 	$(LAB) sim --hours $(HOURS) --state $(PROOF)/random --shrink
 	$(MAKE) proof
 	$(LAB) bench demo --crash-after 20s --seconds 20s

@@ -75,16 +75,18 @@ impl AddAssign for Total {
 pub struct Explored {
     pub suite: String,
     pub program: String,
+    /// Least and greatest seed of its cases.
     pub seed: u64,
+    pub last: u64,
     pub counts: BTreeMap<String, u64>,
 }
 
 impl Proof {
     /// Adds what a test has recorded.
     pub fn add_explored(&mut self, explored: Explored) {
-        let Explored { suite, program, seed, counts } = explored;
+        let Explored { suite, program, seed, last, counts } = explored;
         self.programs.insert(program);
-        self.add_suite(suite, SuiteReport { first_seed: seed, last_seed: seed, counts });
+        self.add_suite(suite, SuiteReport { first_seed: seed, last_seed: last, counts });
     }
     fn add_suite(&mut self, suite: String, other: SuiteReport) {
         let first_seed = other.first_seed;
@@ -320,7 +322,7 @@ mod tests {
         for seed in [4, 9] {
             let counts = BTreeMap::from([("images".to_owned(), 3)]);
             let (suite, program) = ("blocks".to_owned(), "1".to_owned());
-            sum.add_explored(Explored { suite, program, seed, counts });
+            sum.add_explored(Explored { suite, program, seed, last: seed, counts });
         }
         let page = sum.page("this");
         assert!(page.contains("| journal ext4-4k | 1-5 | 0 | 0 | 17 |"), "{page}");

@@ -20,6 +20,7 @@ use host::{Destage, Durable, FileFate, Host, HostError, HostOptions};
 use runtime::race;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::OnceLock;
 use std::time::Duration;
 use store::{
     AttributeChange, Cut, CutKind, FileAttributes, FileId, Moment, Network, OpenMode, Store, Token,
@@ -370,7 +371,7 @@ impl Backend {
 }
 
 fn run(script: &'static [Step], seed: u64, backend: Backend, cut: Option<CutAt>) -> Run {
-    let stage = backend.stage(seed);
+    let stage = backend.stage(seed + (round() << 32));
     let keeps = matches!(backend, Holding | Full);
     let disk = stage.disk(stage.formatted());
     let begun = stage.begin(&disk, options());
@@ -570,10 +571,46 @@ fn live_and_die_again(
     });
     assert_eq!(&stage.content(files[1])[..2], b"on", "{what}");
     stage.world.end();
-    disks::explored::record("hosts", 0, &[("images", 2), ("second lives", 1)]);
+    PLAYED.set(PLAYED.get() + 1);
+}
+
+thread_local! {
+    /// Runs of this test that have crashed twice.
+    static PLAYED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns what the seeds of this process begin with: `SEED`, or the number behind those that were
+/// recorded.
+fn round() -> u64 {
+    static ROUND: OnceLock<u64> = OnceLock::new();
+    *ROUND.get_or_init(|| match std::env::var("SEED") {
+        Ok(seed) => seed.parse().expect("a number"),
+        Err(_) => disks::explored::next_seed("hosts"),
+    })
+}
+
+/// Records what a test has played, unless it fails.
+struct Recorded;
+
+impl Recorded {
+    fn begin() -> Recorded {
+        println!("SEED={}", round());
+        Recorded
+    }
+}
+
+impl Drop for Recorded {
+    fn drop(&mut self) {
+        let played = PLAYED.take();
+        if !std::thread::panicking() {
+            let counts = [("images", 2 * played), ("second lives", played)];
+            disks::explored::record("hosts", round(), &counts);
+        }
+    }
 }
 
 fn policies(seed: u64) -> [CrashPolicy; 3] {
+    let seed = seed + (round() << 32);
     let random = CrashPolicy::Random { seed, atomicity: disks::Atomicity::Unit(512) };
     [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random]
 }
@@ -586,6 +623,7 @@ fn cases() -> Vec<(usize, &'static [Step], Backend)> {
 
 #[test]
 fn what_was_promised_survives_a_crash_of_the_host_at_every_message() {
+    let _recorded = Recorded::begin();
     for (number, script, backend) in cases() {
         let all = run(script, 1, backend, None);
         assert!(all.finished);
@@ -607,6 +645,7 @@ fn what_was_promised_survives_a_crash_of_the_host_at_every_message() {
 
 #[test]
 fn a_full_store_costs_nothing_promised_wherever_the_host_dies() {
+    let _recorded = Recorded::begin();
     let all = run(REFUSED, 8, Full, None);
     assert!(all.finished, "who writes another file goes on");
     for message in all.messages.clone() {
@@ -636,6 +675,7 @@ fn a_full_store_costs_nothing_promised_wherever_the_host_dies() {
 /// zeros.
 #[test]
 fn only_a_recall_leaves_zeros_to_a_peers_read() {
+    let _recorded = Recorded::begin();
     let mut zeros = 0;
     for (number, script, backend) in cases() {
         let has_recalls = script
@@ -659,6 +699,7 @@ fn only_a_recall_leaves_zeros_to_a_peers_read() {
 
 #[test]
 fn promises_survive_a_crash_of_the_host_at_every_write_of_its_journal() {
+    let _recorded = Recorded::begin();
     for (number, script, backend) in cases() {
         let all = run(script, 2, backend, None);
         for write in all.journal_writes.clone() {
@@ -674,6 +715,7 @@ fn promises_survive_a_crash_of_the_host_at_every_write_of_its_journal() {
 
 #[test]
 fn a_crash_during_recovery_is_harmless_at_every_message() {
+    let _recorded = Recorded::begin();
     for (number, script, backend) in cases() {
         for after in 0..24 {
             let what =
@@ -685,6 +727,7 @@ fn a_crash_during_recovery_is_harmless_at_every_message() {
 
 #[test]
 fn a_crash_during_the_recovery_of_a_crash_at_any_message_is_harmless() {
+    let _recorded = Recorded::begin();
     let script = SCRIPTS[1];
     for backend in [Holding, Outgrown, ThreeServers] {
         for message in run(script, 6, backend, None).messages {
@@ -700,6 +743,7 @@ fn a_crash_during_the_recovery_of_a_crash_at_any_message_is_harmless() {
 
 #[test]
 fn a_server_that_crashes_at_any_message_costs_only_time() {
+    let _recorded = Recorded::begin();
     let mut asked = (0, 0);
     for (number, script, backend) in cases() {
         let all = run(script, 4, backend, None);
@@ -728,6 +772,7 @@ fn a_server_that_crashes_at_any_message_costs_only_time() {
 
 #[test]
 fn a_network_outage_beyond_the_lease_loses_nothing_promised() {
+    let _recorded = Recorded::begin();
     let mut set_aside = 0;
     for (number, script, backend) in cases() {
         let all = run(script, 5, backend, None);

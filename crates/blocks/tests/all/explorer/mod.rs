@@ -16,6 +16,7 @@ use case::{Case, SEEDS};
 use client::{Client, Shared, fail};
 use content::ids;
 use device::{Disk, Durability, LocalFuture, Operation, World};
+use disks::explored::ExploredCases;
 use disks::{CrashPolicy, Fault};
 use format::blocks::SUPERBLOCK_AT;
 use model::{Kind, SECTOR};
@@ -28,6 +29,8 @@ use std::time::Duration;
 /// Maximum duration of a life, times the changes of a flush. A request that waits for ever is found
 /// by this.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Cases between two records: a run that is stopped loses the last ones.
+const RECORD_EVERY: u64 = 5000;
 
 /// Reads all sectors.
 async fn read_all(volume: &BlockVolume) -> Vec<u64> {
@@ -162,10 +165,10 @@ fn check(
     (left, cuts)
 }
 
-/// Plays a case and records it.
-fn explore(case: Case) {
+/// Plays a case and adds it to what was explored.
+fn explore(case: Case, explored: &mut ExploredCases) {
     let (suite, seed) = (format!("blocks, {:?}", case.options.data), case.seed);
-    disks::explored::record(&suite, seed, &play(case));
+    explored.add(&suite, seed, &play(case));
 }
 
 fn play(case: Case) -> [(&'static str, u64); 5] {
@@ -210,16 +213,21 @@ fn what_was_promised_survives_every_power_cut() {
     let seeds = match std::env::var("SEED") {
         Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).expect("a number"),
         Err(_) => {
-            let first = disks::explored::next_seed();
+            let first = disks::explored::next_seed("blocks");
             let cases =
                 std::env::var("CASES").map_or(SEEDS, |cases| cases.parse().expect("a number"));
             first..first + cases
         }
     };
+    let mut explored = ExploredCases::default();
     for seed in seeds {
         println!("SEED={seed}");
-        explore(Case::new(seed));
+        explore(Case::new(seed), &mut explored);
+        if (seed + 1) % RECORD_EVERY == 0 {
+            std::mem::take(&mut explored).save();
+        }
     }
+    explored.save();
 }
 
 /// The explorer finds what such disks lose where their flushes are trusted. Some of their logs are
