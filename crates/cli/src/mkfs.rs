@@ -20,6 +20,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use units::Refusal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -228,9 +229,13 @@ impl LogSizes {
 
     /// Makes the logs on a fresh volume.
     fn make(self, target: &Path) -> Result<(), CliError> {
-        let superblock = crate::mount::look_at(target);
-        if superblock.is_some_and(|found| !found.features.has(feature::EXTENTS)) {
-            return Err(no_extents(target));
+        let features = crate::mount::look_at(target).map(|found| found.features);
+        match features {
+            Some(features) if !features.has(feature::EXTENTS) => return Err(no_extents(target)),
+            Some(features) if !features.has(feature::HAS_JOURNAL) => {
+                return Err(no_journal(target));
+            }
+            _ => {}
         }
         let world = RealWorld::new().map_err(CliError::no_ring)?;
         let disk: Rc<dyn Disk> = Rc::new(open_disk(&world, target, DiskAccess::ReadWrite)?);
@@ -243,10 +248,23 @@ impl LogSizes {
             made.map(drop).and(volume.close().await)
         });
         world.end();
-        made.map_err(|error: ext4::Error| {
-            CliError::new(format!("{}: {error}", target.display()))
-                .with_remedy("Give other sizes: --scattered-logs=log-size=SIZE,group-size=SIZE.")
-        })
+        made.map_err(|error: ext4::Error| logs_not_made(target, &error))
+    }
+}
+
+fn logs_not_made(target: &Path, error: &ext4::Error) -> CliError {
+    let plain = CliError::new(format!("{}: {error}", target.display()));
+    match error {
+        ext4::Error::LogSizes(_) => {
+            plain.with_remedy("Give other sizes: --scattered-logs=log-size=SIZE,group-size=SIZE.")
+        }
+        ext4::Error::Refused(Refusal::NoSpace) => plain.with_remedy(
+            "Make the volume larger, or with more inodes (-N); or leave out --scattered-logs.",
+        ),
+        ext4::Error::OnlyReadable { .. } => {
+            plain.with_remedy("Leave out these features (-O); or leave out --scattered-logs.")
+        }
+        _ => plain,
     }
 }
 
@@ -272,6 +290,12 @@ fn no_extents(target: &Path) -> CliError {
     let name = target.display();
     CliError::new(format!("{name}: scattered logs need a volume whose files have extents (ext4)"))
         .with_remedy("Leave out -t ext2, -t ext3 and -O ^extent; or leave out --scattered-logs.")
+}
+
+fn no_journal(target: &Path) -> CliError {
+    let name = target.display();
+    CliError::new(format!("{name}: scattered logs need a journal inside the volume"))
+        .with_remedy("Leave out -O ^has_journal; or leave out --scattered-logs.")
 }
 
 /// Refuses a volume that another computer has mounted, which it shows if it has the feature mmp.

@@ -22,9 +22,12 @@ pub enum Error {
     /// The flush zone is damaged, or there is no space for it; only `barrier=coerce` needs it.
     #[error("{0}")]
     FlushZone(String),
-    /// The scattered logs are damaged, or there is no space for them.
+    /// The scattered logs are damaged, or the volume cannot have any.
     #[error("{0}")]
     Logs(String),
+    /// Scattered logs of the sizes asked for do not fit the volume.
+    #[error("{0}")]
+    LogSizes(String),
     /// The volume is in use by another computer or program.
     #[error("{0}")]
     InUse(String),

@@ -92,6 +92,23 @@ fn options_for_mke2fs_count_however_they_are_spelled() {
 }
 
 #[test]
+fn each_error_of_scattered_logs_names_its_own_remedy() {
+    Rig::new().run(
+        r#"says() { local sizes=$1 options=$2 problem=$3 remedy=$4
+               refuses $O mkfs --scattered-logs$sizes new 64M -- -q $options 2>printed; [ ! -e new ]
+               grep -q -- "$problem" printed && grep -q -- "$remedy" printed || { echo "$options"; cat printed; exit 1; }
+               [ "$remedy" = 'Give other sizes' ] || refuses grep -q 'Give other sizes' printed; }
+           says '' '-t ext3' 'have extents' 'Leave out -t ext2, -t ext3'
+           says '' '-O ^extent,^64bit' 'have extents' '-O ^extent'
+           says '' '-O ^has_journal' 'need a journal' 'Leave out -O ^has_journal'
+           says '' '-O quota' 'only be mounted read-only' 'Leave out these features'
+           for sizes in =log-size=4K =log-size=8M,group-size=8M =log-size=60M,group-size=130M; do
+               says $sizes '' 'bytes' 'Give other sizes'
+           done"#,
+    );
+}
+
+#[test]
 fn a_profile_of_the_journal_alone_is_refused() {
     Rig::new().run(
         r#"refuses $O mkfs --journal-device log --journal-flush-zone hitachi-7k80 image 64M 2>printed

@@ -39,12 +39,12 @@ impl Volume {
     ) -> Result<u32> {
         let block = self.block_size().bytes() as u64;
         let (log_blocks, group_blocks) = (log_bytes / block, group_bytes / block);
-        let wrong = |why: String| Err(Error::Logs(why));
+        let wrong = |why: String| Err(Error::LogSizes(why));
         if !self.has(feature::EXTENTS) {
-            return wrong("scattered logs need a volume with extents (ext4)".to_owned());
+            return Err(Error::Logs("scattered logs need a volume with extents (ext4)".to_owned()));
         }
         if !self.has(feature::HAS_JOURNAL) || self.superblock().journal_inode == 0 {
-            return wrong("scattered logs need a journal inside the volume".to_owned());
+            return Err(Error::Logs("scattered logs need a journal inside the volume".to_owned()));
         }
         if log_blocks < LOG_BLOCKS_MIN.into() || log_blocks > u64::from(self.blocks_per_group()) {
             let most = u64::from(self.blocks_per_group()) * block;

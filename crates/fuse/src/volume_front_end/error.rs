@@ -18,7 +18,8 @@ impl Failure for Error {
             | Error::Truncated { .. }
             | Error::Journal(_)
             | Error::FlushZone(_)
-            | Error::Logs(_) => libc::EINVAL,
+            | Error::Logs(_)
+            | Error::LogSizes(_) => libc::EINVAL,
             Error::InUse(_) => libc::EBUSY,
             Error::Refused(refusal) => refusal.errno(),
         }
