@@ -328,3 +328,123 @@ pub(crate) async fn clear_tail(disk: &dyn Disk) -> Result<(), DeviceError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use disks::{Image, MemoryDisk};
+    use runtime::{SplitMix, VirtualWorld};
+    use units::HomeBlock;
+
+    /// Group walks are cut off there.
+    const GROUPS_WALKED_MAX: u32 = 1 << 12;
+
+    /// Returns a number of every magnitude up to 2^`bits`: a power of two, or near one, or any.
+    fn of_any_magnitude(random: &SplitMix, bits: u64) -> u64 {
+        let power = 1u64 << (random.next() % (bits + 1));
+        match random.next() % 4 {
+            0 => power,
+            1 => power - 1,
+            2 => power + random.next() % 4 * (512 << (random.next() % 12)),
+            _ => power + random.next() % power,
+        }
+    }
+
+    fn options_of(random: &SplitMix) -> BlocksFormatOptions {
+        let log = (64 << 10) + of_any_magnitude(random, 34);
+        let group = match random.next() % 4 {
+            0 => 2 * log,
+            1 => 2 * log + 4096,
+            2 => log,
+            _ => 2 * log + of_any_magnitude(random, 44),
+        };
+        BlocksFormatOptions {
+            block_size: BlockSize::new([1024, 2048, 4096][(random.next() % 3) as usize]).unwrap(),
+            uuid: [7; 16],
+            journal_uuid: (random.next() % 4 == 0).then_some([9; 16]),
+            journal_bytes: (random.next() % 2 == 0).then(|| of_any_magnitude(random, 44)),
+            groups: (random.next() % 2 == 0).then_some(GroupBytes { log, group }),
+            now: 1,
+        }
+    }
+
+    fn home_of(layout: &BlocksLayout, block: u64) -> u64 {
+        layout.runs(block..block + 1).next().expect("a run").home.get()
+    }
+
+    /// Checks the homes of blocks at both ends, around logs, and of random ones.
+    fn check_homes(layout: &BlocksLayout, random: &SplitMix) {
+        let (blocks, shift) = (layout.blocks(), layout.block_size().shift());
+        let superblock = layout.superblock();
+        let mut sample = vec![0, blocks - 1, blocks.saturating_sub(2), random.next() % blocks];
+        if let Some(groups) = superblock.groups {
+            let data = u64::from(groups.group_blocks - groups.log_blocks);
+            let chosen = [0, 1, groups.logs - 1, groups.logs, random.next() as u32 % groups.logs];
+            let edges = chosen.map(|group| u64::from(group) * data);
+            sample.extend(edges.iter().flat_map(|edge| [edge.saturating_sub(1), *edge, edge + 1]));
+        }
+        for block in sample.into_iter().filter(|block| *block < blocks) {
+            let home = home_of(layout, block);
+            assert!(layout.is_data(HomeBlock(home), 1), "block {block}");
+            assert_eq!(
+                layout.exported_byte(HomeBlock(home)),
+                Some(block << shift),
+                "block {block}"
+            );
+            if block + 1 < blocks {
+                let (next, log) = (home_of(layout, block + 1), superblock.groups);
+                let gap = next - home - 1;
+                assert!(gap == 0 || log.is_some_and(|log| gap == log.log_blocks.into()));
+                let between = home + 1..next;
+                assert!(between.take(3).all(|home| !layout.is_data(HomeBlock(home), 1)));
+            }
+        }
+    }
+
+    fn check_whole(layout: &BlocksLayout) {
+        let superblock = layout.superblock();
+        let end = superblock.data_at + superblock.data_blocks;
+        let copy_at = blocks_copy_at(superblock.disk_bytes).expect("a place");
+        assert!(end << layout.block_size().shift() <= copy_at);
+        let journal_end = superblock.journal_at + u64::from(superblock.journal_blocks);
+        assert!(journal_end <= superblock.data_at);
+        if superblock.groups.is_some_and(|groups| groups.logs > GROUPS_WALKED_MAX) {
+            return;
+        }
+        let (mut next, mut count) = (superblock.data_at, 0);
+        let logs = layout.logs(units::LogBlock(0));
+        let mut logs = logs.iter().flat_map(|logs| logs.homes.iter().map(|at| (at, logs.blocks)));
+        for run in layout.runs(0..layout.blocks()) {
+            if run.home.get() > next {
+                let (log, length) = logs.next().expect("a log in each gap");
+                assert_eq!((log.get(), log.get() + u64::from(length)), (next, run.home.get()));
+            }
+            next = run.home.get() + run.count;
+            count += run.count;
+        }
+        assert_eq!(count, layout.blocks());
+        let behind: u64 = logs.map(|(_, length)| u64::from(length)).sum();
+        assert_eq!(next + behind, end);
+    }
+
+    #[test]
+    fn each_block_has_one_home_on_disks_of_every_size() {
+        let (mut made, mut longer_than_2_tib) = (0, 0);
+        for seed in 0..20_000 {
+            let random = SplitMix::new(seed);
+            let world = Rc::new(VirtualWorld::new(seed));
+            let size = of_any_magnitude(&random, 62) / 512 * 512;
+            let disk = MemoryDisk::from_image(world, Image::new(size));
+            let options = options_of(&random);
+            let Ok(plan) = options.plan(&NewDisk { disk: &disk, zone: None }) else { continue };
+            println!("seed {seed}: {plan:?}");
+            assert_eq!(BlocksSuperblock::parse(&plan.serialize()).as_ref(), Ok(&plan));
+            let layout = BlocksLayout::new(plan).expect("a layout");
+            check_whole(&layout);
+            check_homes(&layout, &random);
+            made += 1;
+            longer_than_2_tib += u32::from(size > 2 << 40);
+        }
+        assert!(made > 2000 && longer_than_2_tib > 500, "{made}, {longer_than_2_tib}");
+    }
+}

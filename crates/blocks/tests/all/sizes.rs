@@ -2,11 +2,13 @@
 //! impossible ones are refused.
 
 use crate::common::{Life, Making, eviction_of, filled, make, open, options};
-use blocks::{BlocksError, BlocksLayout, GroupBytes, Persistence};
+use blocks::{BlockVolume, BlocksError, BlocksLayout, GroupBytes, Persistence};
 use device::{Disk, Durability};
+use disks::CrashPolicy;
 use engine::{EngineOptions, LogKind};
 use format::blocks::{BlocksSuperblock, RESERVED_BYTES, SUPERBLOCK_AT};
 use runtime::SplitMix;
+use std::ops::Range;
 use std::rc::Rc;
 
 const MIB: u64 = 1 << 20;
@@ -33,6 +35,32 @@ fn random_making(random: &SplitMix) -> Making {
     }
 }
 
+/// Sizes of every magnitude up to 4 TiB: powers of two, a little less or more, multiples of a group
+/// and a little less or more, and any.
+fn random_long_making(random: &SplitMix) -> Making {
+    let one_of = |count: u64| random.next() % count;
+    let block_size = [1024, 2048, 4096][one_of(3) as usize];
+    let power = MIB << (6 + one_of(17));
+    let log = (64 << 10) * (1 + one_of(4)) << one_of(8);
+    // Few enough logs for an opening to look at all of them.
+    let group = (2 * log).max(power >> one_of(9)) + one_of(3) * 4096;
+    let around = |size: u64| size - 8192 + 512 * one_of(33);
+    let disk_bytes = match one_of(4) {
+        0 => power,
+        1 => around(power),
+        2 => around(4 * MIB + group * (1 + power / group)),
+        _ => (power + one_of(power)) / 512 * 512,
+    };
+    Making {
+        disk_bytes,
+        block_size,
+        journal_disk: (one_of(4) == 0).then(|| around(4 * MIB << one_of(7))),
+        journal_bytes: MIB << one_of(8),
+        groups: (one_of(2) == 0).then_some(GroupBytes { log, group }),
+        eviction: (one_of(4) == 0).then(|| eviction_of(1 + one_of(300) as usize)),
+    }
+}
+
 /// Checks the place of an exported block by the content of the disk.
 fn check_layout(layout: &BlocksLayout, making: &Making) {
     let superblock = layout.superblock();
@@ -55,55 +83,79 @@ fn superblock_of(image: &disks::Image) -> BlocksSuperblock {
     BlocksSuperblock::parse(&bytes).expect("a superblock")
 }
 
-/// Writes blocks at both ends, around each log, and at random places; another run finds all of
-/// them.
+/// Writes blocks at both ends, around logs, and at random places, the last with FUA, and loses what
+/// is volatile. The next life finds all of them and writes them home, and the third finds them
+/// there.
 fn play(making: &Making, images: Vec<disks::Image>, seed: u64) {
     let log = if making.groups.is_some() { LogKind::Scattered } else { LogKind::Circular };
     let options = EngineOptions { log, ..options() };
-    let life = Life::new(seed, &images);
-    let parts = life.parts(&options, Persistence::WriteBack);
     let making = *making;
     let block = u64::from(making.block_size);
     let places = move |blocks: u64| -> Vec<u64> {
         let random = SplitMix::new(seed);
         let data_a_group = making.groups.map_or(u64::MAX, |it| it.group / block - it.log / block);
-        let near_logs = (1..4).flat_map(|group| [-1i64, 0].map(|off| (group, off)));
+        let groups = (1..4).chain([blocks / data_a_group]);
+        let near_logs = groups.flat_map(|group| [-1i64, 0].map(|off| (group, off)));
         let near_logs = near_logs
             .filter_map(|(group, off)| data_a_group.checked_mul(group)?.checked_add_signed(off));
-        let mut places: Vec<u64> = near_logs.chain([0, blocks - 1]).collect();
+        let mut places: Vec<u64> = near_logs.chain([0]).collect();
         places.extend((0..6).map(|_| random.next() % blocks));
-        places.retain(|place| *place < blocks);
+        places.retain(|place| *place < blocks - 1);
         places.sort_unstable();
         places.dedup();
         places
     };
     let byte = |place: u64| (place % 251 + 1) as u8;
-    let (_, images) = life.play(async move {
-        let volume = open(parts).await;
-        check_layout(&volume.layout(), &making);
-        for place in places(volume.layout().blocks()) {
-            let bytes = filled(byte(place), block as usize);
-            volume.write(place * block, bytes, Durability::Cached).await.expect("a write");
-        }
-        volume.flush().await.expect("a flush");
-    });
-    let life = Life::new(seed, &images);
-    let parts = life.parts(&options, Persistence::WriteBack);
-    life.play(async move {
-        let volume = open(parts).await;
-        for place in places(volume.layout().blocks()) {
-            let found = volume.read(place * block, block as usize).await.expect("a read");
-            assert!(found.iter().all(|it| *it == byte(place)), "block {place} of {making:?}");
-        }
-        volume.close().await.expect("a close");
-    });
+    let mut images = images;
+    for life in 0..3 {
+        let this = Life::new(seed, &images);
+        let parts = this.parts(&options, Persistence::WriteBack);
+        let script = async move {
+            let volume = open(parts).await;
+            check_layout(&volume.layout(), &making);
+            let last = volume.layout().blocks() - 1;
+            let filled = |place| filled(byte(place), block as usize);
+            for place in places(last + 1) {
+                if life == 0 {
+                    let written = volume.write(place * block, filled(place), Durability::Cached);
+                    written.await.expect("a write");
+                } else {
+                    check_block(&volume, place, block, byte(place)).await;
+                }
+            }
+            match life {
+                0 => {
+                    volume.flush().await.expect("a flush");
+                    let written = volume.write(last * block, filled(last), Durability::Durable);
+                    written.await.expect("a durable write");
+                }
+                1 => {
+                    check_block(&volume, last, block, byte(last)).await;
+                    volume.drain().await.expect("all of it at home");
+                }
+                _ => {
+                    check_block(&volume, last, block, byte(last)).await;
+                    volume.close().await.expect("a close");
+                }
+            }
+        };
+        let (ended, left) = this.run(CrashPolicy::LoseAll, script);
+        ended.expect("the power stays on");
+        images = left;
+    }
 }
 
-#[test]
-fn every_size_is_made_right_or_refused() {
+async fn check_block(volume: &BlockVolume, place: u64, block: u64, byte: u8) {
+    let found = volume.read(place * block, block as usize).await.expect("a read");
+    assert!(found.iter().all(|it| *it == byte), "block {place}");
+}
+
+/// Plays random sizes, and returns how many were made and how many refused.
+fn play_sizes(seeds: Range<u64>, random_making: impl Fn(&SplitMix) -> Making) -> (u32, u32) {
     let (mut made, mut refused) = (0, 0);
-    for seed in 0..160 {
+    for seed in seeds {
         let making = random_making(&SplitMix::new(seed));
+        println!("seed {seed}: {making:?}");
         match make(&making) {
             Ok(images) => {
                 made += 1;
@@ -111,10 +163,22 @@ fn every_size_is_made_right_or_refused() {
                 play(&making, images, seed);
             }
             Err(BlocksError::BadSizes { .. }) => refused += 1,
-            Err(error) => panic!("{making:?}: {error}"),
+            Err(error) => panic!("{error}"),
         }
     }
+    (made, refused)
+}
+
+#[test]
+fn every_size_is_made_right_or_refused() {
+    let (made, refused) = play_sizes(0..160, random_making);
     assert!(made > 40 && refused > 40, "{made} were made, {refused} refused");
+}
+
+#[test]
+fn sizes_up_to_4_tib_keep_what_was_written() {
+    let (made, _) = play_sizes(1000..1160, random_long_making);
+    assert!(made > 100, "{made} were made");
 }
 
 #[test]
