@@ -63,7 +63,7 @@ END
     mkdir "$work"/{users,merging}
     mount -t overlay -o "lowerdir=/etc,upperdir=$work/users,workdir=$work/merging" users /etc
     local name
-    for name in fsgqa fsgqa2 123456-fsgqa; do useradd --badname --no-create-home "$name" 2>"$work/out"; done
+    for name in fsgqa fsgqa2 123456-fsgqa; do useradd --badname --no-create-home --home-dir / "$name" 2>"$work/out"; done
 }
 
 prepare() {
@@ -109,6 +109,8 @@ run_one() { # TEST
 
 fetch
 work=$(mktemp -d)
+# The suite's users look for the mounts in it, and at their home.
+chmod 755 "$work"
 devices=()
 trap finish EXIT
 trap 'exit 130' INT TERM HUP
