@@ -1,6 +1,5 @@
 //! stat, statx, chmod, chown, utimes, truncate and statfs.
 
-use super::files::sync_asked;
 use super::{Result, VALID_SECONDS, VolumeFrontEnd, caller, node_of};
 use ext4::{Attributes, Inode, KillPrivileges, SetAttributes, SetTime};
 use fuse_session::Reply;
@@ -71,8 +70,9 @@ impl VolumeFrontEnd {
         change: SetAttributes,
     ) -> Result {
         let attributes = self.volume.setattr(inode, &caller(header), change).await?;
-        let handle = if arguments.valid & fattr::FH != 0 { arguments.fh } else { 0 };
-        self.settle_change(inode, inode.last_change.get(), sync_asked(handle as u32)).await?;
+        let has_handle = arguments.valid & fattr::FH != 0;
+        let asked = if has_handle { self.asked_by_handle(arguments.fh) } else { None };
+        self.settle_change(inode, inode.last_change.get(), asked).await?;
         Ok(reply_attributes(&attributes))
     }
 

@@ -209,7 +209,7 @@ impl VolumeFrontEnd {
             }
         }
         if let Some(written) = last {
-            let asked = sync_asked(arguments.fh_out as u32);
+            let asked = self.asked_by_handle(arguments.fh_out);
             self.settle_change(to, written.transaction, asked).await?;
             self.volume.keep_home(to).await?;
         }
@@ -241,7 +241,7 @@ impl VolumeFrontEnd {
         let done = self.volume.fallocate_range(&inode, &caller(header), range, kill).await;
         let settled = match done {
             Ok(change) => {
-                let asked = sync_asked(arguments.fh as u32);
+                let asked = self.asked_by_handle(arguments.fh);
                 let settled = self.settle_change(&inode, change, asked).await;
                 if mode != RangeMode::Allocate {
                     let zeros = offset..offset.saturating_add(length);
@@ -276,6 +276,19 @@ impl VolumeFrontEnd {
         inode.fields.borrow().mode
     }
 
+    /// Returns what a change through the descriptor of this handle waits for.
+    ///
+    /// With `noopen` the kernel opens files that exist by itself. Their handle is 0 and does not
+    /// state the flags, so each may have O_SYNC. No truncation by open(2), nor by a path, has a
+    /// handle, and a descriptor that made its file and may change it has another.
+    pub(super) fn asked_by_handle(&self, handle: u64) -> Option<SyncWhat> {
+        let is_unknown = self.options.without_open && handle == 0;
+        match is_unknown && !units::fault!("unknown-descriptor-answered") {
+            true => Some(SyncWhat::All),
+            false => sync_asked(handle as u32),
+        }
+    }
+
     pub(super) async fn lseek(&self, header: &InHeader, arguments: LseekIn) -> Result {
         let inode = self.inode(header.nodeid).await?;
         let what = match arguments.whence as i32 {
@@ -304,7 +317,7 @@ fn check_flags(inode: &Inode, open_flags: i32) -> Result<()> {
 }
 
 /// Returns what a write through a descriptor of these flags, or with them, waits for.
-pub(super) fn sync_asked(flags: u32) -> Option<SyncWhat> {
+fn sync_asked(flags: u32) -> Option<SyncWhat> {
     let (data, all) = (libc::O_DSYNC as u32, libc::O_SYNC as u32);
     match flags {
         flags if flags & all == all => Some(SyncWhat::All),

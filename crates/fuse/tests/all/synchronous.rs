@@ -7,7 +7,9 @@ use disks::{CrashPolicy, Fault, MemoryDisk};
 use ext4::{Attributes, Caller, Inode, Volume, flags};
 use fuse::{FrontEndOptions, VolumeFrontEnd};
 use fuse_session::FileSystem;
-use fuse_session::abi::{FallocateIn, InHeader, IoctlIn, SetattrIn, SetxattrIn, fattr, opcode};
+use fuse_session::abi::{
+    CopyFileRangeIn, FallocateIn, InHeader, IoctlIn, SetattrIn, SetxattrIn, fattr, opcode,
+};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use units::InodeNumber;
@@ -19,8 +21,9 @@ const SIZE: u64 = 9_000;
 /// A change, as the opcode of its request, its body, and the name for a failure.
 type Change = (u32, Vec<u8>, &'static str);
 
-/// Returns every request that changes a file and is no write. Those with a handle have this one.
-fn changes(handle: u64, current_flags: u32) -> Vec<Change> {
+/// Returns every request that changes a file, of this node, and is no write. Those with a handle
+/// have this one.
+fn changes(node: u64, handle: u64, current_flags: u32) -> Vec<Change> {
     let valid = |valid: u32| SetattrIn { valid, ..Default::default() };
     let set = |arguments: SetattrIn| arguments.as_bytes().to_vec();
     let fallocate = |mode: i32, length: u64| {
@@ -32,6 +35,14 @@ fn changes(handle: u64, current_flags: u32) -> Vec<Change> {
     let (name, value) = (b"user.colour\0", b"red");
     let attribute = SetxattrIn { size: value.len() as u32, ..Default::default() };
     let cut = SetattrIn { fh: handle, size: 5_000, ..valid(fattr::SIZE | fattr::FH) };
+    let copy = CopyFileRangeIn {
+        offset_in: 4_096,
+        nodeid_out: node,
+        fh_out: handle,
+        offset_out: 3 * SIZE,
+        length: 500,
+        ..Default::default()
+    };
     // As the kernel passes it when it has checked the caller.
     let wanted = (current_flags ^ flags::NO_DUMP).to_le_bytes();
     let set_flags = IoctlIn { cmd: SETFLAGS, in_size: 4, ..Default::default() };
@@ -39,6 +50,7 @@ fn changes(handle: u64, current_flags: u32) -> Vec<Change> {
         (opcode::SETATTR, set(cut), "truncate"),
         (opcode::FALLOCATE, fallocate(0, 2 * SIZE), "allocate"),
         (opcode::FALLOCATE, fallocate(PUNCH, 4_096), "punch"),
+        (opcode::COPY_FILE_RANGE_64, copy.as_bytes().to_vec(), "copy"),
         (opcode::SETATTR, set(SetattrIn { mode: 0o600, ..valid(fattr::MODE) }), "chmod"),
         (opcode::SETATTR, set(SetattrIn { gid: 1234, ..valid(fattr::GID) }), "chown"),
         (opcode::SETATTR, set(SetattrIn { mtime: 77, ..valid(fattr::MTIME) }), "utimens"),
@@ -98,8 +110,8 @@ fn lost(
         }
         volume.set_flags(&inode, volume.flags(&inode) | promised).await.unwrap();
         volume.sync().await.unwrap();
-        for (opcode, body, name) in changes(handle, volume.flags(&inode)) {
-            let is_of_content = matches!(name, "truncate" | "allocate" | "punch");
+        for (opcode, body, name) in changes(node, handle, volume.flags(&inode)) {
+            let is_of_content = matches!(name, "truncate" | "allocate" | "punch" | "copy");
             if on_directory && is_of_content {
                 continue;
             }
@@ -118,10 +130,11 @@ fn lost(
     receiver.into_iter().collect()
 }
 
-const ALL: [&str; 9] = [
+const ALL: [&str; 10] = [
     "truncate",
     "allocate",
     "punch",
+    "copy",
     "chmod",
     "chown",
     "utimens",
@@ -149,14 +162,23 @@ fn attributes_of_a_synchronous_directory_survive_a_power_cut() {
     assert_eq!(lost(with(), 0, 0, true), [""; 0]);
     assert_eq!(lost(plain_options(), 0, flags::DIRECTORY_SYNC, true), [""; 0]);
     assert_eq!(lost(plain_options(), 0, flags::SYNC, true), [""; 0]);
-    assert_eq!(lost(plain_options(), 0, 0, true), ALL[3..]);
+    assert_eq!(lost(plain_options(), 0, 0, true), ALL[4..]);
 }
 
 #[test]
 fn a_synchronous_descriptor_changes_size_and_blocks_durably() {
     for flag in [libc::O_SYNC, libc::O_DSYNC] {
-        assert_eq!(lost(plain_options(), flag as u64, 0, false), ALL[3..], "{flag:o}");
+        assert_eq!(lost(plain_options(), flag as u64, 0, false), ALL[4..], "{flag:o}");
     }
+}
+
+/// The kernel passes the handle 0 for descriptors that it opened by itself (`noopen`), whatever
+/// their flags, and our own for those that made their file.
+#[test]
+fn a_descriptor_of_unknown_flags_changes_content_durably() {
+    let unobserved = || FrontEndOptions { without_open: true, ..plain_options() };
+    assert_eq!(lost(unobserved(), 0, 0, false), ALL[4..]);
+    assert_eq!(lost(unobserved(), libc::O_RDWR as u64, 0, false), ALL, "made, and not synchronous");
 }
 
 /// The new size is stored, and the blocks behind it cannot be freed: the bitmap that they are in
