@@ -121,13 +121,19 @@ impl Volume {
         }
         let mut written = Written { count: bytes.len(), transaction: inode.durable_with() };
         for piece in inode.pages.not_older(offset..offset.saturating_add(bytes.len() as u64)) {
-            let part = &bytes[(piece.start - offset) as usize..(piece.end - offset) as usize];
-            let data = WriteData { bytes: part, memory: None };
-            let done = self.write_locked(inode, caller, piece.start, &data, flags).await?;
-            if done.count < part.len() {
-                return Err(Refusal::NoSpace.into());
+            let mut at = piece.start;
+            // A short write hides its reason. Repeated, it waits for freed space, or returns the
+            // reason.
+            while at < piece.end {
+                let part = &bytes[(at - offset) as usize..(piece.end - offset) as usize];
+                let data = WriteData { bytes: part, memory: None };
+                let done = self.write_locked(inode, caller, at, &data, flags).await?;
+                if done.count < part.len() && units::fault!("write-back-not-repeated") {
+                    return Err(Refusal::NoSpace.into());
+                }
+                at += done.count as u64;
+                written.transaction = done.transaction;
             }
-            written.transaction = done.transaction;
         }
         Ok(written)
     }

@@ -1,9 +1,12 @@
-//! Preallocated space of a volume that is full.
+//! Volumes that are full.
 
 use crate::files::image::{EXT4, EXT4_1K, Kind, TestImage, with_volume};
-use crate::image::ROOT;
-use ext4::{Caller, Inode, RangeMode, SyncWhat, Volume, WriteFlags};
+use crate::image::{ROOT, in_mode, play_on};
+use disks::Latency;
+use engine::{Credits, DataMode};
+use ext4::{Caller, Inode, RangeMode, SyncWhat, Volume, WriteFlags, WriteOrigin};
 use std::rc::Rc;
+use std::time::Duration;
 use units::Refusal;
 
 /// Blocks that are allocated before the volume is full.
@@ -61,4 +64,77 @@ fn preallocated_space_of_a_full_volume_is_usable() {
             }
         });
     }
+}
+
+/// Makes a volume without reserved blocks, with empty files `f0`, `f1`, ...
+fn unreserved(arguments: &[&str], files: usize) -> TestImage {
+    TestImage::filled(&[arguments, &["-m", "0"]].concat(), "24M", |source| {
+        (0..files).for_each(|file| std::fs::write(source.join(format!("f{file}")), b"").unwrap());
+    })
+}
+
+/// Plays `work` on the volume, on a disk that takes its time.
+fn play_slowly<F: Future<Output = ()> + 'static>(
+    image: &TestImage,
+    work: impl FnOnce(Rc<Volume>, runtime::VirtualWorld) -> F + 'static,
+) {
+    let slow = Some(Latency { least: Duration::from_micros(100), spread: Duration::ZERO });
+    let (left, ()) = play_on(image.read(), 1, slow, in_mode(DataMode::Ordered), work);
+    left.write_file(&image.path()).unwrap();
+    image.check();
+}
+
+async fn pause(volume: &Volume, micros: u64) {
+    let world = volume.engine().world();
+    world.sleep_until(world.now().plus(Duration::from_micros(micros))).await;
+}
+
+/// Two writes find enough space before either takes it. What one leaves is too short for the
+/// other, and the rest is freed by a commit that has to be waited for. The kernel does not write a
+/// page back again that once failed.
+#[test]
+fn pages_written_back_at_once_wait_for_freed_space() {
+    const HOLES: u64 = 16;
+    let image = unreserved(EXT4.arguments, 5);
+    let numbers: Vec<_> = (0..5).map(|file| image.inode(file)).collect();
+    play_slowly(&image, move |volume, world| async move {
+        let mut files = Vec::new();
+        for number in numbers {
+            files.push(volume.inode(number).await.unwrap());
+        }
+        let length = HOLES * EXT4.block;
+        for (file, blocks) in [(&files[3], 100), (&files[4], 20)] {
+            let content = vec![1; blocks * EXT4.block as usize];
+            volume.write(file, &Caller::ROOT, 0, &content, WriteFlags::default()).await.unwrap();
+        }
+        for file in &files[..2] {
+            volume.truncate(file, length).await.unwrap();
+        }
+        fill(&volume, &files[2]).await;
+        volume.truncate(&files[4], 0).await.unwrap();
+        volume.sync().await.unwrap();
+        assert_eq!(volume.statfs().await.unwrap().blocks_available, 20);
+        volume.truncate(&files[3], 0).await.unwrap();
+        // Neither gets a handle while the commit waits for this one.
+        let open = volume.engine().start(Credits(0)).await.unwrap();
+        let (committing, transaction) = (volume.engine().clone(), open.transaction());
+        let commit = async move { committing.commit(transaction).await };
+        let commit = runtime::spawn_with_result(&world, commit);
+        pause(&volume, 1000).await;
+        let mut writes = Vec::new();
+        for file in &files[..2] {
+            let (volume, file) = (volume.clone(), file.clone());
+            let flags = WriteFlags { origin: WriteOrigin::WriteBack, ..Default::default() };
+            writes.push(runtime::spawn_with_result(&world, async move {
+                let content = vec![2; length as usize];
+                volume.write(&file, &Caller::ROOT, 0, &content, flags).await.map(|it| it.count)
+            }));
+        }
+        pause(&volume, 1000).await;
+        open.stop();
+        for written in writes {
+            assert_eq!(written.await.unwrap().unwrap() as u64, length);
+        }
+        commit.await.unwrap().unwrap();
+    });
 }

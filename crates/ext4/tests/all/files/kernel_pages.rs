@@ -1,11 +1,15 @@
 //! Pages that the kernel writes back beside writes that went past its cache.
 
-use crate::files::image::{EXT4, TestImage, with_volume, with_volume_in};
+use crate::files::image::{EXT4, TestImage, open, with_volume, with_volume_in};
+use device::{Operation, World};
+use disks::Fault;
 use engine::DataMode;
 use ext4::{
     Caller, KillPrivileges, RangeMode, SeekWhat, SetAttributes, SetTime, SyncWhat, WriteFlags,
     WriteOrigin,
 };
+use runtime::VirtualWorld;
+use std::rc::Rc;
 use units::Refusal;
 use units::Timestamp;
 
@@ -283,5 +287,28 @@ fn pages_read_before_the_last_close_are_remembered() {
         volume.write(file, root, 0, &page, BACK).await.unwrap();
         let found = volume.read(file, 0, 4096).await.unwrap().to_vec();
         assert!(found[..50] == [2; 50] && found[100] == 3, "the synchronous write is kept");
+    });
+}
+
+/// The first block is written, and of the second the bytes behind the file's end would have to be
+/// read.
+#[test]
+fn a_block_that_cannot_be_read_is_no_lack_of_space() {
+    let image = TestImage::of_files(EXT4, "16M", 1);
+    with_volume(&image, 1, |volume, inodes| async move {
+        volume.write(&inodes[0], &Caller::ROOT, 0, &[1; 8192], THROUGH).await.unwrap();
+    });
+    let number = image.inode(0);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    virtual_world.run(async move {
+        let volume = open(&world, &disk).await.unwrap();
+        let file = volume.inode(number).await.unwrap();
+        disk.inject(Fault::forever(Operation::Read));
+        let failed = volume.write(&file, &Caller::ROOT, 0, &[2; 6000], BACK).await.unwrap_err();
+        disk.heal();
+        assert_eq!(failed.refusal(), None, "{failed}");
+        volume.close().await.unwrap();
     });
 }
