@@ -4,6 +4,7 @@ use super::{Purpose, bitmap_bytes};
 use crate::{Caller, Error, Inode, Result, Stamped, Volume};
 use engine::{Contents, Credits, Handle};
 use format::ext4::bitmap;
+use runtime::sync::Event;
 use std::cell::Cell;
 use std::rc::Rc;
 use units::Refusal;
@@ -11,6 +12,41 @@ use units::{GroupNumber, HomeBlock};
 
 /// Commits at most for one request on a full volume, before it fails with ENOSPC.
 const ATTEMPTS: u32 = 3;
+
+/// Inodes that are being freed: what they will give back is not known to be free yet.
+#[derive(Default)]
+pub(crate) struct FreesInProgress {
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    event: Event,
+}
+
+/// A free in progress, until it is dropped.
+pub(crate) struct FreeInProgress<'a>(&'a FreesInProgress);
+
+impl FreesInProgress {
+    pub fn begin(&self) -> FreeInProgress<'_> {
+        self.begun.set(self.begun.get() + 1);
+        FreeInProgress(self)
+    }
+    /// Waits until one of those in progress ends, and returns whether there was one. No task that
+    /// frees an inode may wait here, nor one that has a handle open, for which the free may wait.
+    async fn next_end(&self) -> bool {
+        let before = self.ended.get();
+        if self.begun.get() == before || units::fault!("free-not-awaited") {
+            return false;
+        }
+        self.event.until(|| (self.ended.get() != before).then_some(())).await;
+        true
+    }
+}
+
+impl Drop for FreeInProgress<'_> {
+    fn drop(&mut self) {
+        self.0.ended.set(self.0.ended.get() + 1);
+        self.0.event.notify();
+    }
+}
 
 impl Volume {
     /// Frees `count` blocks. The engine forgets them (a revoke), and the allocator withholds them
@@ -152,13 +188,20 @@ impl Volume {
     }
 
     /// Returns, after ENOSPC and with no handle open, whether a commit frees blocks, and commits if
-    /// so. The caller tries again when true; `attempt` counts from 0, and the third is the last.
+    /// so. Where none does, waits for an inode that is being freed. The caller tries again when
+    /// true; `attempt` counts from 0, and the third is the last. Freeing an inode waits for no
+    /// inode's lock but its own, so the caller may hold any but that.
     pub async fn retry_allocation(&self, attempt: u32) -> Result<bool> {
-        let Some(transaction) = self.withheld.borrow().last_freed() else { return Ok(false) };
         if attempt >= ATTEMPTS {
             return Ok(false);
         }
-        self.engine.commit(transaction).await?;
+        let last_freed = || self.withheld.borrow().last_freed();
+        if last_freed().is_none() && !self.frees.next_end().await {
+            return Ok(false);
+        }
+        if let Some(transaction) = last_freed() {
+            self.engine.commit(transaction).await?;
+        }
         Ok(true)
     }
 }

@@ -8,6 +8,7 @@ mod search;
 mod trim;
 mod withheld;
 
+pub(crate) use free::FreesInProgress;
 pub(crate) use trim::Trims;
 pub(crate) use withheld::Withheld;
 

@@ -150,8 +150,11 @@ impl Volume {
             match progress {
                 Ok(RemovalProgress::Done) => return Ok(()),
                 Ok(RemovalProgress::More) => {}
-                // A hole in an extent may take a block of the tree.
-                Err(Error::Refused(Refusal::NoSpace)) if self.retry_allocation(attempt).await? => {
+                // A hole in an extent may take a block of the tree. What frees an inode takes
+                // none, and must not wait for frees.
+                Err(Error::Refused(Refusal::NoSpace))
+                    if to.is_some() && self.retry_allocation(attempt).await? =>
+                {
                     attempt += 1
                 }
                 Err(error) => return Err(error),

@@ -174,6 +174,7 @@ impl Volume {
     /// Frees content, attributes and the inode itself, which is among the orphans. Values to which
     /// only its attributes referred are left to [`Volume::free_values`].
     pub(crate) async fn free_locked(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
+        let _in_progress = self.frees.begin();
         self.truncate_all_locked(inode).await?;
         self.drop_values(inode).await?;
         let _table = self.hold(&[inode]).await?;

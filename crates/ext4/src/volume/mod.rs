@@ -30,7 +30,7 @@ pub use superblock::{read as read_superblock, was_closed};
 
 use self::damage::DamageMark;
 use self::protected_disk::ProtectedDisk;
-use crate::allocate::{Trims, Withheld};
+use crate::allocate::{FreesInProgress, Trims, Withheld};
 use crate::groups::{Groups, SystemZone};
 use crate::inode_table::{AccessTimes, InodeCache};
 use crate::orphan::Orphans;
@@ -59,6 +59,7 @@ pub struct Volume {
     pub(crate) groups: Groups,
     pub(crate) zone: SystemZone,
     pub(crate) withheld: RefCell<Withheld>,
+    pub(crate) frees: FreesInProgress,
     pub(crate) trims: Trims,
     pub(crate) inodes: RefCell<InodeCache>,
     pub(crate) access_times: AccessTimes,

@@ -225,6 +225,7 @@ impl Volume {
             groups,
             zone,
             withheld: RefCell::default(),
+            frees: Default::default(),
             trims: Trims::default(),
             inodes: RefCell::new(InodeCache::default()),
             access_times: Default::default(),

@@ -7,7 +7,7 @@ use engine::{Credits, DataMode};
 use ext4::{Caller, Inode, RangeMode, SyncWhat, Volume, WriteFlags, WriteOrigin};
 use std::rc::Rc;
 use std::time::Duration;
-use units::Refusal;
+use units::{InodeNumber, Refusal};
 
 /// Blocks that are allocated before the volume is full.
 const BLOCKS: u64 = 100;
@@ -87,6 +87,57 @@ fn play_slowly<F: Future<Output = ()> + 'static>(
 async fn pause(volume: &Volume, micros: u64) {
     let world = volume.engine().world();
     world.sleep_until(world.now().plus(Duration::from_micros(micros))).await;
+}
+
+/// Begins to free a file that the kernel alone refers to: removes its name, and drops the kernel's
+/// reference in a task of its own, as it comes by a request of its own.
+async fn begin_to_free(
+    volume: &Rc<Volume>,
+    world: &runtime::VirtualWorld,
+    (name, number): (&str, InodeNumber),
+) -> runtime::Receiver<ext4::Result<()>> {
+    let root = volume.inode(ROOT).await.unwrap();
+    volume.remember(&volume.inode(number).await.unwrap());
+    volume.unlink(&root, name.as_bytes()).await.unwrap();
+    let freeing = volume.clone();
+    let freed = runtime::spawn_with_result(world, async move { freeing.forget(number, 1).await });
+    pause(volume, 10).await;
+    freed
+}
+
+#[test]
+fn a_write_waits_for_a_removed_files_space() {
+    let image = unreserved(EXT4_1K.arguments, 2);
+    with_volume(&image, 1, |volume, files| async move { fill(&volume, &files[1]).await });
+    let (writer, filler) = (image.inode(0), image.inode(1));
+    play_slowly(&image, move |volume, world| async move {
+        let file = volume.inode(writer).await.unwrap();
+        let freed = begin_to_free(&volume, &world, ("f1", filler)).await;
+        write(&volume, &file, 0, "beside the freeing").await;
+        freed.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_new_file_waits_for_a_removed_files_number() {
+    let image = unreserved(&[EXT4_1K.arguments, &["-N", "32"]].concat(), 1);
+    let make = async |volume: &Rc<Volume>, name: &str| {
+        let root = volume.inode(ROOT).await.unwrap();
+        volume.mknod(&root, name.as_bytes(), &Caller::ROOT, 0o100_644, 0).await.map(drop)
+    };
+    with_volume(&image, 1, move |volume, _| async move {
+        for number in 0.. {
+            if let Err(error) = make(&volume, &format!("other{number}")).await {
+                return assert_eq!(error.refusal(), Some(Refusal::NoSpace), "{error}");
+            }
+        }
+    });
+    let removed = image.inode(0);
+    play_slowly(&image, move |volume, world| async move {
+        let freed = begin_to_free(&volume, &world, ("f0", removed)).await;
+        make(&volume, "new").await.expect("beside the freeing");
+        freed.await.unwrap().unwrap();
+    });
 }
 
 /// Two writes find enough space before either takes it. What one leaves is too short for the
