@@ -53,13 +53,11 @@ impl VolumeFrontEnd {
             }
         };
         let before = self.volume.getattr(&inode);
-        let changed = self.change(header, &inode, arguments, change).await;
-        // It may fail half way: a new size is stored before the blocks behind it are freed. The
-        // kernel keeps what it knew, unless it is to ask again.
-        if changed.is_err() && self.volume.getattr(&inode) != before {
-            return Ok(self.reporter.reply(header, changed).with_stale_attributes(header.nodeid));
+        match self.change(header, &inode, arguments, change).await {
+            Ok(reply) => Ok(reply),
+            // A new size is stored before the blocks behind it are freed.
+            failed => self.with_changed_attributes(header, &inode, &before, failed),
         }
-        changed
     }
 
     async fn change(

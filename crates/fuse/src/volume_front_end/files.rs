@@ -5,8 +5,8 @@
 use super::{Result, VolumeFrontEnd, caller, creator};
 use crate::error::RequestError;
 use ext4::{
-    Content, FileRange, Inode, PageAccess, Piece, RangeMode, SeekWhat, SyncWhat, WriteData,
-    WriteFlags, WriteOrigin, Written, flags,
+    Attributes, Content, FileRange, Inode, PageAccess, Piece, RangeMode, SeekWhat, SyncWhat,
+    WriteData, WriteFlags, WriteOrigin, Written, flags,
 };
 use fuse_session::abi::{self, *};
 use fuse_session::{MAX_WRITE, Reply, SecurityLabel};
@@ -166,9 +166,9 @@ impl VolumeFrontEnd {
         let (from, to) =
             (self.inode(header.nodeid).await?, self.inode(arguments.nodeid_out).await?);
         let written_to = InHeader { nodeid: arguments.nodeid_out, ..*header };
-        let before = self.mode(&to);
+        let before = self.volume.getattr(&to);
         let copied = self.copy(header, &from, &to, arguments).await;
-        self.with_changed_privileges(&written_to, &to, before, copied)
+        self.with_changed_attributes(&written_to, &to, &before, copied)
     }
 
     async fn copy(
@@ -237,7 +237,8 @@ impl VolumeFrontEnd {
         };
         let FallocateIn { offset, length, .. } = arguments;
         let range = FileRange { mode, keep_size, offset, length };
-        let (before, kill) = (self.mode(&inode), self.killed_by_any_change(header, &inode));
+        let before = self.volume.getattr(&inode);
+        let kill = self.killed_by_any_change(header, &inode);
         let done = self.volume.fallocate_range(&inode, &caller(header), range, kill).await;
         let settled = match done {
             Ok(change) => {
@@ -251,7 +252,8 @@ impl VolumeFrontEnd {
             }
             Err(error) => Err(error.into()),
         };
-        self.with_changed_privileges(header, &inode, before, settled.map(|()| Reply::empty()))
+        let result = settled.map(|()| Reply::empty());
+        self.with_changed_attributes(header, &inode, &before, result)
     }
 
     /// Replies to an operation on a file that had the mode `before` it.
@@ -268,6 +270,22 @@ impl VolumeFrontEnd {
     ) -> Result {
         if self.mode(inode) == before {
             return result;
+        }
+        Ok(self.reporter.reply(header, result).with_stale_attributes(header.nodeid))
+    }
+
+    /// Replies to an operation on a file that had the attributes `before` it, as
+    /// [`VolumeFrontEnd::with_changed_privileges`] does. One that fails may have done a part of its
+    /// work, and then the kernel keeps what it knew, unless it must ask again.
+    pub(super) fn with_changed_attributes(
+        &self,
+        header: &InHeader,
+        inode: &Inode,
+        before: &Attributes,
+        result: Result,
+    ) -> Result {
+        if result.is_ok() || self.volume.getattr(inode) == *before {
+            return self.with_changed_privileges(header, inode, before.mode, result);
         }
         Ok(self.reporter.reply(header, result).with_stale_attributes(header.nodeid))
     }

@@ -210,3 +210,25 @@ fn a_truncate_that_fails_half_way_has_the_kernel_ask_for_the_size() {
         volume.close().await.unwrap();
     });
 }
+
+/// The kernel counts the blocks anew behind a fallocate(2) that succeeds, and keeps what it knew
+/// behind one that does not.
+#[test]
+fn an_allocation_that_fails_half_way_has_the_kernel_ask() {
+    front_end_over_a_disk(plain_options(), |opened| async move {
+        let Opened { front_end, volume, file, .. } = opened;
+        let inode = volume.inode(file).await.unwrap();
+        let header = InHeader {
+            opcode: opcode::FALLOCATE,
+            nodeid: u64::from(file.get()),
+            ..Default::default()
+        };
+        let body = FallocateIn { length: 64 << 20, ..Default::default() };
+        let reply = front_end.clone().serve(request(header, body.as_bytes())).await;
+        let allocated = volume.getattr(&inode).sectors;
+        assert!(reply.errno() == libc::ENOSPC && allocated > 10_000, "{allocated} sectors");
+        assert!(reply.has_stale(), "the kernel keeps the sectors of before");
+        let again = front_end.serve(request(header, body.as_bytes())).await;
+        assert!(again.errno() == libc::ENOSPC && !again.has_stale(), "nothing changed");
+    });
+}
