@@ -37,13 +37,14 @@ pub struct Inode {
     /// Contents of the kernel's page cache for it.
     pub pages: crate::KernelPages,
     /// The addresses of its blocks were returned, and others may read or write them directly. All
-    /// its data is home, and stays so until the last descriptor is closed.
+    /// its data is home, and stays so until the last descriptor is closed, or the kernel forgets a
+    /// file that is opened without a request.
     pub(crate) kept_home: Cell<bool>,
     /// Durability is enough for it, because of the place where it was found, or of an attribute
     /// once that was looked at.
     pub(crate) durable_by_name: Cell<bool>,
     pub(crate) durable_by_attribute: Cell<Option<bool>>,
-    /// A program has requested this for a descriptor: until the last one is closed.
+    /// A program has requested this for a descriptor: as long as `kept_home`.
     pub(crate) durable_by_request: Cell<bool>,
 }
 

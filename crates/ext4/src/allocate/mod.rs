@@ -19,7 +19,7 @@ use engine::Handle;
 use format::ext4::bitmap;
 use std::ops::Range;
 use units::Refusal;
-use units::{FileBlock, GroupNumber, HomeBlock};
+use units::{FileBlock, GroupNumber, HomeBlock, InodeNumber};
 
 /// Bytes of a file's first window: most small files and logs that are rotated early stay whole.
 const WINDOW_MIN: u64 = 64 << 10;
@@ -122,9 +122,9 @@ impl Volume {
         Ok(run)
     }
 
-    /// Releases the inode's preallocation: at the last close, or on truncate.
-    pub fn drop_preallocation(&self, inode: &Inode) {
-        let range = self.withheld.borrow_mut().remove_window(inode.number);
+    /// Releases the inode's preallocation: at the end of its use, or on truncate.
+    pub fn drop_preallocation(&self, inode: InodeNumber) {
+        let range = self.withheld.borrow_mut().remove_window(inode);
         range.into_iter().for_each(|range| self.give_back(range));
     }
 
@@ -186,7 +186,7 @@ impl Volume {
         };
         let start = request.goal.map_or(window.start, HomeBlock::get);
         if !window.contains(&start) {
-            self.drop_preallocation(request.inode);
+            self.drop_preallocation(request.inode.number);
             return Ok(None);
         }
         let (group, first) = self.superblock.borrow().group_of_block(HomeBlock(start));
@@ -196,7 +196,7 @@ impl Volume {
             return Ok(None);
         }
         let run = Run { start: HomeBlock(start), count: count.min((window.end - start) as u32) };
-        self.drop_preallocation(request.inode);
+        self.drop_preallocation(request.inode.number);
         if self.groups.state(group).damaged {
             return Ok(None);
         }

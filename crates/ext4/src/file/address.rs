@@ -4,7 +4,7 @@
 //! The newest content of a block may be in the journal alone; its later write-back would overwrite
 //! what such a user has written. So before the first address is returned all data of the file is
 //! written back. Until the last descriptor is closed (a swap file stays open) each write is home
-//! before its reply.
+//! before its reply; where files are opened without a request, until the kernel forgets the file.
 
 use crate::{Inode, MappingState, Result, Volume};
 use std::rc::Rc;

@@ -103,7 +103,7 @@ impl Volume {
         handle.change_within(&table, range, |bytes| {
             inode.fields.borrow().serialize(&mut bytes[range.as_usize()], number, &self.layout);
         });
-        self.drop_preallocation(inode);
+        self.drop_preallocation(inode.number);
         self.inodes.borrow_mut().remove(number);
         Ok(())
     }

@@ -79,6 +79,8 @@ impl InodeCache {
         self.inodes.retain(|number, inode| {
             let stays = Rc::strong_count(inode) > 1
                 || inode.opens.get() > 0
+                || inode.kept_home.get()
+                || inode.durable_by_request.get()
                 || inode.pages.has_newer()
                 || inode.fields.borrow().links == 0
                 || inode.access_is_newer.get()
@@ -110,15 +112,18 @@ impl Volume {
     pub fn remember(&self, inode: &Inode) {
         inode.lookups.set(inode.lookups.get() + 1);
     }
-    /// Drops `count` references of the kernel. The last one of an inode without links frees it.
+    /// Drops `count` references of the kernel. The last one of an inode without links frees it. It
+    /// is the end of its use, too: where files are opened without a request, no close comes.
     pub async fn forget(self: &Rc<Self>, number: InodeNumber, count: u64) -> Result<()> {
         let Some(inode) = self.inodes.borrow().get(number) else {
             self.inodes.borrow_mut().forget_swept(number, count);
+            self.drop_preallocation(number);
             return Ok(());
         };
         inode.lookups.set(inode.lookups.get().saturating_sub(count));
         if inode.lookups.get() == 0 {
             inode.pages.dropped();
+            self.end_use(&inode);
         }
         self.free_if_unused(&inode).await
     }
@@ -133,11 +138,18 @@ impl Volume {
         inode.opens.set(inode.opens.get().saturating_sub(1));
         if inode.opens.get() == 0 {
             inode.pages.all_closed();
+        }
+        self.end_use(&inode);
+        self.free_if_unused(&inode).await
+    }
+
+    /// Ends what lasts as long as programs use a file, unless it is open.
+    fn end_use(&self, inode: &Inode) {
+        if inode.opens.get() == 0 {
             inode.kept_home.set(false);
             inode.durable_by_request.set(false);
-            self.drop_preallocation(&inode);
+            self.drop_preallocation(inode.number);
         }
-        self.free_if_unused(&inode).await
     }
 
     /// Frees the inode if no link, descriptor or kernel reference is left. The task that removes

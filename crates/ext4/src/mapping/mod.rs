@@ -197,7 +197,7 @@ impl Volume {
         from: FileBlock,
         to: Option<FileBlock>,
     ) -> Result<RemovalProgress> {
-        self.drop_preallocation(inode);
+        self.drop_preallocation(inode.number);
         let to = to.map_or(1 << 32, |to| u64::from(to.get()));
         let extents = has_extents(inode)?;
         let (mut from, mut first) = (u64::from(from.get()), true);

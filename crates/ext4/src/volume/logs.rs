@@ -135,13 +135,13 @@ impl Volume {
         let mut done = 0;
         while done < count {
             let mut handle = self.engine().start(self.credits_map(inode)).await?;
-            self.drop_preallocation(inode);
+            self.drop_preallocation(inode.number);
             inode.mapping_cache.next_goal.set(Some(home.plus(done)));
             let (from, rest) = (FileBlock((at + done) as u32), (count - done) as u32);
             let how = Allocate::Unwritten;
             let found =
                 self.map_or_allocate(&mut handle, inode, &Caller::ROOT, from, rest, how).await;
-            self.drop_preallocation(inode);
+            self.drop_preallocation(inode.number);
             let stored = self.store(&mut handle, inode).await;
             handle.stop();
             let mapping = found?.mapping;

@@ -7,7 +7,7 @@ use ext4::Caller;
 use fuse::FrontEndOptions;
 use fuse_session::abi::{BatchForgetIn, CreateIn, EntryOut, ForgetOne, InHeader, opcode};
 use fuse_session::{FileSystem, Request};
-use units::InodeNumber;
+use units::{FileBlock, InodeNumber};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// No node: inode numbers have 32 bits.
@@ -64,5 +64,37 @@ fn a_file_made_under_noopen_is_freed() {
         assert_eq!(free().await, before - 1, "it is open");
         front_end.serve(batch(&[node])).await;
         assert_eq!(free().await, before);
+    });
+}
+
+/// A file that grows has blocks set aside behind its last one, until it is closed. With `noopen`
+/// there is no close, and the kernel's last reference stands for it.
+#[test]
+fn space_set_aside_under_noopen_ends_with_the_references() {
+    let options = FrontEndOptions { without_open: true, ..plain_options() };
+    front_end_over_a_disk(options, |opened| async move {
+        let Opened { front_end, volume, .. } = opened;
+        let mut ends = Vec::new();
+        for name in [&b"one\0"[..], b"two\0", b"three\0"] {
+            let create = CreateIn {
+                mode: libc::S_IFREG | 0o600,
+                flags: libc::O_RDWR as u32,
+                ..Default::default()
+            };
+            let header = InHeader { opcode: opcode::CREATE, nodeid: 1, ..Default::default() };
+            let made = front_end
+                .clone()
+                .serve(request(header, &[create.as_bytes(), name].concat()))
+                .await
+                .payload();
+            let node = EntryOut::read_from_prefix(&made).unwrap().0.nodeid;
+            let inode = volume.inode(InodeNumber(node as u32)).await.unwrap();
+            volume.write(&inode, &Caller::ROOT, 0, b"text", Default::default()).await.unwrap();
+            let home = volume.map(&inode, FileBlock(0), 1).await.unwrap().home().unwrap();
+            drop(inode);
+            front_end.clone().serve(batch(&[node])).await;
+            ends.push(home.get());
+        }
+        assert_eq!(ends, [ends[0], ends[0] + 1, ends[0] + 2], "space is left between the files");
     });
 }

@@ -11,7 +11,7 @@ use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::time::Duration;
 use units::Refusal;
-use units::{InodeNumber, Timestamp};
+use units::{FileBlock, InodeNumber, Timestamp};
 
 #[test]
 fn an_inode_without_links_lives_until_the_last_reference_is_gone() {
@@ -242,6 +242,22 @@ fn reading_many_files_keeps_few_of_them_in_memory() {
         make_more(&volume).await;
         let in_memory = read.iter().filter(|inode| inode.strong_count() > 0).count();
         assert!(in_memory < 5000, "{in_memory} of {FILES} are in memory");
+    });
+}
+
+/// Files that are opened without a request count no descriptor.
+#[test]
+fn a_file_whose_addresses_are_known_stays_in_memory() {
+    let image = TestImage::of(EXT4);
+    with_volume(&image, 1, |volume| async move {
+        let number = make_files(&volume, 1).await[0];
+        let inode = volume.inode(number).await.unwrap();
+        volume.remember(&inode);
+        volume.exposed_address(&inode, FileBlock(0)).await.unwrap();
+        let kept = Rc::downgrade(&inode);
+        drop(inode);
+        make_more(&volume).await;
+        assert!(kept.strong_count() > 0, "nobody knows any more that others write to its blocks");
     });
 }
 
