@@ -1,6 +1,6 @@
 //! Lifetime of an inode in memory, and the end of one without links.
 
-use crate::{Error, Inode, Result, Volume};
+use crate::{Inode, Result, Volume};
 use engine::Handle;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -157,16 +157,18 @@ impl Volume {
     /// among the orphans.
     pub async fn free_if_unused(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
         self.free_without_values(inode).await?;
-        loop {
-            match self.free_values().await {
-                // They may be another's, and the name is gone. A value that cannot be freed stays
-                // an orphan. Each failure takes one from the list.
-                Err(error @ (Error::Corrupt { .. } | Error::Refused(_))) => {
-                    self.note_damage(error);
-                }
-                freed => return freed,
-            }
+        self.free_or_leave_values().await
+    }
+
+    /// Frees the inode as above, behind a change that has succeeded. One that cannot be freed now
+    /// stays an orphan, and that is no failure of the change: behind an error the kernel would keep
+    /// the name that is gone.
+    pub(crate) async fn free_or_leave(self: &Rc<Self>, inode: &Rc<Inode>) -> Result<()> {
+        match self.free_without_values(inode).await {
+            Err(error) if self.may_stay_orphan(&error) => drop(self.note_damage(error)),
+            freed => freed?,
         }
+        self.free_or_leave_values().await
     }
 
     /// Frees the inode as above, but leaves values without references to [`Volume::free_values`],

@@ -112,7 +112,7 @@ impl Volume {
         let transaction = handle.stop();
         drop((lock, parent_lock));
         removed?;
-        self.free_if_unused(&victim).await?;
+        self.free_or_leave(&victim).await?;
         Ok(Stamped { value: (), transaction })
     }
 

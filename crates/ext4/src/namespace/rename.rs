@@ -107,7 +107,7 @@ impl Volume {
         let replaced = moving.target.filter(|_| mode != RenameMode::Exchange);
         drop((locks, directories, renames));
         if let Some(victim) = replaced {
-            self.free_if_unused(&victim).await?;
+            self.free_or_leave(&victim).await?;
         }
         Ok(Stamped { value: elsewhere, transaction })
     }

@@ -86,6 +86,6 @@ impl Volume {
                 freed => freed?,
             }
         }
-        self.free_values().await
+        self.free_or_leave_values().await
     }
 }

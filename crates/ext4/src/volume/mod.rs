@@ -211,7 +211,7 @@ impl Volume {
     /// Makes everything done before the call durable: `sync`, `syncfs`.
     pub async fn sync(self: &Rc<Self>) -> Result<()> {
         let stored = match self.store_access_times().await {
-            Ok(()) => self.free_values().await,
+            Ok(()) => self.free_or_leave_values().await,
             error => error,
         };
         let recorded = self.record_damage().await;

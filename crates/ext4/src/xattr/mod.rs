@@ -129,7 +129,7 @@ impl Volume {
         }
         let changed =
             self.change_xattrs(inode, AttributeChange { before, after, mode, holder }).await;
-        self.free_values().await?;
+        self.free_or_leave_values().await?;
         changed
     }
 
@@ -154,7 +154,7 @@ impl Volume {
         after.remove(name);
         let change = AttributeChange { before, after, mode: None, holder: None };
         let transaction = self.change_xattrs(inode, change).await?;
-        self.free_values().await?;
+        self.free_or_leave_values().await?;
         Ok(transaction)
     }
 

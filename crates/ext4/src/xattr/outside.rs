@@ -186,6 +186,18 @@ impl Volume {
         }
     }
 
+    /// Frees the values without references. They may be another task's: one that cannot be freed
+    /// now stays an orphan, and is no failure of the caller's.
+    pub(crate) async fn free_or_leave_values(self: &Rc<Self>) -> Result<()> {
+        loop {
+            match self.free_values().await {
+                // Each failure takes one from the list.
+                Err(error) if self.may_stay_orphan(&error) => drop(self.note_damage(error)),
+                freed => return freed,
+            }
+        }
+    }
+
     /// Drops all values that an inode without links has outside, one after the other. The caller
     /// holds its lock.
     pub(crate) async fn drop_values(self: &Rc<Self>, owner: &Inode) -> Result<()> {

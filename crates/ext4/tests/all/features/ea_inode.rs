@@ -1,14 +1,17 @@
 //! `ea_inode`: attributes' values in inodes of their own.
 
 use crate::features::support::*;
-use device::World;
-use disks::{Atomicity, CrashPolicy, MemoryDisk};
+use device::{Operation, World};
+use disks::{Atomicity, CrashPolicy, Effect, Fault, MemoryDisk};
 use engine::EngineOptions;
-use ext4::{Caller, Error, Existence, OpenParts, SetXattr, Volume, VolumeOptions};
+use ext4::{
+    Caller, Error, Existence, Inode, OpenParts, RenameMode, SetXattr, Volume, VolumeOptions,
+};
 use runtime::{VirtualWorld, join_all, race};
 use std::cell::Cell;
 use std::process::Command;
 use std::rc::Rc;
+use std::time::Duration;
 use units::Refusal;
 
 /// `a` and `b` share the value of `user.big`; the attributes of `d1` and `d2` fill a block that the
@@ -465,4 +468,87 @@ fn values_that_have_values_are_freed_without_a_deep_stack() {
     });
     // The file, and each value, which has lost its only reference.
     assert_eq!(freed.unwrap().join().unwrap(), u64::from(LINKS) + 1);
+}
+
+/// Makes two directories in different groups, the first with a file whose value is outside and one
+/// with content. Returns them with the group of the first.
+fn apart() -> (TestImage, [String; 2], u32) {
+    let image = TestImage::scripted("-O ea_inode -b 1024", "64M", ":");
+    let (names, group) = image.with_volume(MODES[1], |volume| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        let mut made = Vec::new();
+        for name in ["d0", "d1", "d2", "d3"] {
+            let made_now =
+                volume.mkdir(&root, name.as_bytes(), &Caller::ROOT, 0o755).await.unwrap();
+            made.push((name, made_now.value));
+        }
+        let (near, directory) = made.remove(0);
+        let group = volume.group_of_inode(directory.number);
+        let is_far = |(_, other): &&(_, Rc<Inode>)| volume.group_of_inode(other.number) != group;
+        let (far, other) = made.iter().find(is_far).expect("directories are spread");
+        make_file(&volume, &directory, "a").await;
+        set(&volume, &format!("{near}/a"), "user.big", &value(1, 9_000)).await.unwrap();
+        let content = make_file(&volume, &directory, "content").await;
+        write(&volume, &content, 0, &[1; 1024]).await;
+        for name in ["b", "c"] {
+            make_file(&volume, other, name).await;
+        }
+        ([near.to_owned(), (*far).to_owned()], group.get())
+    });
+    (image, names, group)
+}
+
+/// An inode that cannot be freed stays an orphan. The caller has got what it asked for.
+#[test]
+fn a_change_succeeds_whatever_cannot_be_freed_behind_it() {
+    let (image, [near, far], group) = apart();
+    let report = image.dumpe2fs();
+    let report = report.split(&format!("\nGroup {group}:")).nth(1).unwrap().to_owned();
+    let bitmap = |which: &str| -> std::ops::Range<u64> {
+        let digits = report.split(which).nth(1).unwrap().split([' ', ',']).next().unwrap();
+        let at = 1024 * digits.parse::<u64>().unwrap();
+        at..at + 1024
+    };
+    let (blocks, inodes) = (bitmap("Block bitmap at "), bitmap("Inode bitmap at "));
+    for change in ["rename", "unlink", "setxattr", "removexattr", "sync", "own content"] {
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = MemoryDisk::from_image(world.clone(), image.read());
+        let (blocks, inodes) = (blocks.clone(), inodes.clone());
+        let (near, far) = (near.clone(), far.clone());
+        virtual_world.run(async move {
+            let volume = open(&world, &disk, MODES[1]).await.unwrap();
+            let (from, to) = (at(&volume, &near).await, at(&volume, &far).await);
+            set(&volume, &format!("{far}/b"), "user.small", b"s").await.unwrap();
+            let failing = Fault { range: blocks, ..Fault::forever(Operation::Read) };
+            let hanging = Fault { range: inodes, effect: Effect::Hang, ..failing.clone() };
+            disk.inject(failing);
+            if change != "own content" {
+                // This removal waits for ever, and its value is left to others.
+                disk.inject(hanging);
+                let (volume, from) = (volume.clone(), from.clone());
+                world.spawn(Box::pin(async move { drop(volume.unlink(&from, b"a").await) }));
+            }
+            world.sleep_until(world.now().plus(Duration::from_millis(1))).await;
+            let changed = match change {
+                "rename" => {
+                    let (old, new) = ((&to, &b"b"[..]), (&to, &b"c"[..]));
+                    volume.rename(old, new, &Caller::ROOT, RenameMode::Replace).await.map(drop)
+                }
+                "unlink" => volume.unlink(&to, b"b").await.map(drop),
+                "setxattr" => {
+                    set(&volume, &format!("{far}/b"), "user.new", b"n").await.unwrap();
+                    Ok(())
+                }
+                "removexattr" => {
+                    let file = at(&volume, &format!("{far}/b")).await;
+                    volume.remove_xattr(&file, b"user.small").await.map(drop)
+                }
+                "sync" => volume.sync().await,
+                _ => volume.unlink(&from, b"content").await.map(drop),
+            };
+            changed.unwrap_or_else(|error| panic!("{change}: {error}"));
+        });
+        virtual_world.end();
+    }
 }
