@@ -174,17 +174,27 @@ impl Volume {
         stopped: impl AsyncFn() -> Result<()>,
     ) -> Result<Stamped<T>> {
         for attempt in 0.. {
+            self.release_committed();
+            let releases = self.withheld.borrow().releases();
             let mut handle = self.engine.start(credits()).await?;
             let changed = change(&mut handle).await;
             let transaction = handle.stop();
             stopped().await?;
             match changed {
                 Ok(value) => return Ok(Stamped { value, transaction }),
-                Err(Error::Refused(Refusal::NoSpace)) if self.retry_allocation(attempt).await? => {}
+                Err(Error::Refused(Refusal::NoSpace))
+                    if self.has_come_free(releases, attempt)
+                        || self.retry_allocation(attempt).await? => {}
                 Err(error) => return Err(error),
             }
         }
         unreachable!("attempts have an end")
+    }
+
+    /// Whether blocks were released since there were `releases`: another task may have done that
+    /// after this attempt failed, when it found nothing to wait for any more.
+    fn has_come_free(&self, releases: u64, attempt: u32) -> bool {
+        attempt < ATTEMPTS && self.withheld.borrow().releases() != releases
     }
 
     /// Returns, after ENOSPC and with no handle open, whether a commit frees blocks, and commits if

@@ -104,8 +104,10 @@ impl Volume {
         let found = match self.find(goal, wanted, groups).await? {
             Some(found) => found,
             None => {
-                // Windows are given up before any request fails with ENOSPC.
+                // Windows are given up before any request fails with ENOSPC. A commit may have
+                // ended while bitmaps were read.
                 self.drop_all_windows();
+                self.release_committed();
                 let found = self.find_beside_trims(goal, wanted, groups).await?;
                 found.ok_or_else(|| self.no_space())?
             }

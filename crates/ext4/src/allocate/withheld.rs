@@ -15,6 +15,8 @@ pub(crate) struct Withheld {
     freed: VecDeque<(TransactionId, Range<u64>)>,
     /// The sum of the lengths in `freed`.
     freed_blocks: u64,
+    /// Number of times that freed blocks became available.
+    releases: u64,
 }
 
 impl Withheld {
@@ -68,11 +70,16 @@ impl Withheld {
             self.freed_blocks -= range.end - range.start;
             taken.push(range);
         }
+        self.releases += u64::from(!taken.is_empty());
         taken
     }
     /// The last transaction whose freed blocks wait for their commit.
     pub fn last_freed(&self) -> Option<TransactionId> {
         self.freed.back().map(|(transaction, _)| *transaction)
+    }
+    /// Number of times that freed blocks became available.
+    pub fn releases(&self) -> u64 {
+        self.releases
     }
     pub fn freed_blocks(&self) -> u64 {
         self.freed_blocks

@@ -4,7 +4,9 @@ use crate::files::image::{EXT4, EXT4_1K, Kind, TestImage, with_volume};
 use crate::image::{ROOT, in_mode, play_on};
 use disks::Latency;
 use engine::{Credits, DataMode};
-use ext4::{Caller, Inode, RangeMode, SyncWhat, Volume, WriteFlags, WriteOrigin};
+use ext4::{
+    Caller, Existence, Inode, RangeMode, SetXattr, SyncWhat, Volume, WriteFlags, WriteOrigin,
+};
 use std::rc::Rc;
 use std::time::Duration;
 use units::{InodeNumber, Refusal};
@@ -187,5 +189,50 @@ fn pages_written_back_at_once_wait_for_freed_space() {
             assert_eq!(written.await.unwrap().unwrap() as u64, length);
         }
         commit.await.unwrap().unwrap();
+    });
+}
+
+/// The new directory's number is freed again before the next attempt. By then the commit that was
+/// to be waited for has ended, and another writer has released its blocks.
+#[test]
+fn a_new_directory_finds_what_came_free_during_its_attempt() {
+    let image = unreserved(EXT4.arguments, 3);
+    with_volume(&image, 1, |volume, files| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        // In a block of its own, which is read when a file is made.
+        let set = SetXattr {
+            name: b"user.long",
+            value: &[1; 1000],
+            existence: Existence::Any,
+            clear_set_group: false,
+        };
+        volume.set_xattr(&root, &Caller::ROOT, set).await.unwrap();
+        let content = vec![1; 20 * EXT4.block as usize];
+        volume.write(&files[0], &Caller::ROOT, 0, &content, WriteFlags::default()).await.unwrap();
+        fill(&volume, &files[1]).await;
+    });
+    let numbers: Vec<_> = (0..3).map(|file| image.inode(file)).collect();
+    play_slowly(&image, move |volume, world| async move {
+        let file = volume.inode(numbers[0]).await.unwrap();
+        let other = volume.inode(numbers[2]).await.unwrap();
+        let freed = volume.truncate(&file, 0).await.unwrap();
+        let making = volume.clone();
+        let made = runtime::spawn_with_result(&world, async move {
+            let root = making.inode(ROOT).await.unwrap();
+            making.mkdir(&root, b"directory", &Caller::ROOT, 0o755).await.map(drop)
+        });
+        let next = InodeNumber(numbers.iter().map(|number| number.get()).max().unwrap() + 1);
+        let directory = loop {
+            match volume.inode(next).await {
+                Ok(directory) => break directory,
+                Err(_) => pause(&volume, 10).await,
+            }
+        };
+        let held = directory.lock.write().await;
+        pause(&volume, 1000).await;
+        volume.engine().commit(freed).await.unwrap();
+        write(&volume, &other, 0, "which releases the blocks").await;
+        drop((held, directory));
+        made.await.unwrap().expect("blocks have come free");
     });
 }
