@@ -5,8 +5,8 @@
 //! given up the rights by then.
 
 use crate::abi::{
-    DeviceInfo, Parameters, STATE_DEAD, STATE_QUIESCED, UPDATE_SIZE, USER_COPY, USER_RECOVERY,
-    USER_RECOVERY_REISSUE,
+    BasicParameters, DeviceInfo, Parameters, STATE_DEAD, STATE_QUIESCED, UPDATE_SIZE, USER_COPY,
+    USER_RECOVERY, USER_RECOVERY_REISSUE,
 };
 use crate::control::Control;
 use crate::driver_queue::DriverQueue;
@@ -176,6 +176,9 @@ impl Device {
 }
 
 /// Returns how a device differs from the wanted one in what its users rely on.
+///
+/// A device may be shorter than its volume: that has grown, and its daemon died before the kernel
+/// took the new size. Growing it once more completes that.
 fn difference(
     (found, has): &(DeviceInfo, Parameters),
     (wanted, wants): &(DeviceInfo, Parameters),
@@ -186,12 +189,13 @@ fn difference(
     }
     if has.basic.attributes != wants.basic.attributes || (found.flags ^ wanted.flags) & FLAGS != 0 {
         Some("was attached with another --write-through or --read-only")
-    } else if has.basic.device_sectors != wants.basic.device_sectors {
-        Some("has another size")
+    } else if has.basic.device_sectors > wants.basic.device_sectors {
+        Some("is longer than the volume")
     } else {
         let shape = |info: &DeviceInfo| (info.queues, info.depth, info.request_bytes_max);
+        let grown = BasicParameters { device_sectors: wants.basic.device_sectors, ..has.basic };
         let is_alike =
-            (shape(found), has.basic, has.discard) == (shape(wanted), wants.basic, wants.discard);
+            (shape(found), grown, has.discard) == (shape(wanted), wants.basic, wants.discard);
         (!is_alike).then_some("another version made it")
     }
 }
@@ -235,6 +239,9 @@ mod tests {
         let flags = info.flags | 1 << 1 | UPDATE_SIZE;
         let grown = DeviceInfo { flags, device: 3, state: STATE_QUIESCED, ..info };
         assert_eq!(difference(&(grown, Parameters { types: 7, ..parameters }), &wanted), None);
+        let mut before_it_grew = parameters;
+        before_it_grew.basic.device_sectors = 7;
+        assert_eq!(difference(&(info, before_it_grew), &wanted), None);
         let cached = DeviceInfo { flags: USER_COPY, ..info };
         let (mut with_cache, mut longer, mut larger) = (parameters, parameters, parameters);
         with_cache.basic.attributes |= crate::abi::ATTRIBUTE_VOLATILE_CACHE;
@@ -243,7 +250,7 @@ mod tests {
         for (found, named) in [
             ((cached, parameters), "--write-through"),
             ((info, with_cache), "--write-through"),
-            ((info, longer), "size"),
+            ((info, longer), "longer"),
             ((info, larger), "version"),
             ((DeviceInfo { depth: 1, ..info }, parameters), "version"),
         ] {

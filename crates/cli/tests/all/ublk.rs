@@ -5,12 +5,13 @@ use crate::rig::Rig;
 use std::path::Path;
 
 /// Functions. `attach ARGUMENTS`: the block device is `$L`. `detach DEVICE`: another test may have
-/// one of this name at once. `daemon`: the process that serves it. `reads_back`: what `here/file`
-/// holds is what was written.
+/// one of this name at once. `daemon`: the process that serves it. `place`: where its file is
+/// mounted. `reads_back`: what `here/file` holds is what was written.
 const UBLK: &str = r#"
     attach() { L=$(timeout 100 $O blocks attach --via ublk "$@" image); [ -b $L ]; }
     detach() { timeout 100 $O blocks detach ${1:-image}; $O list >after; refuses grep -q $PWD/image after; }
     daemon() { $O stats --json image | sed -n 's/^ *"process": \([0-9]*\),*$/\1/p'; }
+    place() { awk '/okeanos.blocks/ { print $5 }' /proc/self/mountinfo | tail -1; }
     gone() { for i in $(seq 600); do [ -e /proc/$1/exe ] || return 0; sleep 0.1; done; return 1; }
     knob() { cat /sys/block/$(basename $L)/$1; }
     reads_back() { echo 3 >/proc/sys/vm/drop_caches; [ "$(md5sum <here/file)" = "$(md5sum <written)" ]; }
@@ -135,6 +136,18 @@ fn a_device_has_the_limits_of_its_volume_and_commands_find_it() {
         $O checkpoint image; umount here; detach $L
         attach --read-only; [ $(knob ro) = 1 ]; refuses dd if=written of=$L bs=4096 count=1 oflag=direct status=none 2>said
         mount -o ro $L here; umount here; detach"#);
+}
+
+/// As where the daemon is killed after the volume has grown, and before its device has.
+#[test]
+fn a_device_shorter_than_its_volume_is_taken_up() {
+    run(
+        r#"attach --write-through; NAME=$L; mkfs.ext4 -q $L; mount $L here; cp written here/file; sync -f here
+        D=$(daemon); PLACE=$(place); kill -9 $D; gone $D; umount -l $PLACE; mv $PLACE.ublk link; truncate -s 128M image; $O blocks grow image; mv link $PLACE.ublk
+        attach --write-through; [ $L = $NAME ]; reads_back; [ $(blockdev --getsize64 $L) -lt $((100 << 20)) ]
+        if $O blocks grow image >said 2>&1; then [ $(blockdev --getsize64 $L) -gt $((100 << 20)) ]; else grep -q 'Linux 6.16' said; fi
+        umount here; clean $L; detach; attach; [ $(blockdev --getsize64 $L) -gt $((100 << 20)) ]; detach"#,
+    );
 }
 
 /// Holds also where the driver is present.
