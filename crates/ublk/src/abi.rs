@@ -72,6 +72,7 @@ pub const USER_COPY: u64 = 1 << 7;
 pub const UPDATE_SIZE: u64 = 1 << 10;
 
 pub const STATE_DEAD: u16 = 0;
+pub const STATE_LIVE: u16 = 1;
 pub const STATE_QUIESCED: u16 = 2;
 
 pub const OPERATION_READ: u32 = 0;

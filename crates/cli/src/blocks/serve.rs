@@ -127,7 +127,9 @@ pub fn as_device(
         return notifier.failed(CliError::system("signals", error));
     }
     let helper = match MountHelper::start(&directory, &|text| reporter.report(text)) {
-        Ok(helper) => helper,
+        // A loop device holds the file. No other device does, and unmounted the volume would close
+        // under it.
+        Ok(helper) => Rc::new(if kind == DeviceKind::Loop { helper } else { helper.hold() }),
         Err(error) => return notifier.failed(error),
     };
     let world = match RealWorld::new() {
@@ -155,7 +157,7 @@ pub fn as_device(
                 return notifier.failed(error);
             }
         };
-        let answers = answers(&own, &plan, (&directory, kind), opened);
+        let answers = answers(&own, &plan, (&directory, kind, helper.clone()), opened);
         let disk: Rc<dyn Disk> = Rc::new(volume.clone());
         let close = async || {
             // An answer with the error of a closed volume would reach the file system above.
@@ -212,7 +214,7 @@ async fn close(volume: &BlockVolume, say: &dyn Fn(&str)) -> bool {
 fn answers(
     world: &RealWorld,
     plan: &AttachPlan,
-    (directory, kind): (&Path, DeviceKind),
+    (directory, kind, helper): (&Path, DeviceKind, Rc<MountHelper>),
     opened: OpenedVolume,
 ) -> Box<Answers> {
     let OpenedVolume { volume, coerced, disk } = opened;
@@ -222,6 +224,9 @@ fn answers(
         if ask == Ask::Grow {
             let (disk, volume) = (disk.clone(), volume.clone());
             return Box::pin(async move { serde_json::json!(grow::answer(&disk, &volume).await) });
+        }
+        if ask == Ask::End {
+            helper.release();
         }
         let answer = match ask {
             // There is nothing to change.

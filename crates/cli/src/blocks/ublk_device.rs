@@ -202,6 +202,9 @@ pub fn take_away(place: &Place) -> Result<(), CliError> {
     let path = Place::ublk_path(number);
     let mount = mount_table::mount_on(&place.0).ok().flatten();
     let is_served = mount.is_some_and(|mount| !mount.is_dead());
+    if !is_served {
+        refuse_served(number)?;
+    }
     refuse_mounted(&path).map_err(|error| match is_served || remains == Remains::Ended {
         true => error,
         false => CliError::new(format!("{} waits for its daemon, and is mounted", path.display()))
@@ -220,6 +223,25 @@ pub fn take_away(place: &Place) -> Result<(), CliError> {
         held.sync_all().map_err(|error| CliError::system(path.display(), error))?;
     }
     remove(place, number, held)
+}
+
+/// Refuses a device whose daemon lives, and is not seen from here: nobody would flush it.
+fn refuse_served(number: u32) -> Result<(), CliError> {
+    let info = ask_driver(number, async move |_, control| control.info(number).await)?;
+    let process = info.process;
+    // A process that has ended has no program any more, although its parent may not know yet.
+    let lives = std::fs::read_link(format!("/proc/{process}/exe")).is_ok();
+    match lives && info.state == ublk::abi::STATE_LIVE {
+        true => Err(CliError::new(format!(
+            "{} is served by process {process}, whose mount is not seen from here",
+            Place::ublk_path(number).display()
+        ))
+        .with_remedy(format!(
+            "Detach it in the mount namespace that it was attached in. Where its mount was taken \
+             away, end the daemon when nobody uses the device, and detach it then: kill {process}."
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Removes a device, which is held until it is stopped.

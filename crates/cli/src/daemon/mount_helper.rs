@@ -46,7 +46,10 @@ enum Order {
         flags: libc::c_ulong,
         allow_other: bool,
         read_ahead: u64,
+        held: bool,
     },
+    /// Let the mount be unmounted.
+    Release,
     Unmount,
 }
 
@@ -56,6 +59,7 @@ enum Reply {
     MountedVolume {
         device: (u32, u32),
     },
+    Released,
     Failed(String),
 }
 
@@ -65,6 +69,7 @@ pub struct MountHelper {
     directory: PathBuf,
     processors: u16,
     alone: bool,
+    holds: bool,
 }
 
 /// An established mount: the channel to the kernel, and `st_dev` of every file in it.
@@ -110,7 +115,23 @@ impl MountHelper {
                     false
                 }
             };
-        Ok(MountHelper { socket: ours, directory: directory.into(), processors, alone })
+        let directory = directory.into();
+        Ok(MountHelper { socket: ours, directory, processors, alone, holds: false })
+    }
+
+    /// Keeps the mount busy until [`MountHelper::release`]: umount(2) refuses it. For a daemon that
+    /// serves more than the mount, whose end would be the end of that.
+    pub fn hold(self) -> MountHelper {
+        MountHelper { holds: true, ..self }
+    }
+
+    /// Ends what [`MountHelper::hold`] began. The mount helper never waits for the mount, so this
+    /// thread may wait for it.
+    pub fn release(&self) {
+        if self.holds && self.send(&Order::Release).is_ok() {
+            // A helper that has died holds nothing.
+            let _ = descriptor::receive(&self.socket, &mut [0; 64]);
+        }
     }
 
     /// Keeps these paths usable: the daemon's namespace stays a copy of the caller's, without the
@@ -149,8 +170,11 @@ impl MountHelper {
         let MountOptions { flags, allow_other, .. } = *options;
         let subtype = options.subtype.clone();
         let mut bytes = vec![0; MESSAGE_MAX];
+        let held = self.holds;
+        let order =
+            Order::Mount { source, block_size, subtype, flags, allow_other, read_ahead, held };
         let heard = self
-            .send(&Order::Mount { source, block_size, subtype, flags, allow_other, read_ahead })
+            .send(&order)
             .and_then(|()| descriptor::receive(&self.socket, &mut bytes))
             .and_then(|(length, fuse)| Ok((serde_json::from_slice(&bytes[..length])?, fuse)));
         match heard.map_err(|error| CliError::system("mount", error))? {
@@ -164,6 +188,7 @@ impl MountHelper {
                     .with_remedy("Close some files, or allow more: see `ulimit -n`."))
             }
             (Reply::Failed(why), _) => Err(CliError::new(why)),
+            (Reply::Released, _) => Err(CliError::new("mount: an answer to another order")),
         }
     }
 
@@ -222,6 +247,8 @@ struct MountedVolume {
     mount: Mount,
     /// Current namespace: device and inode of the kernel's file.
     namespace: (u64, u64),
+    /// The top of the mount, which keeps it busy.
+    top: Option<File>,
 }
 
 impl Child {
@@ -236,14 +263,22 @@ impl Child {
                 return Ok(());
             }
             match serde_json::from_slice(&bytes[..length])? {
-                Order::Mount { source, block_size, subtype, flags, allow_other, read_ahead } => {
+                Order::Mount {
+                    source,
+                    block_size,
+                    subtype,
+                    flags,
+                    allow_other,
+                    read_ahead,
+                    held,
+                } => {
                     let source = OsString::from_vec(source);
                     let kind = match block_size {
                         Some(block_size) => MountKind::Block { device: source.into(), block_size },
                         None => MountKind::Plain { name: source.to_string_lossy().into_owned() },
                     };
-                    let mounted =
-                        self.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
+                    let options = MountOptions { kind, subtype, flags, allow_other };
+                    let mounted = self.mount(&options, read_ahead, held);
                     let (reply, fuse) = match &mounted {
                         Ok((connection, device)) => (
                             Reply::MountedVolume { device: *device },
@@ -252,6 +287,10 @@ impl Child {
                         Err(error) => (Reply::Failed(error.to_string()), None),
                     };
                     descriptor::send(&self.socket, &serde_json::to_vec(&reply)?, fuse)?;
+                }
+                Order::Release => {
+                    self.mounted.iter_mut().for_each(|mounted| mounted.top = None);
+                    descriptor::send(&self.socket, &serde_json::to_vec(&Reply::Released)?, None)?;
                 }
                 Order::Unmount => return self.unmount(),
             }
@@ -262,6 +301,7 @@ impl Child {
         &mut self,
         options: &MountOptions,
         read_ahead: u64,
+        held: bool,
     ) -> Result<(Connection, (u32, u32)), CliError> {
         let open = |path: &str, writes: bool| {
             let file = OpenOptions::new().read(true).write(writes).open(path);
@@ -296,7 +336,9 @@ impl Child {
                 read_ahead,
             )
         });
-        self.mounted = Some(MountedVolume { mount, namespace });
+        // Nothing is asked of the daemon, which does not answer yet.
+        let top = open_directory(&self.directory).ok().filter(|_| held);
+        self.mounted = Some(MountedVolume { mount, namespace, top });
         if identity(&theirs).is_ok_and(|theirs| theirs != namespace) {
             // SAFETY: the descriptor is open.
             unsafe { libc::setns(theirs.as_raw_fd(), libc::CLONE_NEWNS) };
@@ -309,7 +351,7 @@ impl Child {
     }
 
     fn unmount(&self) -> io::Result<()> {
-        let Some(MountedVolume { mount, namespace }) = &self.mounted else { return Ok(()) };
+        let Some(MountedVolume { mount, namespace, .. }) = &self.mounted else { return Ok(()) };
         // Names from here on are looked up in this directory: no other path leads to `/proc` in
         // every namespace.
         let proc = open_directory("/proc")?;
@@ -370,7 +412,7 @@ fn set_read_ahead(
 }
 
 /// Opens a directory only for looking up names.
-fn open_directory(path: &str) -> io::Result<File> {
+fn open_directory(path: impl AsRef<Path>) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(path)
 }
 

@@ -138,6 +138,20 @@ fn a_device_has_the_limits_of_its_volume_and_commands_find_it() {
         mount -o ro $L here; umount here; detach"#);
 }
 
+/// A manager of services takes mounts away before what is above them has written its pages.
+#[test]
+fn the_mount_behind_a_device_stays_as_long_as_it() {
+    run(&format!(
+        r#"attach; mkfs.ext4 -q $L; mount $L here; D=$(daemon); cp written here/file
+        refuses umount $(place) 2>said; grep -q busy said; sync -f here; reads_back
+        umount here; clean $L; detach; [ ! -e $L ]; gone $D
+        attach; mount $L here; reads_back; D=$(daemon); umount -l $(place); cp written here/more; sync -f here; umount here
+        refuses timeout 60 $O blocks detach $L 2>said; tr '\n' ' ' <said | grep -q "served by process $D, .* kill $D"
+        refuses timeout 60 $O blocks attach --via ublk image 2>said; kill $D; gone $D
+        timeout 60 $O blocks detach image; {CHECK_IMAGE}"#
+    ));
+}
+
 /// As where the daemon is killed after the volume has grown, and before its device has.
 #[test]
 fn a_device_shorter_than_its_volume_is_taken_up() {
