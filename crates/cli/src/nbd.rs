@@ -96,6 +96,10 @@ pub fn serve_disk(
 ) -> Result<(), CliError> {
     runtime::standard_error::print_panics_without_waiting();
     runtime::block_signals().map_err(|error| CliError::system("signals", error))?;
+    let world = RealWorld::new().map_err(CliError::no_ring)?;
+    crate::daemon::io_path::report_with(&world, &|text| complain(&format!("okeanos: {text}")));
+    let BackingDisk { disk, rotational, report } = open(&world, &arguments)?;
+    // A disk that is held keeps a second server of it from replacing the socket.
     let listener = match (&arguments.socket, &arguments.listen) {
         (Some(path), _) => Listener::unix(path),
         (None, address) => Listener::tcp(address.as_deref().unwrap_or_default()),
@@ -107,9 +111,6 @@ pub fn serve_disk(
             "okeanos: warning: every user of this machine can {may} the disk; --socket is for this user alone"
         ));
     }
-    let world = RealWorld::new().map_err(CliError::no_ring)?;
-    crate::daemon::io_path::report_with(&world, &|text| complain(&format!("okeanos: {text}")));
-    let BackingDisk { disk, rotational, report } = open(&world, &arguments)?;
     let export = Rc::new(Export { disk, read_only: arguments.read_only, rotational });
     let result = world.run(serve(world.clone(), listener, export));
     world.end();

@@ -1,16 +1,22 @@
 //! Listening sockets: a Unix socket, or TCP on this machine.
 
 use crate::connection::Socket;
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Time for which a socket whose server was killed may still answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Connections that wait to be accepted; the kernel's own limit may be lower.
+const BACKLOG: i32 = 128;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
@@ -27,16 +33,20 @@ pub enum ListenError {
 }
 
 pub enum Listener {
-    /// A socket file, removed at the end.
+    /// A socket file, removed at the end if it is still there.
     Unix {
         listener: UnixListener,
+        /// Absolute: the server may change its working directory.
         path: PathBuf,
+        identity: (u64, u64),
     },
     Tcp(TcpListener),
 }
 
 impl Listener {
-    /// Replaces a socket that a killed server left behind. Only this user may connect.
+    /// Replaces a socket that a killed server left behind. Only this user may connect. Two servers
+    /// that begin at once may both find the one left behind, and the second then replaces the
+    /// socket of the first: let them have something exclusive before.
     pub fn unix(path: &Path) -> Result<Listener, ListenError> {
         let failed = |error| ListenError::Path { path: path.to_owned(), error };
         match std::fs::symlink_metadata(path) {
@@ -59,10 +69,10 @@ impl Listener {
             }
             _ => {}
         }
-        let listener = UnixListener::bind(path).map_err(failed)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Listener::Unix { listener, path: path.to_owned() })
+        let absolute = std::path::absolute(path).map_err(failed)?;
+        let listener = bind_for_this_user(path).map_err(failed)?;
+        let identity = identity(path).map_err(failed)?;
+        Ok(Listener::Unix { listener, path: absolute, identity })
     }
 
     /// Listens on `HOST:PORT`; all addresses of the host must be this machine's own.
@@ -113,11 +123,30 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix { path, .. } = self {
-            // Another process may have removed it already.
-            let _ = std::fs::remove_file(path);
+        if let Listener::Unix { path, identity: own, .. } = self {
+            // Another server may have replaced it, or another process removed it already.
+            if identity(path).is_ok_and(|found| found == *own) {
+                let _ = std::fs::remove_file(path);
+            }
         }
     }
+}
+
+/// Makes a listening socket whose file nobody else may connect to at any time: the file gets the
+/// mode that the socket has when it is bound.
+fn bind_for_this_user(path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Returns device and inode of a socket file.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = std::fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 #[cfg(test)]
@@ -151,5 +180,26 @@ mod tests {
         std::fs::write(&path, "a file of somebody").unwrap();
         assert!(Listener::unix(&path).is_err());
         assert!(path.exists());
+    }
+    #[test]
+    fn the_socket_of_another_server_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let first = Listener::unix(&path).unwrap();
+        // As a server that began at once with it.
+        std::fs::remove_file(&path).unwrap();
+        let second = Listener::unix(&path).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+    }
+    #[test]
+    fn nobody_else_may_connect_from_the_first_moment_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let bound = bind_for_this_user(&path).unwrap();
+        assert_eq!(std::fs::symlink_metadata(&path).unwrap().mode() & 0o777, 0o600);
+        drop(bound);
     }
 }

@@ -261,11 +261,18 @@ fn statistics(
 pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
     runtime::standard_error::print_panics_without_waiting();
     runtime::block_signals().map_err(|error| CliError::system("signals", error))?;
-    let listener = Listener::unix(socket).map_err(|error| CliError::new(error.to_string()))?;
     let world = RealWorld::new().map_err(CliError::no_ring)?;
-    let own = world.clone();
+    let (own, socket) = (world.clone(), socket.to_owned());
     let result = world.run(async move {
         let volume = plan.open(&own).await?.volume;
+        // A volume that is open keeps a second server of it from replacing the socket.
+        let listener = match Listener::unix(&socket) {
+            Ok(listener) => listener,
+            Err(error) => {
+                close(&volume, &|_| ()).await;
+                return Err(CliError::new(error.to_string()));
+            }
+        };
         let complain = |text: &str| crate::daemon::reporter::complain(&format!("okeanos: {text}"));
         io_path::report_with(&own, &complain);
         report_opened(&volume, &complain);
