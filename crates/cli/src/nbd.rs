@@ -111,6 +111,7 @@ pub fn serve_disk(
             "okeanos: warning: every user of this machine can {may} the disk; --socket is for this user alone"
         ));
     }
+    crate::daemon::settle_in();
     let export = Rc::new(Export { disk, read_only: arguments.read_only, rotational });
     let result = world.run(serve(world.clone(), listener, export));
     world.end();

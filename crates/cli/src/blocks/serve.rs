@@ -3,13 +3,13 @@
 use super::device_kind::DeviceKind;
 use super::{failed, grow, ublk_device, zones};
 use crate::checkpoint::Checkpointer;
-use crate::daemon::StartNotifier;
 use crate::daemon::control::{About, Ask, Place};
 use crate::daemon::control_server::Answers;
 use crate::daemon::io_path;
 use crate::daemon::mount_helper::MountHelper;
 use crate::daemon::privileges;
 use crate::daemon::reporter::{Level, Reporter};
+use crate::daemon::{self, StartNotifier};
 use crate::disk::coerce::Wanted;
 use crate::disk::exported;
 use crate::disk::front_end::NAME;
@@ -159,6 +159,10 @@ pub fn as_device(
         };
         let answers = answers(&own, &plan, (&directory, kind, helper.clone()), opened);
         let disk: Rc<dyn Disk> = Rc::new(volume.clone());
+        daemon::settle_in_for_write_back().into_iter().for_each(|text| {
+            reporter.report_at(Level::Warning, &text);
+            notifier.warn(text);
+        });
         let close = async || {
             // An answer with the error of a closed volume would reach the file system above.
             server.iter().for_each(ublk::Server::stop);
@@ -276,6 +280,7 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
         let complain = |text: &str| crate::daemon::reporter::complain(&format!("okeanos: {text}"));
         io_path::report_with(&own, &complain);
         report_opened(&volume, &complain);
+        daemon::settle_in_for_write_back().iter().for_each(|text| complain(text));
         let mut signals = own.signals().map_err(|error| CliError::system("signals", error))?;
         let uri = listener.uri();
         let disk = Rc::new(volume.clone());

@@ -4,7 +4,7 @@ use crate::daemon::control::{End, socket_directory_beside};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::mount_helper::{EstablishedMount, MountHelper};
 use crate::daemon::privileges::{self, kept_rights};
-use crate::daemon::{self, StartNotifier, ended_at_once, mount_table};
+use crate::daemon::{StartNotifier, ended_at_once, mount_table};
 use crate::disk::front_end::DiskFrontEnd;
 use crate::error::CliError;
 use device::Disk;
@@ -39,7 +39,6 @@ fn prepare(
         flags: libc::MS_NOSUID | libc::MS_NODEV,
         allow_other: false,
     };
-    daemon::settle_in();
     let EstablishedMount { connection, device } = helper.mount(&options, READ_AHEAD)?;
     // From here on it reads requests, and bytes of the disk that it acts upon.
     let kept = privileges::give_up().err();
@@ -52,8 +51,8 @@ fn prepare(
     Ok(PreparedService { session, signals, control, device, warnings })
 }
 
-/// Serves until the directory is unmounted, or a signal comes. `close` runs when no more requests
-/// come, and returns whether all went well.
+/// Serves until the directory is unmounted, or a signal comes. The caller has settled in before.
+/// `close` runs when no more requests come, and returns whether all went well.
 pub async fn serve(
     world: &RealWorld,
     disk: &Rc<dyn Disk>,

@@ -1,7 +1,7 @@
 //! Tests of `okeanos blocks`: the kernel's own file systems and other projects' clients over a
 //! block volume.
 
-use crate::daemon_rights::FEW_RIGHTS;
+use crate::daemon_rights::{FEW_RIGHTS, SETTLED};
 use crate::rig::Rig;
 use std::path::Path;
 
@@ -391,13 +391,13 @@ fn what_ext4_on_the_kernels_nbd_device_has_synced_survives_a_killed_daemon() {
 #[test]
 fn the_daemon_of_an_attached_volume_gives_up_what_it_does_not_need() {
     Rig::new().run(&format!(
-        r#"{BLOCKS} {FEW_RIGHTS}
+        r#"{BLOCKS} {FEW_RIGHTS} {SETTLED}
         truncate -s 64M image; $O blocks format image >/dev/null
-        attach image; few $(daemon); mkfs.ext4 -q $L; mount $L here; echo kept >here/file; umount here
+        attach image; D=$(daemon); few $D; settled $D; locked $D; mkfs.ext4 -q $L; mount $L here; echo kept >here/file; umount here
         truncate -s 96M image; $O blocks grow image; few $(daemon)
         timeout 60 $O blocks detach image
         $O blocks attach --via nbd --socket s image >said & D=$!
-        for i in $(seq 600); do grep -q nbd said && break; sleep 0.1; done; sleep 0.3; few $D; kill $D; wait $D
+        for i in $(seq 600); do grep -q nbd said && break; sleep 0.1; done; sleep 0.3; few $D; settled $D; locked $D; kill $D; wait $D
         [ ! -e s ]; attach image; mount $L here; grep -q kept here/file; umount here
         timeout 60 $O blocks detach image; trap - EXIT"#
     ));

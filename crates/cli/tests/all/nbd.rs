@@ -1,5 +1,6 @@
 //! Tests of `okeanos nbd` with other projects' clients: nbdinfo, nbdcopy, qemu-io, fio, and the
 //! kernel's ext4 over nbdfuse and a loop device.
+use crate::daemon_rights::SETTLED;
 use crate::rig::Rig;
 use std::process::Command;
 
@@ -24,13 +25,13 @@ fn run(script: &str) -> String {
     let packages = ["libnbd-bin", "qemu-utils", "fio", "fuse3", "e2fsprogs"];
     let install = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/install-packages.sh");
     assert!(Command::new(install).args(packages).status().unwrap().success(), "{packages:?}");
-    Rig::new().run(&format!("{WORDS}{script}"))
+    Rig::new().run(&format!("{WORDS}{SETTLED}{script}"))
 }
 
 #[test]
 fn what_clients_of_others_write_they_read_again_also_after_the_server_was_killed() {
     run("truncate -s 512M disk; head -c 20M /dev/urandom >src; truncate -s 48M src
-         start disk
+         start disk; settled $P
          timeout 60 nbdinfo \"$U\" >info; grep -q 'can_multi_conn: true' info; grep -q 'block_size_minimum: 512' info
          timeout 100 nbdcopy src \"$U\"; timeout 100 nbdcopy \"$U\" back; cmp -n $((48 << 20)) src back; rm back
          timeout 100 fio --ioengine=nbd --uri=\"$U\" --name=t --rw=randrw --bs=4k --offset=64M --size=16M \
@@ -40,7 +41,7 @@ fn what_clients_of_others_write_they_read_again_also_after_the_server_was_killed
          kill_server; start disk
          q -c 'read -P 7 512 1536' -c 'read -P 8 80M 300k' -c 'read -P 6 84935168 32256' -c 'read -P 5 81M 512' \
             -c 'read -P 9 100M 64k' -c 'read -P 0 101M 128k'
-         stop");
+         stop; [ ! -e s ]");
 }
 
 #[test]

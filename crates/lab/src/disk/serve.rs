@@ -170,6 +170,7 @@ async fn run_on(
     let background = notifier.is_background();
     let answers = answers(&served, &directory);
     let disk = served.disk.clone();
+    daemon::settle_in();
     exported::serve(&world, &disk, (&directory, &helper), notifier, answers, async || true).await?;
     if !background {
         for drive in &served.drives {
