@@ -51,6 +51,8 @@ pub async fn serve(world: RealWorld, listener: Listener, export: Rc<Export>) -> 
                 // The client has gone already; or no descriptor is free: the next one may find one.
                 Err(_) => world.sleep_until(world.now().plus(Duration::from_millis(10))).await,
             }
+            // Clients may connect faster than they are accepted.
+            runtime::yield_now().await;
         }
         ready.next().await?;
     }
