@@ -2,11 +2,12 @@
 
 use crate::common::{Life, Making, filled, make, open, options, write};
 use blocks::{BlockVolume, BlocksError, Persistence, find_flush_zones, recover};
-use device::{Buffer, DeviceError, Disk, Durability, Operation};
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
 use disks::{Atomicity, CrashPolicy, Fault, Image};
 use engine::{DataMode, EngineOptions, RecordFormat, WriteThreshold};
 use format::blocks::{SUPERBLOCK_AT, blocks_copy_at};
 use runtime::join_all;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -498,4 +499,57 @@ fn recovery_writes_everything_back_and_a_dry_run_nothing() {
         assert!(!report.clean && report.dry_run == dry_run);
         assert_eq!(dry_run, left[0].is_equal_in(&images[0], 0..images[0].size()));
     }
+}
+
+/// A disk that notes where in memory the content of its last read lies.
+struct Located {
+    disk: Rc<dyn Disk>,
+    last: Rc<Cell<*const u8>>,
+}
+
+impl Disk for Located {
+    fn name(&self) -> &str {
+        self.disk.name()
+    }
+    fn geometry(&self) -> Geometry {
+        self.disk.geometry()
+    }
+    fn read(&self, at: u64, length: usize) -> LocalFuture<Result<Buffer, DeviceError>> {
+        let (reading, last) = (self.disk.read(at, length), self.last.clone());
+        Box::pin(async move { reading.await.inspect(|content| last.set(content.as_ptr())) })
+    }
+    fn write(
+        &self,
+        at: u64,
+        parts: Vec<Rc<Buffer>>,
+        durability: Durability,
+    ) -> LocalFuture<Result<(), DeviceError>> {
+        self.disk.write(at, parts, durability)
+    }
+    fn flush(&self) -> LocalFuture<Result<(), DeviceError>> {
+        self.disk.flush()
+    }
+    fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
+        self.disk.discard(at, length)
+    }
+}
+
+/// A front end counts the bytes of a request once.
+#[test]
+fn a_long_read_is_in_memory_once() {
+    let life = life();
+    let last = Rc::new(Cell::new(std::ptr::null()));
+    let mut parts = life.parts(&quiet(DataMode::Selective), Persistence::WriteBack);
+    parts.disk = Rc::new(Located { disk: parts.disk, last: last.clone() });
+    life.play(async move {
+        let volume = open(parts).await;
+        let content = volume.read(BLOCK as u64, 256 * BLOCK).await.unwrap();
+        assert_eq!(content.as_ptr(), last.get());
+        // A block that is in memory is not read with the others.
+        write(&volume, 9 * BLOCK as u64, 7, BLOCK).await;
+        let content = volume.read(BLOCK as u64, 256 * BLOCK).await.unwrap();
+        let sevens = |byte: &u8| *byte == 7;
+        assert!(content[8 * BLOCK..9 * BLOCK].iter().all(sevens));
+        assert!(!content[..8 * BLOCK].iter().chain(&content[9 * BLOCK..]).any(sevens));
+    });
 }
