@@ -9,6 +9,7 @@ mod block_volume;
 pub mod golden;
 mod log;
 mod mutate;
+mod nbd_client;
 mod packed;
 mod parse;
 mod patches;
@@ -51,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     bytes("packed", packed::run),
     bytes("scattered", scattered::run),
     bytes("block_volume", block_volume::run),
+    Target { rounds: 1_000, ..bytes("nbd", nbd_client::run) },
     patches("log", log::run, 3_000),
     patches("volume", volume::run, 600),
 ];

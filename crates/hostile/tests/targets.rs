@@ -141,6 +141,7 @@ targets! {
     any_packed_log_is_replayed_within_bounds_or_refused "packed";
     any_scattered_logs_are_searched_within_bounds_or_refused "scattered";
     any_superblock_of_a_block_volume_is_read_or_refused "block_volume";
+    any_bytes_of_an_nbd_client_are_answered_or_end_it "nbd";
     any_damaged_log_is_replayed_within_bounds_or_refused "log";
     any_damaged_volume_is_served_or_refused_and_closed "volume";
 }

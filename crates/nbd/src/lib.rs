@@ -19,4 +19,4 @@ pub use export::Export;
 pub use listener::{ListenError, Listener};
 pub use options::{OptionRequest, parse_option};
 pub use request::{Command, NbdRequest, RequestError};
-pub use server::serve;
+pub use server::{serve, serve_client};

@@ -14,6 +14,7 @@ use device::{Buffer, DeviceError, Durability, World};
 use runtime::{Either, File, RealWorld, race};
 use std::cell::Cell;
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -78,6 +79,19 @@ impl Drop for ShutAtEnd {
             self.0.shut();
         }
     }
+}
+
+/// Serves one client, which is connected already, until it has gone.
+///
+/// # Errors
+/// The client breaks the protocol, or its socket fails.
+pub async fn serve_client(
+    world: RealWorld,
+    socket: UnixStream,
+    export: Rc<Export>,
+) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    converse(world, Socket::Unix(socket), export, &Rc::default(), Rc::default()).await
 }
 
 async fn converse(
