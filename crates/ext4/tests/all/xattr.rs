@@ -1,9 +1,11 @@
 //! Extended attributes and access control lists against a model, e2fsprogs, and the kernel.
 
-use crate::image::{TestImage, play};
-use disks::Image;
+use crate::image::{TestImage, open, play};
+use device::{Operation, World};
+use disks::{Fault, Image, MemoryDisk};
 use ext4::{Caller, Existence, Inode, SetXattr, Volume, VolumeOptions, WriteFlags};
 use format::ext4::acl::{Acl, AclEntry, AclTag};
+use runtime::VirtualWorld;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{InodeNumber, Refusal, SplitMix};
@@ -357,6 +359,32 @@ fn the_rules_of_names_types_and_callers_are_kept() {
         handle.stop();
         assert_eq!(get(&volume, &inode, "security.capability").await, Err(NO_DATA));
     });
+}
+
+/// The list changes the mode, and wants a block: no bitmap can be read.
+#[test]
+fn an_access_list_that_fails_leaves_the_mode() {
+    let image = image_with_files(&["-b", "4096", "-I", "128"]);
+    let number = image.number("f0");
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = MemoryDisk::from_image(world.clone(), image.read());
+    virtual_world.run(async move {
+        let volume = open(&world, &disk, None, VolumeOptions::default()).await.unwrap();
+        let inode = volume.inode(number).await.unwrap();
+        let list = [(AclTag::Owner, 7), (AclTag::User(1234), 7), (AclTag::OwningGroup, 7)];
+        let list = acl(&[&list[..], &[(AclTag::Mask, 7), (AclTag::Other, 7)]].concat()).to_call();
+        let name = "system.posix_acl_access";
+        let before = volume.getattr(&inode);
+        disk.inject(Fault::forever(Operation::Read));
+        assert_eq!(set(&volume, &inode, name, &list).await, Err(None));
+        assert_eq!(volume.getattr(&inode), before);
+        disk.heal();
+        set(&volume, &inode, name, &list).await.unwrap();
+        assert_eq!(volume.getattr(&inode).mode & 0o777, 0o777);
+        volume.close().await.unwrap();
+    });
+    virtual_world.end();
 }
 
 #[test]

@@ -667,7 +667,45 @@ pub(super) fn system_time(time: Timestamp) -> SystemTime {
 
 #[cfg(test)]
 mod tests {
+    use super::super::own_directory::OwnDirectory;
     use super::*;
+
+    /// As long as the note of a change in flight is valid, the change would count as this client's.
+    #[test]
+    fn anothers_change_amid_a_flush_takes_the_note() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("object");
+        fs::write(&path, b"before").expect("a file");
+        let root = File::open(directory.path()).expect("its directory");
+        let notes = Notes(OwnDirectory::in_root(root, "notes").expect("a place for notes"));
+        let file = File::options().read(true).write(true).open(&path).expect("a handle");
+        let found = file.metadata().expect("metadata");
+        let (id, time) = (FileId(found.ino()), Timestamp { seconds: 0, nanoseconds: 0 });
+        let version = Version { number: 7, ctime_ns: 7, size: 6 };
+        let attributes = FileAttributes {
+            file: id,
+            kind: FileKind::Regular,
+            version,
+            mode: 0o600,
+            links: 1,
+            uid: found.uid(),
+            gid: found.gid(),
+            rdev: 0,
+            blocks: 0,
+            accessed: time,
+            modified: time,
+            changed: time,
+        };
+        let (overlay, seen) = (Overlay::over(6), Seen::of(&found));
+        let known = notes.clone();
+        let mut flush = Flush { file, notes, attributes, overlay, seen, found, in_flight: None };
+        assert!(flush.change(|| Ok(())).is_ok());
+        let noted = || known.version(id, &fs::metadata(&path).expect("metadata"));
+        assert_eq!(noted(), version);
+        fs::write(&path, b"theirs, longer").expect("written");
+        assert!(matches!(flush.check_unchanged(), Err(Unflushed::ChangedPast)));
+        assert_ne!(noted(), version);
+    }
 
     #[test]
     fn a_file_made_read_only_is_written_by_its_owner() {
