@@ -7,6 +7,7 @@ use crate::timers::{Ticket, Timers};
 use device::{LocalFuture, LongSteps, World};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -34,6 +35,10 @@ pub struct Deadlock {
 
 impl VirtualWorld {
     pub fn new(seed: u64) -> VirtualWorld {
+        let seed = match units::fault!("seed-beside-chance") {
+            true => RandomState::new().hash_one(seed),
+            false => seed,
+        };
         VirtualWorld(Rc::new(State {
             tasks: Tasks::default(),
             now: Cell::default(),

@@ -236,7 +236,7 @@ fn usual_place(parent: &Path, user: u32) -> PathBuf {
     let usual = parent.join(format!("okeanos-{user}"));
     let is_free = fs::symlink_metadata(&usual)
         .map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |found| is_of(&found, user));
-    if is_free {
+    if is_free || units::fault!("socket-place-of-another") {
         return usual;
     }
     let others = unusual_places(parent, user).next();

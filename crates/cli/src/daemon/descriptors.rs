@@ -7,6 +7,9 @@ use std::os::fd::RawFd;
 /// Closes all descriptors but the standard ones and `kept`. Call it in a fresh process, before
 /// anything that owns a descriptor is used again.
 pub fn close_all_but(kept: RawFd) {
+    if units::fault!("descriptors-of-the-caller-kept") {
+        return;
+    }
     let ranges = [(3, kept - 1), (kept + 1, RawFd::MAX)];
     let mut is_closed = true;
     for (first, last) in ranges.into_iter().filter(|(first, last)| first <= last) {

@@ -92,7 +92,13 @@ fn holds_limit(text: &str) -> bool {
 pub fn warning(refused: &[&str]) -> Option<String> {
     // SAFETY: geteuid has no preconditions.
     let is_root = unsafe { libc::geteuid() } == 0;
-    (is_root && !refused.is_empty() && memory_is_limited()).then(|| {
+    warning_of(is_root && memory_is_limited(), refused)
+}
+
+/// `may_wait`: the daemon may have to wait for itself where it was refused anything.
+fn warning_of(may_wait: bool, refused: &[&str]) -> Option<String> {
+    let is_silent = units::fault!("write-back-refusals-unsaid");
+    (may_wait && !refused.is_empty() && !is_silent).then(|| {
         format!(
             "the daemon may not ask the kernel {}: where memory is short, it may wait for itself; give it \
              CAP_SYS_RESOURCE and CAP_IPC_LOCK",
@@ -151,6 +157,14 @@ mod tests {
             ]
         );
         assert!(limit_files("nonsense\n::\n3:memory\n").len() < 2);
+    }
+
+    #[test]
+    fn refusals_are_named_where_memory_is_limited() {
+        let refused = ["to take memory", "to lock its program"];
+        let warning = warning_of(true, &refused).unwrap();
+        assert!(warning.contains("to take memory, nor to lock its program"), "{warning}");
+        assert_eq!([warning_of(true, &[]), warning_of(false, &refused)], [None, None]);
     }
 
     #[test]

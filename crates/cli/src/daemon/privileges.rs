@@ -43,7 +43,7 @@ struct Half {
 /// A refusal of the kernel's; the rest is given up all the same.
 pub fn give_up() -> io::Result<()> {
     // SAFETY: geteuid has no preconditions.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let is_root = unsafe { libc::geteuid() } == 0 && !units::fault!("rights-kept");
     // Without CAP_SETPCAP the bounding set stays; nothing executes another program any more.
     let bounded = if is_root { bound().and(keep_few()) } else { Ok(()) };
     // SAFETY: prctl with these integers changes a flag of the thread.

@@ -109,6 +109,7 @@ impl StoreName {
         let found = LocalStore::file_system_type(directory)
             .map_err(|error| CliError::new(format!("{}: {error}", self.full_name())))?;
         let kind = INCOHERENT.iter().find(|(magic, _)| *magic == found);
+        let kind = kind.filter(|_| !units::fault!("host-incoherent-store"));
         let Some((_, kind)) = kind else { return Ok(()) };
         Err(CliError::new(format!(
             "{}: it lies on {kind}, whose locks and change times need not be the same for all hosts",
@@ -295,7 +296,8 @@ fn keep_private(journal: &Path) -> Result<(), CliError> {
     let found = std::fs::metadata(journal).map_err(cannot)?;
     let process = std::fs::metadata("/proc/self").map_err(cannot)?;
     let is_ours = found.uid() == process.uid();
-    if found.is_file() && is_ours && found.mode() & OTHERS != 0 {
+    let is_open = found.mode() & OTHERS != 0 && !units::fault!("host-journal-readable");
+    if found.is_file() && is_ours && is_open {
         std::fs::set_permissions(journal, Permissions::from_mode(0o600)).map_err(cannot)?;
     }
     Ok(())

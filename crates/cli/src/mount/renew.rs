@@ -60,6 +60,7 @@ fn dead_mount_on(at: &Path) -> Result<Option<Mount>, CliError> {
     let mounts =
         mount_table::mounts().map_err(|error| CliError::system("/proc/self/mountinfo", error))?;
     let top = mounts.into_iter().rfind(|mount| mount.directory == at);
+    let top = top.filter(|_| !units::fault!("dead-mount-in-the-way"));
     Ok(top.filter(|mount| mount.is_okeanos() && mount.is_dead()))
 }
 

@@ -354,7 +354,8 @@ impl Handle {
         if let Some(log) = &self.engine.log {
             let log = log.borrow();
             let bound = log.bound(&transaction.holdings().and_blocks(credits.0));
-            if !log.fits_now(bound, transaction.open_handles().into()) {
+            let fits = log.fits_now(bound, transaction.open_handles().into());
+            if !fits && !units::fault!("handle-outgrows-the-log") {
                 return false;
             }
         }

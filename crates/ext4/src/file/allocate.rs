@@ -56,7 +56,12 @@ impl Volume {
         let _guard = inode.lock.write().await;
         check_changeable(inode, mode == RangeMode::Allocate)?;
         let to = offset.checked_add(length).filter(|to| *to <= self.range_end_max(inode, mode));
-        let Some(to) = to else { return Err(Refusal::FileTooLarge.into()) };
+        let Some(to) = to else {
+            if units::fault!("refused-range-kills") {
+                self.kill_privileges(inode, kill_privileges).await?;
+            }
+            return Err(Refusal::FileTooLarge.into());
+        };
         if length == 0 {
             return Err(Refusal::Invalid.into());
         }
@@ -129,6 +134,7 @@ impl Volume {
     /// its limit is that of a file with extents, however this one is mapped.
     fn range_end_max(&self, inode: &Inode, mode: RangeMode) -> u64 {
         match mode {
+            _ if units::fault!("hole-within-own-maximum") => self.file_size_max(inode),
             RangeMode::PunchHole => self.volume_file_size_max(),
             _ if !self.maps_by_extents(inode) => self.volume_file_size_max(),
             _ => self.file_size_max(inode),

@@ -58,6 +58,9 @@ impl Volume {
         result: Result<T>,
     ) -> Result<T> {
         let Err(error) = &result else { return result };
+        if units::fault!("failed-part-stays") {
+            return result;
+        }
         if handle.changes() == before.changes {
             let mut fields = before.inode.fields.borrow_mut();
             // Neighbours in the orphan list change it without the inode's lock.

@@ -76,7 +76,8 @@ impl Volume {
         let _lock = inode.lock.read().await;
         let stored = self.stored_xattrs(inode).await?;
         let is_trusted = |attribute: &Attribute| attribute.index == TRUSTED;
-        let shown = stored.all().any(is_trusted) && sees_trusted();
+        let shown =
+            units::fault!("trusted-shown-to-all") || stored.all().any(is_trusted) && sees_trusted();
         let visible = stored.all().filter(|attribute| shown || !is_trusted(attribute));
         let mut list = Vec::new();
         for name in visible.filter_map(names::full_name) {

@@ -20,6 +20,7 @@ impl VolumeFrontEnd {
         const BOTH: i32 = libc::XATTR_CREATE | libc::XATTR_REPLACE;
         let existence = match arguments.flags as i32 {
             0 => Existence::Any,
+            BOTH if units::fault!("create-and-replace-sets") => Existence::Any,
             BOTH => Existence::NewAndOld,
             libc::XATTR_CREATE => Existence::New,
             libc::XATTR_REPLACE => Existence::Old,

@@ -347,7 +347,8 @@ fn sync_asked(flags: u32) -> Option<SyncWhat> {
 /// Returns whether reads and writes past the page cache suit a descriptor of these flags. O_SYNC
 /// contains the bit of O_DSYNC.
 fn is_direct(flags: u32) -> bool {
-    flags & (libc::O_DSYNC | libc::O_DIRECT) as u32 != 0
+    let synchronous = if units::fault!("synchronous-write-split") { 0 } else { libc::O_DSYNC };
+    flags & (synchronous | libc::O_DIRECT) as u32 != 0
 }
 
 /// Bits of a handle above those of flags: how its descriptor was opened.

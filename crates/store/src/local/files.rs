@@ -559,7 +559,8 @@ fn may_end_at(handle: &File, end: u64) -> bool {
 /// Returns a handle to write through. That of a file whose mode forbids it to its owner, this
 /// process, is for reading ([`Local::open`]): a program that made it may write to it all the same.
 pub(super) fn for_writing(handle: &File) -> io::Result<File> {
-    if fcntl_getfl(handle)?.intersects(OFlags::WRONLY | OFlags::RDWR) {
+    let is_for_writing = fcntl_getfl(handle)?.intersects(OFlags::WRONLY | OFlags::RDWR);
+    if is_for_writing || units::fault!("store-read-only-unwritten") {
         return handle.try_clone();
     }
     let mode = handle.metadata()?.mode() & 0o7777;

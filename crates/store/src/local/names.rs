@@ -316,7 +316,8 @@ impl Local {
 /// Returns whether the directory has default access lists. Then the kernel derives the file's own
 /// list from them, and the umask does not count.
 fn has_default_lists(directory: &Path) -> bool {
-    getxattr(directory, "system.posix_acl_default", &mut [0; XATTR_BYTES_MAX][..]).is_ok()
+    !units::fault!("store-default-lists-masked")
+        && getxattr(directory, "system.posix_acl_default", &mut [0; XATTR_BYTES_MAX][..]).is_ok()
 }
 
 /// Makes a file and returns it: a regular one open for reading and writing. A user who may write to
@@ -368,7 +369,8 @@ fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<File> {
 /// Gives what was just made in a directory to the caller, with this mode.
 fn give_to(made: &File, mode: Option<u32>, caller: Creator, directory: &Path) -> io::Result<()> {
     let (found, parent) = (made.metadata()?, fs::metadata(directory)?);
-    let inherits = parent.mode() & libc::S_ISGID != 0;
+    let inherits =
+        parent.mode() & libc::S_ISGID != 0 && !units::fault!("store-group-not-inherited");
     let group = if inherits { parent.gid() } else { caller.gid };
     if (found.uid(), found.gid()) != (caller.uid, group) {
         let (uid, gid) = (Uid::from_raw(caller.uid), Gid::from_raw(group));

@@ -70,7 +70,11 @@ impl OwnDirectory {
 
     /// Creates a file that must not exist.
     pub fn make_new(&self, name: &str) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
+        let safe = match units::fault!("store-note-follows-links") {
+            true => OFlags::TRUNC,
+            false => OFlags::EXCL | OFlags::NOFOLLOW,
+        };
+        let flags = OFlags::WRONLY | OFlags::CREATE | safe;
         let mode = Mode::from_raw_mode(0o600);
         Ok(openat(&*self.held, name, flags | OFlags::CLOEXEC, mode)?.into())
     }

@@ -43,7 +43,7 @@ pub fn print_as_it_is(text: &impl Display) -> Result<(), CliError> {
 /// Returns the text without anything that a terminal would obey: control characters, those above
 /// ASCII too, become question marks. Lines and tabs stay.
 pub fn harmless(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_order) {
+    if !text.chars().any(is_order) || units::fault!("terminal-obeys-names") {
         return text.into();
     }
     text.chars().map(|c| if is_order(c) { '?' } else { c }).collect::<String>().into()
