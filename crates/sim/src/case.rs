@@ -350,12 +350,11 @@ impl Case {
         Case { scripts, mix: None, life, barrier, ..self.clone() }
     }
 
-    /// Returns the life that follows the recovery of an image, if any. Disks that lie, and volumes
-    /// that are full, have one life. `always`: regardless of the random number generator.
-    fn lives_on(&self, image: u64, always: bool) -> Option<u64> {
-        let is_plain = self.lying_disk.is_none() && !self.setup.is_tight();
+    /// Returns the life that follows the recovery of an image, if any. `always`: regardless of the
+    /// random number generator.
+    pub(crate) fn lives_on(&self, image: u64, always: bool) -> Option<u64> {
         let is_drawn = always || (image + self.seed) % IMAGES_A_LIFE == 0;
-        (is_plain && is_drawn).then_some(1 + image)
+        is_drawn.then_some(1 + image)
     }
 
     /// Whether an image is not judged, for the sake of later lives.

@@ -95,6 +95,8 @@ impl FromStr for FaultPlan {
 
 /// Limit of virtual time, longer than any script takes.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Images that a power cut after the fault leaves.
+const IMAGES: u64 = 3;
 /// The error number of a failed device.
 const EIO: i32 = 5;
 
@@ -122,7 +124,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
     });
     disks.all().for_each(|disk| disk.heal());
     let random = CrashPolicy::Random { seed: plan.place, atomicity: Atomicity::Unit(512) };
-    let images = [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random]
+    let images: [_; IMAGES as usize] = [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random]
         .map(|policy| (policy, disks.crash(policy)));
     stalls::note(&world);
     world.end();
@@ -133,7 +135,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
     let mut report =
         CaseReport { scripts: 1, faults: outcome.met.into(), refused, ..CaseReport::default() };
     let mut known = Recoveries::default();
-    for (policy, disks) in images {
+    for (image, (policy, disks)) in (plan.place * IMAGES..).zip(images) {
         let left = format!("{policy:?} after the fault");
         let progress = outcome.progress.clone();
         let snapshot = Snapshot {
@@ -144,7 +146,7 @@ pub fn run(case: &Case, fresh: &Disks, plan: FaultPlan) -> Result<CaseReport, Bo
             progress,
         };
         let sampled = outcome.failed && policy == random && plan.place % case.sample == 0;
-        let extra = ExtraChecks { sampled, life: None };
+        let extra = ExtraChecks { sampled, life: case.lives_on(image, false) };
         judge(case, snapshot, &histories, extra, &mut known, &mut report)
             .map_err(|wrong| failure(left, wrong.why))?;
     }

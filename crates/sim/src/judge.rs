@@ -190,7 +190,7 @@ fn recover(
             let mut left = None;
             if let Some(later) = &later {
                 let lived = lives::go_on(&volume, &world, &memory, later, writers).await;
-                left = Some(lived.map_err(|error| format!("the life after it: {error}"))?);
+                left = lived.map_err(|error| format!("the life after it: {error}"))?;
             }
             volume.close().await.map_err(|error| format!("closing what was recovered: {error}"))?;
             Ok::<_, String>((found, recovery, left))

@@ -5,6 +5,7 @@
 use crate::case::{Case, CaseReport};
 use crate::earlier_life;
 use crate::judge::{Violation, guarantee, read_back, read_error};
+use crate::lying_disk::LyingDisk;
 use crate::memory_disks::MemoryDisks;
 use crate::model::{Found, History, Outcome};
 use crate::run_table::spoiled;
@@ -16,6 +17,7 @@ use ext4::{Error, Volume};
 use runtime::{SplitMix, VirtualWorld};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use units::Refusal;
 
 /// State of the disks at the cut of a life.
 pub struct CutState {
@@ -34,19 +36,24 @@ const CHANGES_MAX: u64 = 40;
 const SCATTERED_CHANGES_MAX: u64 = 120;
 
 /// Continues from the state that a recovery has found, to the end of the scripts. The cut is taken
-/// during that.
+/// during that. `None`: the volume is so full that it has no space for another life.
 pub async fn go_on(
     volume: &Rc<Volume>,
     world: &VirtualWorld,
     disks: &MemoryDisks,
     case: &Case,
     before: usize,
-) -> Result<CutState, Error> {
+) -> Result<Option<CutState>, Error> {
     volume.sync().await?;
-    let writers = Writers::prepare_from(before, volume, world, case).await?;
+    let writers = match Writers::prepare_from(before, volume, world, case).await {
+        Err(Error::Refused(Refusal::NoSpace)) if case.setup.is_tight() => return Ok(None),
+        prepared => prepared?,
+    };
     let rng = SplitMix::new(case.seed ^ case.life.wrapping_mul(0x9e37_79b9));
     let most = if case.setup.logs.is_some() { SCATTERED_CHANGES_MAX } else { CHANGES_MAX };
-    let cut = rng.below(most);
+    // About one change in four is a flush, which on disks that lie is many writes.
+    let a_flush = case.lying_disk.as_ref().map_or(1, LyingDisk::writes_a_flush);
+    let cut = rng.below(most / 4 * (3 + a_flush));
     let (progress, outcomes) = (writers.progress.clone(), writers.outcomes.clone());
     let taken = Rc::new(RefCell::new(None));
     let take = {
@@ -73,7 +80,7 @@ pub async fn go_on(
         take();
     }
     let (images, progress) = taken.take().expect("just taken");
-    Ok(CutState { before, cut, images, progress, outcomes: outcomes.take() })
+    Ok(Some(CutState { before, cut, images, progress, outcomes: outcomes.take() }))
 }
 
 /// Returns two of the images that a cut may leave: by turns nothing or everything that was

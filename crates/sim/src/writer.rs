@@ -121,7 +121,7 @@ impl Writers {
                 changed: BTreeMap::new(),
                 bounds: case.write_bounds(),
                 tight: case.setup.is_tight(),
-                failing: case.fault.is_some() || case.hostile,
+                failing: case.fault.is_some() && case.life == 0 || case.hostile,
                 outcome: Cell::new(Outcome::Done),
                 open: Vec::new(),
             });

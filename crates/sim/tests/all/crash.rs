@@ -96,6 +96,7 @@ fn a_full_volume_loses_nothing() {
     for name in ["tight-1k", "tight-external-4k"] {
         let setup = setup::find(name).unwrap();
         let fresh = setup::make(setup).unwrap();
+        let mut lives = 0;
         for mode in MODES {
             let report = run(&Case { sample: 12, ..Case::random(setup, mode, 1, 3, 16) }, &fresh);
             assert!(
@@ -103,7 +104,9 @@ fn a_full_volume_loses_nothing() {
                 "{name}, {}: {report:?}: the volume was never full",
                 mode.name()
             );
+            lives += report.lives;
         }
+        assert!(lives > 0, "{name}: no second life");
     }
 }
 

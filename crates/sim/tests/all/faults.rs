@@ -23,6 +23,7 @@ fn suffer(mode: DataMode) {
         }
     }
     println!("{}: {total:?}", mode.name());
+    assert!(total.lives > 20, "{}: {total:?}: hardly a second life", mode.name());
     assert!(total.faults > 40, "{}: {total:?}: hardly a fault came in time", mode.name());
 }
 
