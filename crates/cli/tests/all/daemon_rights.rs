@@ -19,7 +19,8 @@ pub const FEW_RIGHTS: &str = r#"
 
 /// Functions. `settled PID`: the daemon keeps no directory busy and, where root may ask for it,
 /// does not wait for write-back (PF_MEMALLOC_NOIO and PF_LOCAL_THROTTLE of linux/sched.h, which
-/// PR_SET_IO_FLUSHER sets) and is spared where memory runs out. `locked PID`: its program is locked.
+/// PR_SET_IO_FLUSHER sets) and is spared where memory runs out. `locked PID`: it has locked its
+/// program.
 pub const SETTLED: &str = r#"
     settled() {
         [ $(readlink /proc/$1/cwd) = / ]

@@ -152,7 +152,8 @@ fn the_mount_behind_a_device_stays_as_long_as_it() {
     ));
 }
 
-/// As where the daemon is killed after the volume has grown, and before its device has.
+/// A daemon that is killed after the volume has grown, and before its device has, leaves such a
+/// device.
 #[test]
 fn a_device_shorter_than_its_volume_is_taken_up() {
     run(

@@ -671,7 +671,7 @@ mod tests {
     use super::super::own_directory::OwnDirectory;
     use super::*;
 
-    /// As long as the note of a change in flight is valid, the change would count as this client's.
+    /// A valid note of a change in flight would make the change count as this client's.
     #[test]
     fn anothers_change_amid_a_flush_takes_the_note() {
         let directory = tempfile::tempdir().expect("a directory");
