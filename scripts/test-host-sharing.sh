@@ -74,6 +74,31 @@ for number in range(60):
 assert open('two/kept', 'rb').read() == wanted, open('two/kept', 'rb').read()
 P
 
+# Appends at the same time, by programs with locks of the file: in front of Ceph no host has it alone.
+timeout 120 python3 - <<'P' || fail "appends beside each other, with locks"
+import fcntl, os
+LINES = 40
+def append(host):
+    file = os.open(host + '/locked', os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_SYNC, 0o644)
+    fcntl.lockf(file, fcntl.LOCK_SH, 1, 0)
+    for number in range(LINES):
+        os.write(file, b'%s %d\n' % (host.encode(), number))
+children = []
+for host in ('one', 'two'):
+    child = os.fork()
+    if child == 0:
+        try:
+            append(host)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    children.append(child)
+assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+found = open('one/locked', 'rb').read().split(b'\n')
+wanted = [b'%s %d' % (host, number) for host in (b'one', b'two') for number in range(LINES)]
+assert sorted(found) == sorted(wanted + [b'']), found
+P
+
 # Attributes beside dirty bytes stay, and a crash loses nothing of them.
 echo synced >one/dirty && sync one/dirty
 timeout 60 chmod 600 two/dirty

@@ -7,8 +7,9 @@ use crate::error::HostError;
 use crate::files::{Dirty, Failure, File, Files};
 use crate::kept_tokens::KeptTokens;
 use crate::lease::{StoreLease, while_answered};
-use crate::log::{FileChange, HostLog};
+use crate::log::{FileChange, HostLog, LogReservation};
 use crate::options::HostOptions;
+use crate::pauses::Pauses;
 use crate::record::{BLOCK, Slot};
 use crate::recover::{FileOutcome, HostRecoveryReport};
 use crate::removals::Removals;
@@ -21,8 +22,15 @@ use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use store::{FileAttributes, FileId, Found, OpenFile, OpenMode, Refusal, Store, StoreError, Token};
-use units::TransactionId;
+use std::time::Duration;
+use store::{
+    Answer, FileAttributes, FileId, Found, OpenFile, OpenMode, Refusal, Store, StoreError, Token,
+};
+use units::{Instant, TransactionId};
+
+/// Time for which a write waits for another client that extends the file: one that has died keeps
+/// others out until its servers have ended its session.
+const EXTENDER_MAX: Duration = Duration::from_secs(60);
 
 /// Point at which a write is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +59,10 @@ impl Position {
         }
     }
 }
+
+/// What became of a write: the attributes, and the transaction that has the bytes, or `None` if the
+/// store has them.
+type Written = (FileAttributes, Option<TransactionId>);
 
 /// Listener called after each recovery that the host started by itself.
 type Listener = Box<dyn Fn(&HostRecoveryReport)>;
@@ -399,32 +411,14 @@ impl Host {
         self.check_file(file)?;
         self.prove_lease().await
     }
-    /// Returns the offset of a write; the caller holds the file's lock for writing, with a token.
-    async fn offset_of(
-        &self,
-        file: &File,
-        position: Position,
-        length: usize,
-    ) -> Result<(u64, u64), HostError> {
-        let at = match position {
-            Position::At(at) => at,
-            Position::End if file.token.get() == Some(Token::ExclusiveWrite) => {
-                file.reported.get().size
-            }
-            // Another client keeps the file open, and may also write.
-            Position::End => self.noted(self.store.attributes(file.id).await)?.version.size,
-        };
-        Ok((at, end_of(at, length as u64)?))
-    }
-
     /// Takes the token for a write, and does what comes before it. The caller holds the file's
-    /// lock. Returns the token and the offset; `None`: another client wants the file.
+    /// lock. `None`: another client wants the file.
     async fn prepare_write(
         &self,
         file: &File,
         position: Position,
         length: usize,
-    ) -> Result<Option<(Token, u64)>, HostError> {
+    ) -> Result<Option<Token>, HostError> {
         if file.recalled.get() {
             return Ok(None);
         }
@@ -435,29 +429,104 @@ impl Host {
         if !file.recalled.get() {
             self.drop_capabilities(file).await?;
         }
-        let (at, end) = self.offset_of(file, position, length).await?;
         if token == Token::ExclusiveWrite && !file.recalled.get() {
-            self.destage_before_growth(file, end).await?;
+            let at = match position {
+                Position::At(at) => at,
+                Position::End => file.reported.get().size,
+            };
+            self.destage_before_growth(file, end_of(at, length as u64)?).await?;
         }
-        Ok((!file.recalled.get()).then_some((token, at)))
+        Ok((!file.recalled.get()).then_some(token))
     }
 
-    /// Writes under a token for shared writing, past the journal.
+    /// Has the store write. Where an append ends up is the store's to say: the token may be
+    /// recalled before the write begins there.
+    fn put(&self, open: OpenFile, position: Position, bytes: &[u8]) -> Answer<FileAttributes> {
+        match position {
+            Position::At(at) => self.store.write(open, at, bytes),
+            Position::End => self.store.append(open, bytes),
+        }
+    }
+
+    /// Writes under a token for shared writing, past the journal. `None`: another client extends
+    /// the file, and nothing was written.
     async fn write_shared(
         &self,
         file: &File,
         open: OpenFile,
-        (at, bytes): (u64, &[u8]),
-        durable: Durable,
-    ) -> Result<FileAttributes, HostError> {
+        (position, bytes): (Position, &[u8]),
+        (durable, is_sent): (Durable, &Cell<bool>),
+    ) -> Result<Option<Written>, HostError> {
+        self.check_closing()?;
+        is_sent.set(!units::fault!("host-append-repeated"));
+        let written = self.put(open, position, bytes).await;
+        if written == Err(StoreError::TokenHeld) {
+            is_sent.set(false);
+            return Ok(None);
+        }
         file.shared_writes.set(file.shared_writes.get() + 1);
-        let written = self.store.write(open, at, bytes).await;
         self.count(|counters| counters.shared_bytes += bytes.len() as u64);
         let attributes = self.noted(written)?;
         if durable == Durable::Now {
             self.sync_shared(file, open).await?;
         }
-        Ok(attributes)
+        Ok(Some((attributes, None)))
+    }
+
+    /// Writes under the exclusive token, and logs that. `None` as for a shared write: the token was
+    /// recalled before the store had the bytes.
+    async fn write_held(
+        &self,
+        file: &File,
+        open: OpenFile,
+        (position, bytes): (Position, &[u8]),
+        (reservation, is_sent): (&LogReservation, &Cell<bool>),
+    ) -> Result<Option<Written>, HostError> {
+        self.check_closing()?;
+        let is_once = !units::fault!("host-append-repeated");
+        let recalls = file.recalls.get();
+        let attributes = match self.put(open, position, bytes).await {
+            Ok(attributes) => attributes,
+            Err(StoreError::TokenHeld) => {
+                self.settle_unreported(file).await?;
+                return Ok(None);
+            }
+            error => {
+                // A part of it may be in the store's buffer, in a state that was not reported: only
+                // what is durable there is known.
+                is_sent.set(is_once && file.met_recall(recalls));
+                let noted = self.noted(error.map(|_| None));
+                self.settle_unreported(file).await?;
+                return noted;
+            }
+        };
+        if file.met_recall(recalls) {
+            // Another client may have held the file when the store took the bytes: no replay may
+            // build on them.
+            is_sent.set(is_once);
+            self.settle_unreported(file).await?;
+            return Ok(Some((attributes, None)));
+        }
+        let at = match position {
+            Position::At(at) => at,
+            Position::End => attributes.version.size - bytes.len() as u64,
+        };
+        let last = self.note_change(file, reservation, &attributes, (at, bytes));
+        Ok(Some((attributes, Some(last))))
+    }
+
+    /// Pauses while another client extends the file. TokenHeld: it has done so for too long.
+    async fn pause_for_extender(
+        &self,
+        pauses: &mut Pauses,
+        until: Instant,
+    ) -> Result<(), HostError> {
+        let now = self.world.now();
+        if now >= until {
+            return Err(StoreError::TokenHeld.into());
+        }
+        self.world.sleep_until(now.plus(pauses.next())).await;
+        Ok(())
     }
 
     /// Writes, and returns the transaction that has the bytes in the journal, or `None` if the
@@ -469,8 +538,9 @@ impl Host {
         position: Position,
         bytes: &[u8],
         (durable, is_sent): (Durable, &Cell<bool>),
-    ) -> Result<(FileAttributes, Option<TransactionId>), HostError> {
-        let is_once = !units::fault!("host-append-repeated");
+    ) -> Result<Written, HostError> {
+        let mut pauses = Pauses::default();
+        let until = self.world.now().plus(EXTENDER_MAX);
         loop {
             self.check()?;
             self.check_file(file)?;
@@ -481,46 +551,31 @@ impl Host {
                 false => None,
             };
             let guard = file.lock.write().await;
-            let Some((token, at)) = self.prepare_write(file, position, bytes.len()).await? else {
+            let Some(token) = self.prepare_write(file, position, bytes.len()).await? else {
                 drop((guard, early));
                 file.until_returned().await;
                 continue;
             };
             let open = file.open.get().expect("a file with a token is open");
-            if token != Token::ExclusiveWrite {
-                self.check_closing()?;
-                is_sent.set(is_once);
-                let attributes = self.write_shared(file, open, (at, bytes), durable).await?;
-                return Ok((attributes, None));
-            }
-            // Behind the token: a writer that waits for another client must hold no space, or those
-            // of other files wait with it.
-            let Some(reservation) = self.log().reserve_at_once(bytes.len())? else {
-                drop(guard);
-                self.log().until_space(bytes.len()).await?;
-                continue;
+            let what = (position, bytes);
+            let written = if token == Token::ExclusiveWrite {
+                // Behind the token: a writer that waits for another client must hold no space, or
+                // those of other files wait with it.
+                let Some(reservation) = self.log().reserve_at_once(bytes.len())? else {
+                    drop(guard);
+                    self.log().until_space(bytes.len()).await?;
+                    continue;
+                };
+                self.write_held(file, open, what, (&reservation, is_sent)).await?
+            } else {
+                self.write_shared(file, open, what, (durable, is_sent)).await?
             };
-            self.check_closing()?;
-            let recalls = file.recalls.get();
-            let attributes = match self.noted(self.store.write(open, at, bytes).await) {
-                Ok(attributes) => attributes,
-                Err(error) => {
-                    // A part of it may be in the store's buffer, in a state that was not reported:
-                    // only what is durable there is known.
-                    is_sent.set(is_once && file.met_recall(recalls));
-                    self.settle_unreported(file).await?;
-                    return Err(error);
-                }
-            };
-            if file.met_recall(recalls) {
-                // Another client may have held the file when the store took the bytes: no replay
-                // may build on them.
-                is_sent.set(is_once);
-                self.settle_unreported(file).await?;
-                return Ok((attributes, None));
+            if let Some(written) = written {
+                return Ok(written);
             }
-            let last = self.note_change(file, &reservation, &attributes, (at, bytes));
-            return Ok((attributes, Some(last)));
+            // Nothing is held here in between: not the file, so that its token can be returned.
+            drop((guard, early));
+            self.pause_for_extender(&mut pauses, until).await?;
         }
     }
 
@@ -529,7 +584,7 @@ impl Host {
     pub(crate) fn note_change(
         &self,
         file: &File,
-        reservation: &crate::log::LogReservation,
+        reservation: &LogReservation,
         attributes: &FileAttributes,
         (at, bytes): (u64, &[u8]),
     ) -> TransactionId {

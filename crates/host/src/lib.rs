@@ -33,6 +33,7 @@ mod log;
 mod log_reader;
 mod names;
 mod options;
+mod pauses;
 mod program_locks;
 mod record;
 mod recover;

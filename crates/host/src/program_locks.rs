@@ -10,15 +10,13 @@ use crate::error::HostError;
 use crate::files::{Failure, File};
 use crate::host::Host;
 use crate::lock_owners::Interrupt;
+use crate::pauses::Pauses;
 use runtime::race;
 use std::rc::Rc;
-use std::time::Duration;
 use store::{FileId, FileLock, LockOwner, Refusal, StoreError, Token};
 
 const EAGAIN: i32 = 11;
 const EINTR: i32 = 4;
-/// Pauses between two attempts to get a lock that another owner has: the first and the longest.
-const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 
 impl Host {
     /// Sets or removes a lock that was requested by a descriptor. Without `wait` a conflicting lock
@@ -30,16 +28,15 @@ impl Host {
         descriptor: u64,
         wait: Option<&Interrupt>,
     ) -> Result<(), HostError> {
-        let mut pause = PAUSES[0];
+        let mut pauses = Pauses::default();
         loop {
             let result = self.lock_once(id, &lock, descriptor).await;
             let (Some(interrupt), true) = (wait, is_taken(&result)) else { return result };
-            let until = self.world.now().plus(pause);
+            let until = self.world.now().plus(pauses.next());
             race(self.world.sleep_until(until), interrupt.until_set()).await;
             if interrupt.is_set() || self.closing.get() {
                 return Err(StoreError::from(Refusal::Other(EINTR)).into());
             }
-            pause = (pause * 2).min(PAUSES[1]);
         }
     }
 

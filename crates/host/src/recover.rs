@@ -422,10 +422,18 @@ impl Recovery<'_> {
                 self.settle(replay, open, &mut reported).await?;
                 self.note(replay, &reported).await?;
             }
-            if let Some(why) = self.yield_token(replay, open, &mut reported).await? {
-                return Ok(Some(why));
-            }
-            let attributes = self.store.write(open, at, &bytes).await?;
+            let attributes = loop {
+                if let Some(why) = self.yield_token(replay, open, &mut reported).await? {
+                    return Ok(Some(why));
+                }
+                match self.store.write(open, at, &bytes).await {
+                    // The token was recalled before that, and another client extends the file.
+                    Err(StoreError::TokenHeld) => {
+                        self.world.sleep_until(self.world.now().plus(AGAIN)).await;
+                    }
+                    written => break written?,
+                }
+            };
             size = attributes.version.size;
             reported.push(attributes.version);
         }

@@ -192,8 +192,12 @@ pub trait Store {
     fn read(&self, open: OpenFile, at: u64, length: usize) -> Answer<Vec<u8>>;
     /// Writes all of `bytes`, or fails and may have written some. Buffered under
     /// [`Token::ExclusiveWrite`], otherwise at the servers when it answers. Returns the attributes
-    /// after it.
+    /// after it. Clients extend a file one after the other: without that token
+    /// [`StoreError::TokenHeld`] says that another one is about to, and that nothing was written.
     fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes>;
+    /// Writes at the end of the file, as [`Store::write`] does. No other client extends the file
+    /// between the look at its end and the write, whatever becomes of this client's token.
+    fn append(&self, open: OpenFile, bytes: &[u8]) -> Answer<FileAttributes>;
     /// Returns whether the file may end at this byte; false where a change that makes it so long
     /// would be refused as too large. A store that does not know returns true.
     fn may_end_at(&self, _open: OpenFile, _end: u64) -> bool {

@@ -12,6 +12,8 @@ pub enum Meaning {
     /// Final error for the file's buffered writes.
     Durability,
     Token,
+    /// The call may extend a file, which clients do one after the other.
+    Extension,
     /// The call concerns a program's lock.
     Lock,
 }
@@ -20,7 +22,7 @@ pub fn error_of(store: &str, what: &'static str, meaning: Meaning, code: i32) ->
     let failed = || StoreError::Failed { store: store.into(), what: what.into(), code };
     match (meaning, code) {
         (Meaning::ByNumber, libc::ENOENT) => Refusal::Stale.into(),
-        (Meaning::Token, libc::EAGAIN) => StoreError::TokenHeld,
+        (Meaning::Token | Meaning::Extension, libc::EAGAIN) => StoreError::TokenHeld,
         (Meaning::Lock, libc::EAGAIN) => Refusal::Other(code).into(),
         (Meaning::Durability, _) => failed(),
         (_, libc::EIO | libc::ETIMEDOUT | libc::EAGAIN | libc::ENOTRECOVERABLE | libc::ELIBACC) => {

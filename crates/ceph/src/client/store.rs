@@ -509,7 +509,15 @@ impl store::Store for CephStore {
             Ok(file) => Ok(HelperRequest::Write { file, at, bytes: bytes.to_vec() }),
             Err(error) => Err(error),
         };
-        answer!(self, "a write", Usual, request, HelperReply::Attributes { attributes } => attributes)
+        answer!(self, "a write", Extension, request, HelperReply::Attributes { attributes } => attributes)
+    }
+    fn append(&self, open: OpenFile, bytes: &[u8]) -> Answer<FileAttributes> {
+        let request = match self.0.opened(open, true) {
+            Ok(_) if bytes.len() > TRANSFER_BYTES_MAX => Err(Refusal::Invalid.into()),
+            Ok(file) => Ok(HelperRequest::Append { file, bytes: bytes.to_vec() }),
+            Err(error) => Err(error),
+        };
+        answer!(self, "an append", Extension, request, HelperReply::Attributes { attributes } => attributes)
     }
     fn allocate(
         &self,

@@ -52,6 +52,10 @@ pub struct State {
     pub recent_lookups: RecentLookups,
     /// Owners of locks, which belong to the handle.
     lockers: BTreeSet<u64>,
+    /// Whether a call writes, which may extend the file, and whether it has the lock for that.
+    /// Changed under `returning`.
+    pub(super) extends: bool,
+    pub(super) has_extension_lock: bool,
     /// Whether it has lost its last name.
     pub is_gone: bool,
     /// Whether it is to be closed after the answer.

@@ -91,6 +91,7 @@ impl Server {
             | HelperRequest::Open { file, .. }
             | HelperRequest::Close { file }
             | HelperRequest::Write { file, .. }
+            | HelperRequest::Append { file, .. }
             | HelperRequest::Allocate { file, .. }
             | HelperRequest::MakeDurable { file }
             | HelperRequest::SendContent { file }
@@ -117,7 +118,11 @@ impl Server {
             return false;
         }
         let (file, is_look) = match request {
-            HelperRequest::Write { file, bytes, .. } if bytes.len() <= SHORT_BYTES => (file, false),
+            HelperRequest::Write { file, bytes, .. } | HelperRequest::Append { file, bytes }
+                if bytes.len() <= SHORT_BYTES =>
+            {
+                (file, false)
+            }
             HelperRequest::SetAttributes { file, change } if change.size.is_none() => (file, false),
             HelperRequest::Attributes { file } | HelperRequest::Xattr { file, .. } => (file, true),
             HelperRequest::Lookup { parent, .. } => (parent, true),
@@ -349,8 +354,10 @@ impl Server {
                 return Ok(HelperReply::Bytes { bytes });
             }
             HelperRequest::Write { file, at, bytes } => {
-                let file = files.get(file)?;
-                return self.change(&file, || file.handle(true)?.write(at, &bytes));
+                return self.write(&*files.get(file)?, Some(at), &bytes);
+            }
+            HelperRequest::Append { file, bytes } => {
+                return self.write(&*files.get(file)?, None, &bytes);
             }
             HelperRequest::Allocate { file, what, start, end } => {
                 let file = files.get(file)?;
@@ -409,22 +416,57 @@ impl Server {
         }
     }
 
-    /// Changes content or attributes: buffered under the exclusive token, otherwise at the servers
-    /// when it answers.
-    fn change(
+    /// Writes at an offset; `None`: at the end. EAGAIN: another client extends the file, and
+    /// nothing was written.
+    fn write(&self, file: &File, at: Option<u64>, bytes: &[u8]) -> Result<HelperReply, Errno> {
+        self.files.begin_write(file);
+        let written = self.write_alone(file, at, bytes);
+        if let Err(errno) = self.files.end_write(file) {
+            // The lock must not outlive the write, and ends with the session.
+            self.lost(errno);
+        }
+        written
+    }
+    fn write_alone(
         &self,
-        file: &Arc<File>,
-        call: impl FnOnce() -> Result<(), Errno>,
+        file: &File,
+        at: Option<u64>,
+        bytes: &[u8],
     ) -> Result<HelperReply, Errno> {
-        // T1: it would wait for the token's return. The servers get the state before it then, so
-        // the daemon journals that first.
+        self.return_recalled(file)?;
+        if !file.has(Token::ExclusiveWrite) {
+            let is_within =
+                |at: u64| Ok(at.saturating_add(bytes.len() as u64) <= file.inode.size()?);
+            if !at.map_or(Ok(false), is_within)? {
+                self.files.lock_extension(file)?;
+            }
+        }
+        let changed = self.change(file, || {
+            let at = at.map_or_else(|| file.inode.size(), Ok)?;
+            file.handle(true)?.write(at, bytes)
+        });
+        // From here on a part of it may have been written.
+        changed.map_err(|errno| if errno == Errno(libc::EAGAIN) { Errno(libc::EIO) } else { errno })
+    }
+
+    /// Returns the token of a recalled file. T1: a change would wait for that. The servers get the
+    /// state before it then, so the daemon journals that first.
+    fn return_recalled(&self, file: &File) -> Result<(), Errno> {
         let since = Instant::now();
         while file.is_unacknowledged() && since.elapsed() < NOTING {
             std::thread::sleep(ENDING);
         }
-        if file.is_recalled() {
-            self.files.give_back(file)?;
-        }
+        if file.is_recalled() { self.files.give_back(file) } else { Ok(()) }
+    }
+
+    /// Changes content or attributes: buffered under the exclusive token, otherwise at the servers
+    /// when it answers.
+    fn change(
+        &self,
+        file: &File,
+        call: impl FnOnce() -> Result<(), Errno>,
+    ) -> Result<HelperReply, Errno> {
+        self.return_recalled(file)?;
         {
             let _busy = Busy::with(file);
             self.files.begin_change(file);

@@ -80,6 +80,10 @@ impl Files {
         if let Err(errno @ Errno(libc::ENOTCONN | libc::ESHUTDOWN)) = synced {
             return Err(errno);
         }
+        // A write that waits in the library for this return may have looked at the end already.
+        if held.token == Token::ExclusiveWrite && file.state().extends {
+            self.lock_extension(file)?;
+        }
         // Also after a failed sync: others must not wait in vain.
         let returned = held.handle.return_token();
         self.no_longer_held(file, held.number);
@@ -143,6 +147,39 @@ impl Files {
             file.state().failure = Some(errno);
         }
         synced
+    }
+
+    /// Begins a write. Without the exclusive token one that extends the file has a lock from its
+    /// look at the end until the servers have the new one: clients of this store extend a file one
+    /// after the other. A token that is returned meanwhile is replaced by the lock.
+    pub fn begin_write(&self, file: &File) {
+        let _no_return = lock(&file.returning);
+        file.state().extends = true;
+    }
+    /// Locks out other clients that extend the file, until the write ends. EAGAIN: one of them is
+    /// doing so.
+    pub fn lock_extension(&self, file: &File) -> Result<(), Errno> {
+        if file.state().has_extension_lock || units::fault!("ceph-extended-without-lock") {
+            return Ok(());
+        }
+        if let Err(errno) = self.session.lock_extension(file.id) {
+            if errno != Errno(libc::EAGAIN) {
+                return Err(errno);
+            }
+            // The servers ask that client for its size, and end its session if it does not answer.
+            file.inode.size()?;
+            self.session.lock_extension(file.id)?;
+        }
+        file.state().has_extension_lock = true;
+        Ok(())
+    }
+    pub fn end_write(&self, file: &File) -> Result<(), Errno> {
+        let _no_return = lock(&file.returning);
+        file.state().extends = false;
+        match std::mem::take(&mut file.state().has_extension_lock) {
+            true => self.session.unlock_extension(file.id),
+            false => Ok(()),
+        }
     }
 
     fn no_longer_held(&self, file: &File, number: u64) {

@@ -396,6 +396,13 @@ impl Handle {
     pub fn lock_byte(&self, owner: u64, at: u64) -> Result<(), Errno> {
         self.set_lock(owner, flock(libc::F_RDLCK, at as i64, 1))
     }
+    /// Locks a byte for one owner alone. EAGAIN: another owner has it.
+    pub fn lock_byte_alone(&self, owner: u64, at: u64) -> Result<(), Errno> {
+        self.set_lock(owner, flock(libc::F_WRLCK, at as i64, 1))
+    }
+    pub fn unlock_byte(&self, owner: u64, at: u64) -> Result<(), Errno> {
+        self.set_lock(owner, flock(libc::F_UNLCK, at as i64, 1))
+    }
     /// Returns whether another owner has a lock on the byte.
     pub fn is_byte_locked(&self, owner: u64, at: u64) -> Result<bool, Errno> {
         let lock = self.get_lock(owner, flock(libc::F_WRLCK, at as i64, 1))?;

@@ -13,12 +13,17 @@ use std::collections::hash_map::RandomState;
 use std::ffi::CStr;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use store::{Creator, FileAttributes, FileKind, NewNode};
+use store::{Creator, FileAttributes, FileId, FileKind, NewNode};
 
 /// Owners of the lock and of the question: a lock does not stand against its own owner. Those of
 /// programs are small numbers.
 const HOLDER: u64 = 1 << 62;
 const ASKER: u64 = HOLDER + 1;
+/// Owner of the locks under which files are extended.
+const EXTENDER: u64 = HOLDER + 2;
+/// Bytes of those locks, one for each file number, behind the bytes of sessions.
+const EXTENSIONS: u64 = store::LOCK_END | 1 << 62;
+const FILE_NUMBERS: u64 = (1 << 62) - 1;
 
 /// An empty file in the directory that the connection serves. Not that directory itself: opening
 /// one may wait for ever.
@@ -52,6 +57,19 @@ impl SessionLock {
     /// Returns a number that no other connection has.
     pub fn number(&self) -> u64 {
         self.at
+    }
+    /// Locks out other connections that extend the file. EAGAIN: one of them is doing so. The lock
+    /// is not in the file itself: there a program of any other client may lock everything up to the
+    /// highest offset.
+    pub fn lock_extension(&self, file: FileId) -> Result<(), Errno> {
+        match file.0 > FILE_NUMBERS {
+            // Two files would share a byte, and one would unlock the other.
+            true => Err(Errno(libc::EOVERFLOW)),
+            false => self.file.lock_byte_alone(EXTENDER, EXTENSIONS | file.0),
+        }
+    }
+    pub fn unlock_extension(&self, file: FileId) -> Result<(), Errno> {
+        self.file.unlock_byte(EXTENDER, EXTENSIONS | file.0)
     }
     /// Asks the servers. ENOTCONN: they do not have the session any more; ESHUTDOWN: they refuse
     /// this client.

@@ -181,6 +181,11 @@ pub enum HelperRequest {
         at: u64,
         bytes: Vec<u8>,
     },
+    /// Writes at the end.
+    Append {
+        file: FileId,
+        bytes: Vec<u8>,
+    },
     Allocate {
         file: FileId,
         what: Allocation,
@@ -238,7 +243,7 @@ wire_enum!(HelperRequest {
     46 => ReturnToken { file }, 47 => Allocate { file, what, start, end },
     48 => SendContent { file }, 49 => SendAttributes, 50 => AcknowledgeRecall { file },
     51 => Lock { file, owner, mode, start, end }, 52 => TestLock { file, owner, mode, start, end },
-    53 => StillKnown,
+    53 => StillKnown, 54 => Append { file, bytes },
 });
 
 /// A success.

@@ -232,7 +232,7 @@ fn space_is_reserved_and_holes_are_punched_on_a_cluster() {
 #[test]
 fn reads_over_a_growing_end_return_what_is_there() {
     const RECORD: usize = 1000;
-    const RECORDS: usize = 3000;
+    const RECORDS: usize = 1000;
     let cluster = Cluster::small();
     let (here, there) = (cluster.options("here"), cluster.options("there"));
     let byte = |record: usize| (record % 251) as u8 + 1;

@@ -72,6 +72,7 @@ fn requests() -> Vec<HelperRequest> {
         },
         HelperRequest::SetAttributes { file, change },
         HelperRequest::SetXattr { file, name, value: vec![1; 100], mode: XattrMode::Replace },
+        HelperRequest::Append { file, bytes: vec![1, 2, 3] },
         HelperRequest::Write { file, at: 5, bytes: vec![2; 3000] },
         HelperRequest::Allocate { file, what: Allocation::PunchHole, start: 4096, end: 8192 },
         HelperRequest::SendContent { file },

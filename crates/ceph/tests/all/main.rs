@@ -1,6 +1,7 @@
 //! Tests of `ceph` that use it from outside: one program, because linking each costs more than
 //! running it.
 
+mod appends;
 mod common;
 mod failures;
 mod files;

@@ -1,5 +1,6 @@
 //! Two hosts that share a file: on a simulated cluster, and on a directory.
 
+use crate::common::watched_store::WatchedStore;
 use crate::common::{JOURNAL_BYTES, ROOT, identity};
 use device::{Disk, World};
 use disks::MemoryDisk;
@@ -9,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{
     AttributeChange, Cluster, FileId, FileLock, Identity, LOCK_END, LocalStore, LockKind, LockMode,
-    LockOwner, Network, RenameOver, SimulatedStore, Store, XattrMode,
+    LockOwner, Network, NewNode, RenameOver, SimulatedStore, Store, XattrMode,
 };
 
 const EAGAIN: i32 = 11;
@@ -84,6 +85,82 @@ fn appends_of_two_hosts_stand_behind_each_other() {
         second.set_attributes(file, cut).await.unwrap();
         first.append(file, b"!", Durable::Now).await.unwrap();
         assert_eq!(content(&second, file).await, b"lin!");
+    });
+}
+
+/// Runs the script with two hosts to which the servers give no file alone: each has the file open,
+/// as for locks of its programs.
+fn on_shared_files<F: Future<Output = ()> + 'static>(
+    script: impl FnOnce(Two, [Rc<WatchedStore>; 2]) -> F + 'static,
+) {
+    let world = VirtualWorld::new(1);
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let cluster = Cluster::new(shared.clone(), Network::default(), Vec::new(), 1);
+    let stores = names().map(|name| {
+        let store = WatchedStore::new(Rc::new(SimulatedStore::connect(&cluster, name)));
+        store.others_keep_files.set(true);
+        Rc::new(store)
+    });
+    world.run(async move {
+        let first = begin(&shared, stores[0].clone()).await;
+        let second = begin(&shared, stores[1].clone()).await;
+        script((first, second, shared), stores).await;
+    });
+}
+async fn make_shared(host: &Host) -> FileId {
+    let node = NewNode::Regular { mode: 0o644 };
+    let file = host.make(host.root(), b"log", node, ROOT).await.unwrap().file;
+    host.open_file(file).await.unwrap();
+    file
+}
+
+#[test]
+fn appends_of_two_hosts_that_share_a_file_are_all_there() {
+    const LINES: u64 = 50;
+    on_shared_files(|(first, second, world), _| async move {
+        let file = make_shared(&first).await;
+        second.open_file(file).await.unwrap();
+        let appends = |host: Rc<Host>, name: &'static str| async move {
+            for line in 0..LINES {
+                let line = format!("{name} {line}\n");
+                host.append(file, line.as_bytes(), Durable::Now).await.unwrap();
+            }
+        };
+        let other = runtime::spawn_with_result(&*world, appends(second.clone(), "second"));
+        appends(first.clone(), "first").await;
+        other.await.unwrap();
+        let content = String::from_utf8(content(&second, file).await).unwrap();
+        for name in ["first", "second"] {
+            let lines: Vec<&str> = content.lines().filter(|line| line.starts_with(name)).collect();
+            let expected: Vec<String> = (0..LINES).map(|line| format!("{name} {line}")).collect();
+            assert_eq!(lines, expected, "{content:?}");
+        }
+        assert_eq!(content.lines().count() as u64, 2 * LINES);
+    });
+}
+
+/// A host may have died while it extended the file.
+#[test]
+fn an_append_waits_a_minute_for_one_of_another_host() {
+    on_shared_files(|(first, _, world), [store, _]| async move {
+        let file = make_shared(&first).await;
+        first.append(file, b"one", Durable::Now).await.unwrap();
+        store.is_extended.set(true);
+        let began = world.now();
+        assert_eq!(first.append(file, b"lost", Durable::Now).await.unwrap_err().errno(), EAGAIN);
+        let waited = world.now().since(began).as_secs();
+        assert!((59..62).contains(&waited), "{waited} s");
+        // In between the file is free: its readers go on.
+        let (reader, clock) = (first.clone(), world.clone());
+        let read = runtime::spawn_with_result(&*world, async move {
+            clock.sleep_until(clock.now().plus(Duration::from_secs(5))).await;
+            let read = content(&reader, file).await;
+            store.is_extended.set(false);
+            read
+        });
+        first.append(file, b" two", Durable::Now).await.unwrap();
+        assert_eq!(read.await.unwrap(), b"one");
+        assert_eq!(content(&first, file).await, b"one two");
     });
 }
 

@@ -17,9 +17,10 @@ use rustix::fs::{
     AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT,
     fallocate, fcntl_getfl, openat, seek, syncfs, utimensat,
 };
+use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use rustix::process::{Resource, getrlimit};
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -246,22 +247,25 @@ impl Local {
         self.handle_of(open).is_ok_and(|(_, handle)| may_end_at(&handle, end))
     }
 
+    /// Writes at an offset; `None`: at the end.
     pub fn write(
         &self,
         open: OpenFile,
-        at: u64,
+        at: Option<u64>,
         bytes: &[u8],
     ) -> Result<FileAttributes, StoreError> {
         let (file, handle) = self.handle_of(open)?;
-        let end = at.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64);
+        let held = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
+        let from = at.or(held).unwrap_or(0);
+        let end = from.checked_add(bytes.len() as u64).filter(|end| *end <= i64::MAX as u64);
         let end = end.filter(|_| bytes.len() <= TRANSFER_BYTES_MAX).ok_or(Refusal::Invalid)?;
         // Otherwise no flush of what is acknowledged could ever succeed.
-        if self.files.borrow().contains_key(&file) && !may_end_at(&handle, end) {
+        if held.is_some() && !may_end_at(&handle, end) {
             return Err(Refusal::FileTooLarge.into());
         }
         let modified = self.world.wall_clock();
         let buffered = self.change(file, |buffered| {
-            buffered.overlay.write(at, bytes);
+            buffered.overlay.write(from, bytes);
             buffered.attributes.modified = modified;
         });
         if let Some(answer) = buffered {
@@ -270,7 +274,10 @@ impl Local {
         self.changed_at_once(file);
         let look = || self.look_at("writing", || handle.metadata());
         let before = look()?;
-        let written = for_writing(&handle).and_then(|to| to.write_all_at(bytes, at));
+        let written = for_writing(&handle).and_then(|to| match at {
+            Some(at) => to.write_all_at(bytes, at),
+            None => append_all(&to, bytes),
+        });
         let written = written.map_err(|error| self.failed("writing", &error));
         let now = look()?;
         let removed = match is_unchanged(&before, &now, &written) {
@@ -554,6 +561,20 @@ fn is_unchanged(before: &Metadata, now: &Metadata, result: &Result<(), StoreErro
 fn may_end_at(handle: &File, end: u64) -> bool {
     let limit = getrlimit(Resource::Fsize).current;
     limit.is_none_or(|limit| end <= limit) && seek(handle, SeekFrom::Start(end)).is_ok()
+}
+
+/// Writes at the end. Another process may append, too: the kernel looks for the end under the lock
+/// under which it writes.
+fn append_all(to: &File, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match pwritev2(to, &[IoSlice::new(bytes)], 0, ReadWriteFlags::APPEND) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Returns a handle to write through. That of a file whose mode forbids it to its owner, this

@@ -639,7 +639,11 @@ impl Store for LocalStore {
     }
     fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes> {
         let bytes = bytes.to_vec();
-        self.at_once(move |local| local.write(open, at, &bytes))
+        self.at_once(move |local| local.write(open, Some(at), &bytes))
+    }
+    fn append(&self, open: OpenFile, bytes: &[u8]) -> Answer<FileAttributes> {
+        let bytes = bytes.to_vec();
+        self.at_once(move |local| local.write(open, None, &bytes))
     }
     fn allocate(
         &self,

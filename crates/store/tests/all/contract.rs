@@ -70,6 +70,40 @@ fn buffered_writes_are_seen_here_and_by_others_when_the_token_is_returned() {
 }
 
 #[test]
+fn appends_of_two_clients_stand_behind_each_other() {
+    on_each(|(first, second, _)| async move {
+        let file = make(&*first, "log").await;
+        let mut opens = Vec::new();
+        for client in [&first, &second] {
+            let open = client.open(file, OpenMode::ReadWrite).await.unwrap();
+            client.take_token(open, Token::SharedWrite).await.unwrap();
+            opens.push(open);
+        }
+        let [one, two] = [opens[0], opens[1]];
+        for _ in 0..20 {
+            // Both are under way at once.
+            let mut calls = vec![first.append(one, b"first "), second.append(two, b"second ")];
+            calls.push(first.append(one, b"third "));
+            runtime::join_window(calls, 3).await.unwrap();
+        }
+        let content = first.read(one, 0, 1000).await.unwrap();
+        let words: Vec<&[u8]> = content.split(|byte| *byte == b' ').collect();
+        for name in ["first", "second", "third"] {
+            let found = words.iter().filter(|word| **word == name.as_bytes()).count();
+            assert_eq!(found, 20, "{}", String::from_utf8_lossy(&content));
+        }
+        // Buffered under the token, and behind what is buffered.
+        second.return_token(file).await.unwrap();
+        second.close(two).await.unwrap();
+        first.take_token(one, Token::ExclusiveWrite).await.unwrap();
+        first.write(one, 400, b"!").await.unwrap();
+        assert_eq!(first.append(one, b"?").await.unwrap().version.size, 402);
+        first.return_token(file).await.unwrap();
+        assert_eq!(first.read(one, 400, 9).await.unwrap(), b"!?");
+    });
+}
+
+#[test]
 fn each_change_reports_another_state_that_the_store_keeps() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;

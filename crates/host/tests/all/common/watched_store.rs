@@ -22,6 +22,8 @@ pub struct WatchedStore {
     pub others_keep_files: Cell<bool>,
     /// A file that another client keeps so.
     pub kept: Cell<Option<FileId>>,
+    /// Whether another client extends files, so that no write without an exclusive token does.
+    pub is_extended: Cell<bool>,
     /// A file of which an exclusive token is not reported before the calls are released.
     pub slow_token: Cell<Option<FileId>>,
     /// Whether syncs of files, and those of returned tokens, fail after they were carried out.
@@ -71,6 +73,7 @@ impl WatchedStore {
             calls: RefCell::default(),
             others_keep_files: Cell::default(),
             kept: Cell::default(),
+            is_extended: Cell::default(),
             slow_token: Cell::default(),
             failing_syncs: Cell::default(),
             failing_returns: Cell::default(),
@@ -253,6 +256,12 @@ impl Store for WatchedStore {
             changed.until(|| is_released.get().then_some(())).await;
             write.await
         })
+    }
+    fn append(&self, open: OpenFile, bytes: &[u8]) -> Answer<FileAttributes> {
+        match self.is_extended.get() {
+            true => Box::pin(async { Err(StoreError::TokenHeld) }),
+            false => self.inner.append(open, bytes),
+        }
     }
     passed_on! {
         identity() -> Identity;

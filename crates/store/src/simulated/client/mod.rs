@@ -211,30 +211,34 @@ impl Client {
         Some(buffered.attributes)
     }
 
+    /// Writes at an offset; `None`: at the end.
     async fn write(
         &self,
         open: OpenFile,
-        at: u64,
+        at: Option<u64>,
         bytes: Vec<u8>,
     ) -> Result<FileAttributes, StoreError> {
-        let file = self.file_of(open)?;
-        let end = at.checked_add(bytes.len() as u64).filter(|_| bytes.len() <= TRANSFER_BYTES_MAX);
-        let end = end.ok_or(Refusal::Invalid)?;
+        let (file, length) = (self.file_of(open)?, bytes.len() as u64);
+        if bytes.len() > TRANSFER_BYTES_MAX || at.unwrap_or(0).checked_add(length).is_none() {
+            return Err(Refusal::Invalid.into());
+        }
         let now = self.now();
         let before = self.files.borrow().get(&file).map(|buffered| buffered.attributes);
         let buffered = self.change(file, |buffered| {
-            buffered.overlay.write(at, &bytes);
+            buffered.overlay.write(at.unwrap_or(buffered.overlay.size()), &bytes);
             buffered.attributes.modified = now;
         });
         if let (Some(before), Some(attributes)) = (before, buffered) {
             self.write_back(file, before).await?;
             return Ok(attributes);
         }
-        self.state.journal_data(file, at, bytes.len() as u64).await;
-        let state = self.state.clone();
-        self.ask(file, RequestKind::Content, bytes.len() as u64, move |inode| {
+        self.state.journal_data(file, at.unwrap_or(0), length).await;
+        let (state, mut place) = (self.state.clone(), at);
+        self.ask(file, RequestKind::Content, length, move |inode| {
+            // The same place if the message is carried out twice.
+            let at = *place.get_or_insert(inode.attributes.version.size);
             put(&mut inode.data, at, &bytes);
-            let size = inode.attributes.version.size.max(end);
+            let size = inode.attributes.version.size.max(at + length);
             inode.attributes.version = state.next_version(inode.attributes.version, size);
             inode.attributes.modified = now;
             inode.attributes.changed = now;

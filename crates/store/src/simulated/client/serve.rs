@@ -260,7 +260,11 @@ impl Store for SimulatedStore {
     }
     fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes> {
         let bytes = bytes.to_vec();
-        self.start(move |client| async move { client.write(open, at, bytes).await })
+        self.start(move |client| async move { client.write(open, Some(at), bytes).await })
+    }
+    fn append(&self, open: OpenFile, bytes: &[u8]) -> Answer<FileAttributes> {
+        let bytes = bytes.to_vec();
+        self.start(move |client| async move { client.write(open, None, bytes).await })
     }
     fn allocate(
         &self,
