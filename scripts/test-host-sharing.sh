@@ -99,6 +99,40 @@ wanted = [b'%s %d' % (host, number) for host in (b'one', b'two') for number in r
 assert sorted(found) == sorted(wanted + [b'']), found
 P
 
+# A program that waits for another host's token can be killed, also behind a signal that it survives.
+timeout 60 python3 - "$(daemon_of two)" <<'P' || fail "a writer that waits cannot be killed"
+import os, signal, subprocess, sys, time
+WRITER = '''
+import os, signal, sys
+signal.signal(signal.SIGALRM, lambda *_: None)
+file = os.open('one/waited', os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_SYNC, 0o644)
+print('open', flush=True)
+sys.stdin.readline()
+signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+os.write(file, b'ours')
+print('written', flush=True)
+'''
+daemon = int(sys.argv[1])
+writer = subprocess.Popen([sys.executable, '-c', WRITER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+assert writer.stdout.readline() == 'open\n'
+with open('two/waited', 'w') as theirs:
+    theirs.write('theirs')
+    theirs.flush()
+    os.fsync(theirs.fileno())
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        writer.stdin.write('go\n')
+        writer.stdin.flush()
+        time.sleep(1.5)
+        assert writer.poll() is None, 'it does not wait'
+        writer.kill()
+        writer.wait(5)
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+assert writer.stdout.read() == ''
+assert open('two/waited').read() == 'theirs', open('two/waited').read()
+P
+
 # Attributes beside dirty bytes stay, and a crash loses nothing of them.
 echo synced >one/dirty && sync one/dirty
 timeout 60 chmod 600 two/dirty

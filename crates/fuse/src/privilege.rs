@@ -58,6 +58,19 @@ pub fn gives_group_away(caller: &InHeader, (directory, group): (u32, u32), mode:
         && !holds(caller.pid, Capability::SetId)
 }
 
+/// Returns whether a fatal signal is pending for the thread, or it is not visible here. The kernel
+/// makes SIGKILL pending for each thread of a process that is about to die.
+pub fn is_dying(thread: u32) -> bool {
+    let status = || fs::read_to_string(format!("/proc/{thread}/status")).ok();
+    thread == 0 || status().is_none_or(|status| has_kill_pending(&status))
+}
+
+fn has_kill_pending(status: &str) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    let pending = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok());
+    pending.is_none_or(|set| set & 1 << (libc::SIGKILL - 1) != 0)
+}
+
 fn groups(status: &str) -> impl Iterator<Item = u32> + '_ {
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
     line.split_whitespace().filter_map(|number| number.parse().ok())
@@ -134,6 +147,14 @@ mod tests {
         assert_eq!(groups(status).collect::<Vec<_>>(), [4, 24, 70000]);
         assert_eq!(groups("Groups:\t\nx: 5\n").count(), 0);
         assert_eq!(groups("Name:\tx\n").count(), 0);
+    }
+
+    #[test]
+    fn a_thread_dies_with_a_kill_that_is_pending() {
+        assert!(has_kill_pending("SigQ:\t0/1\nSigPnd:\t0000000000000100\nShdPnd:\t0\n"));
+        assert!(!has_kill_pending("SigPnd:\t0000000000000002\nShdPnd:\t0000000000004100\n"));
+        assert!(has_kill_pending("Name:\tx\n"), "in doubt");
+        assert!(!is_dying(std::process::id()) && is_dying(0));
     }
 
     #[test]

@@ -81,6 +81,10 @@ pub enum HostError {
         name: String,
         error: StoreError,
     },
+    /// No room for a write: the journal, or memory, is full of files that the store does not take.
+    /// Not the error of the file that is written.
+    #[error("the journal has no room for the write, as the store does not take other files: {0}")]
+    NoRoom(StoreError),
     /// The store does not answer for them. The journal has everything.
     #[error(
         "the store does not answer for {files} files, and has not got all of them; what was synced stays in the \
@@ -127,6 +131,7 @@ impl HostError {
                 _ => 5,
             },
             HostError::Store(error) => error.errno(),
+            HostError::NoRoom(_) => 28,
             HostError::Lost(_) => 107,
             HostError::Foreign { .. }
             | HostError::OtherStore { .. }

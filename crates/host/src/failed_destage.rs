@@ -7,7 +7,8 @@
 //!    space, and replays the journal.
 //! 3. Other files go on. Where a failed file holds the tail of the log, its records are relogged.
 //!    If all of them together exceed a quarter of the log, they stay where they are.
-//! 4. A caller that then waits for space, in the log or in memory, gets the error instead.
+//! 4. A caller that then waits for space, in the log or in memory, gets ENOSPC instead, whatever
+//!    the store's error is: its own file is not concerned.
 //! 5. A file of which a destage does not return is left to its task. Others go on, and an unmount
 //!    ends without it: the journal stays.
 //! 6. Another client gets the token of a refused file also from a store that forgets failed writes:
@@ -265,7 +266,7 @@ impl Host {
         did_something
     }
 
-    /// Returns the store's error to callers that wait for space that cannot come.
+    /// Refuses callers that wait for space that cannot come.
     pub(crate) fn refuse_if_stuck(&self, did_something: bool) {
         let is_stuck = !did_something && (self.log().is_short() || self.is_memory_short());
         let failed = if is_stuck { self.files.failed() } else { Vec::new() };
@@ -307,7 +308,7 @@ impl Host {
             if self.check().is_err() || self.closing.get() || has_space() {
                 return Some(Ok(()));
             }
-            self.log().refusal().map(|why| Err(why.into()))
+            self.log().refusal().map(|why| Err(HostError::NoRoom(why)))
         };
         self.drained.until(may_go_on).await
     }

@@ -5,6 +5,7 @@ use crate::creations::Creations;
 use crate::departures::Departures;
 use crate::error::HostError;
 use crate::files::{Dirty, Failure, File, Files};
+use crate::interrupt::{Interrupt, interruptible};
 use crate::kept_tokens::KeptTokens;
 use crate::lease::{StoreLease, while_answered};
 use crate::log::{FileChange, HostLog, LogReservation};
@@ -18,7 +19,8 @@ use crate::stats::HostStatistics;
 use crate::superblock::HostJournal;
 use crate::unsynced_names::UnsyncedNames;
 use device::World;
-use runtime::sync::{Event, RwLock};
+use runtime::spawn_after_first_step;
+use runtime::sync::{Event, RwLock, WriteGuard};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -60,8 +62,20 @@ impl Position {
     }
 }
 
-/// What became of a write: the attributes, and the transaction that has the bytes, or `None` if the
-/// store has them.
+/// A write of a program.
+#[derive(Clone, Copy)]
+pub struct HostWrite<'a> {
+    pub position: Position,
+    /// At most [`store::TRANSFER_BYTES_MAX`].
+    pub bytes: &'a [u8],
+    pub durable: Durable,
+    /// Ends the write while it waits for something, until the store is asked to write: for a
+    /// connection, the file, its token, or room in memory or in the log.
+    pub interrupt: Option<&'a Interrupt>,
+}
+
+/// The attributes after a write, and the transaction that has its bytes, or `None` if the store has
+/// them.
 type Written = (FileAttributes, Option<TransactionId>);
 
 /// Listener called after each recovery that the host started by itself.
@@ -196,6 +210,11 @@ impl Host {
         let mut counters = self.counters.get();
         change(&mut counters);
         self.counters.set(counters);
+    }
+
+    /// Pauses a caller that knows no clock.
+    pub async fn pause_for(&self, time: Duration) {
+        self.world.sleep_until(self.world.now().plus(time)).await;
     }
 
     // Descriptors
@@ -351,7 +370,8 @@ impl Host {
         bytes: &[u8],
         durable: Durable,
     ) -> Result<FileAttributes, HostError> {
-        self.write_at(id, Position::At(at), bytes, durable).await
+        let position = Position::At(at);
+        self.write_at(id, HostWrite { position, bytes, durable, interrupt: None }).await
     }
     /// Appends at the end of the file, as it is when this host has the token: no other host extends
     /// the file in between.
@@ -361,34 +381,34 @@ impl Host {
         bytes: &[u8],
         durable: Durable,
     ) -> Result<FileAttributes, HostError> {
-        self.write_at(id, Position::End, bytes, durable).await
+        let position = Position::End;
+        self.write_at(id, HostWrite { position, bytes, durable, interrupt: None }).await
     }
-    /// Writes as [`Host::write`] or [`Host::append`] does.
+    /// Writes as [`Host::write`] or [`Host::append`] does. EINTR: a signal ended a wait, and
+    /// nothing was written.
     pub async fn write_at(
         self: &Rc<Self>,
         id: FileId,
-        position: Position,
-        bytes: &[u8],
-        durable: Durable,
+        write: HostWrite<'_>,
     ) -> Result<FileAttributes, HostError> {
-        if let Position::At(at) = position {
-            end_of(at, bytes.len() as u64)?;
+        if let Position::At(at) = write.position {
+            end_of(at, write.bytes.len() as u64)?;
         }
         // Stays known while this waits: a recovery in between records in it what became of the
         // file.
         let file = self.files.get_or_new(id);
         let is_sent = Cell::new(false);
         loop {
-            let busy = self.enter().await?;
-            let (attributes, last) =
-                match self.try_write(&file, position, bytes, (durable, &is_sent)).await {
-                    Err(error) if error.is_lost() && is_sent.get() => {
-                        return Err(self.unsure("a write", &error));
-                    }
-                    Err(error) if self.is_again(&error) => continue,
-                    result => result?,
-                };
-            let is_soon = durable == Durable::Soon || units::fault!("host-answered-before-commit");
+            let busy = interruptible(write.interrupt, self.enter()).await??;
+            let (attributes, last) = match self.try_write(&file, &write, &is_sent).await {
+                Err(error) if error.is_lost() && is_sent.get() => {
+                    return Err(self.unsure("a write", &error));
+                }
+                Err(error) if self.is_again(&error) => continue,
+                result => result?,
+            };
+            let is_soon =
+                write.durable == Durable::Soon || units::fault!("host-answered-before-commit");
             let Some(last) = last.filter(|_| !is_soon) else { return Ok(attributes) };
             match self.commit_proven(&file, last).await {
                 Err(error) if self.is_again(&error) => drop(busy),
@@ -529,31 +549,49 @@ impl Host {
         Ok(())
     }
 
+    /// Locks the file and takes the token for a write, as [`Host::prepare_write`] does. A caller
+    /// that does not wait for the end leaves it to a task: the answer of the store may be a token.
+    async fn lock_for_write(
+        self: &Rc<Self>,
+        file: &Rc<File>,
+        write: &HostWrite<'_>,
+    ) -> Result<(WriteGuard, Option<Token>), HostError> {
+        let guard = interruptible(write.interrupt, file.lock.write()).await?;
+        let (host, one) = (self.clone(), file.clone());
+        let (position, length) = (write.position, write.bytes.len());
+        let prepared = spawn_after_first_step(&*self.world, async move {
+            let _busy = host.busy();
+            (guard, host.prepare_write(&one, position, length).await)
+        });
+        let (guard, token) = interruptible(write.interrupt, prepared).await?;
+        Ok((guard, token?))
+    }
+
     /// Writes, and returns the transaction that has the bytes in the journal, or `None` if the
     /// store has them. Sets `is_sent` before the servers may have them under a token that keeps no
     /// other client away: it may have read them and written since.
     async fn try_write(
         self: &Rc<Self>,
         file: &Rc<File>,
-        position: Position,
-        bytes: &[u8],
-        (durable, is_sent): (Durable, &Cell<bool>),
+        write: &HostWrite<'_>,
+        is_sent: &Cell<bool>,
     ) -> Result<Written, HostError> {
+        let HostWrite { position, bytes, durable, interrupt } = *write;
         let mut pauses = Pauses::default();
         let until = self.world.now().plus(EXTENDER_MAX);
         loop {
             self.check()?;
             self.check_file(file)?;
             // Before the file: other files may have to be destaged first, perhaps this one.
-            self.memory(bytes.len()).await?;
+            interruptible(interrupt, self.memory(bytes.len())).await??;
             let early = match units::fault!("host-space-before-token") {
                 true => Some(self.log().reserve(bytes.len()).await?),
                 false => None,
             };
-            let guard = file.lock.write().await;
-            let Some(token) = self.prepare_write(file, position, bytes.len()).await? else {
+            let (guard, token) = self.lock_for_write(file, write).await?;
+            let Some(token) = token else {
                 drop((guard, early));
-                file.until_returned().await;
+                interruptible(interrupt, file.until_returned()).await?;
                 continue;
             };
             let open = file.open.get().expect("a file with a token is open");
@@ -563,7 +601,7 @@ impl Host {
                 // those of other files wait with it.
                 let Some(reservation) = self.log().reserve_at_once(bytes.len())? else {
                     drop(guard);
-                    self.log().until_space(bytes.len()).await?;
+                    interruptible(interrupt, self.log().until_space(bytes.len())).await??;
                     continue;
                 };
                 self.write_held(file, open, what, (&reservation, is_sent)).await?
@@ -575,7 +613,7 @@ impl Host {
             }
             // Nothing is held here in between: not the file, so that its token can be returned.
             drop((guard, early));
-            self.pause_for_extender(&mut pauses, until).await?;
+            interruptible(interrupt, self.pause_for_extender(&mut pauses, until)).await??;
         }
     }
 

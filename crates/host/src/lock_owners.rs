@@ -1,29 +1,8 @@
 //! Owners of locks of a file, and the descriptors by which they locked it.
 
-use runtime::sync::Event;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use store::{FileLock, LockOwner};
-
-/// Ends a wait for a lock.
-#[derive(Default)]
-pub struct Interrupt {
-    is_set: Cell<bool>,
-    changed: Event,
-}
-
-impl Interrupt {
-    pub fn set(&self) {
-        self.is_set.set(true);
-        self.changed.notify();
-    }
-    pub fn is_set(&self) -> bool {
-        self.is_set.get()
-    }
-    pub(crate) async fn until_set(&self) {
-        self.changed.until(|| self.is_set.get().then_some(())).await
-    }
-}
 
 /// Owners of locks of one file, and the descriptors by which they locked it.
 #[derive(Default)]

@@ -55,7 +55,8 @@ pub struct HostLog {
     task: Rc<Completion>,
     /// Reason why no caller gets space any more.
     held_up: RefCell<Option<String>>,
-    /// Error for which no caller gets space for now: files that the store refuses hold the log.
+    /// The store's error for which no caller gets space for now: files that it refuses hold the
+    /// log.
     refusal: RefCell<Option<StoreError>>,
     /// Set when nothing runs and a caller waits for space: perhaps the tail can move.
     tail_wanted: Cell<bool>,
@@ -256,7 +257,7 @@ impl HostLog {
         if self.pipeline.has_something_to_commit() {
             self.begin_commit();
         } else if let Some(why) = self.refusal().filter(|_| !self.can_move_tail()) {
-            return Err(why.into());
+            return Err(HostError::NoRoom(why));
         } else {
             self.tail_wanted.set(true);
             self.pipeline.wake_tasks();

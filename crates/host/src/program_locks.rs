@@ -9,14 +9,13 @@
 use crate::error::HostError;
 use crate::files::{Failure, File};
 use crate::host::Host;
-use crate::lock_owners::Interrupt;
+use crate::interrupt::{Interrupt, interrupted};
 use crate::pauses::Pauses;
 use runtime::race;
 use std::rc::Rc;
 use store::{FileId, FileLock, LockOwner, Refusal, StoreError, Token};
 
 const EAGAIN: i32 = 11;
-const EINTR: i32 = 4;
 
 impl Host {
     /// Sets or removes a lock that was requested by a descriptor. Without `wait` a conflicting lock
@@ -35,7 +34,7 @@ impl Host {
             let until = self.world.now().plus(pauses.next());
             race(self.world.sleep_until(until), interrupt.until_set()).await;
             if interrupt.is_set() || self.closing.get() {
-                return Err(StoreError::from(Refusal::Other(EINTR)).into());
+                return Err(interrupted());
             }
         }
     }

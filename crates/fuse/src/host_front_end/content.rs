@@ -4,7 +4,8 @@ use super::{HostFrontEnd, Result, set_id};
 use crate::error::RequestError;
 use fuse_session::abi::{self, *};
 use fuse_session::{MAX_WRITE, Reply};
-use host::{Durable, Position};
+use host::{Durable, HostError, HostWrite, Interrupt, Position};
+use runtime::{Either, race};
 use std::time::Duration;
 use store::{
     Allocation, AttributeChange, FileAttributes, FileKind, Refusal, StoreError, TimeChange,
@@ -19,6 +20,16 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// Open flags that bypass the page cache, because other clients may change the file. Closes are
 /// requests, as they end locks.
 const OPENED: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
+
+const INTERRUPTED: RequestError<HostError> = RequestError::Refused(libc::EINTR);
+
+/// Waits for `work`, of which nothing is left if it is dropped, unless `interrupt` comes first.
+async fn unless<T>(interrupt: &Interrupt, work: impl Future<Output = T>) -> Result<T> {
+    match race(work, interrupt.until_set()).await {
+        Either::Left(result) => Ok(result),
+        Either::Right(()) => Err(INTERRUPTED),
+    }
+}
 
 impl HostFrontEnd {
     pub(super) async fn open(&self, header: &InHeader, _arguments: OpenIn) -> Result {
@@ -40,29 +51,54 @@ impl HostFrontEnd {
         Ok(Reply::bytes(&bytes))
     }
 
+    /// Writes. A caller that is killed waits for nothing: it gets EINTR, and nothing was written.
     pub(super) async fn write(&self, header: &InHeader, arguments: WriteIn, data: &[u8]) -> Result {
+        let (signal, interrupt) = (self.waiting.begin(header.unique), Interrupt::default());
+        let written = self.write_unless(header, arguments, data, &interrupt);
+        let killed = signal.end_if_killed(&self.host, header.pid, &interrupt);
+        match race(written, killed).await {
+            Either::Left(written) => written,
+            Either::Right(never) => match never {},
+        }
+    }
+    async fn write_unless(
+        &self,
+        header: &InHeader,
+        arguments: WriteIn,
+        data: &[u8],
+        interrupt: &Interrupt,
+    ) -> Result {
         let file = self.file(header.nodeid)?;
         let durable = match arguments.flags & libc::O_DSYNC as u32 {
             0 => Durable::Soon,
             _ => Durable::Now,
         };
         if arguments.write_flags & abi::write::KILL_SUIDGID != 0 {
-            self.drop_privileges(header, file).await?;
+            let attributes = unless(interrupt, self.host.attributes(file)).await??;
+            self.drop_privileges(header, &attributes).await?;
         }
         let (pages, length) = (self.pages.of(header.nodeid), data.len() as u64);
+        let write = HostWrite {
+            position: Position::At(arguments.offset),
+            bytes: data,
+            durable,
+            interrupt: None,
+        };
         if arguments.write_flags & abi::write::CACHE != 0 {
             let _alone = pages.writing_back().await;
             let at = arguments.offset;
             for piece in pages.not_older(at..at.saturating_add(length)) {
-                let part = &data[(piece.start - at) as usize..(piece.end - at) as usize];
-                self.host.write_at(file, Position::At(piece.start), part, durable).await?;
+                let bytes = &data[(piece.start - at) as usize..(piece.end - at) as usize];
+                let position = Position::At(piece.start);
+                self.host.write_at(file, HostWrite { position, bytes, ..write }).await?;
             }
         } else {
-            let _shared = pages.changing().await;
+            let _shared = unless(interrupt, pages.changing()).await?;
             // The kernel has set the offset to what it believes is the end.
             let appends = arguments.flags & libc::O_APPEND as u32 != 0;
             let position = Position::of_descriptor(arguments.offset, appends);
-            let written = self.host.write_at(file, position, data, durable).await?;
+            let write = HostWrite { position, interrupt: Some(interrupt), ..write };
+            let written = self.host.write_at(file, write).await?;
             let at = match position {
                 Position::At(at) => at,
                 Position::End => written.version.size.saturating_sub(length),

@@ -11,6 +11,7 @@ mod content;
 mod locks;
 mod names;
 mod set_id;
+mod signals;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +21,7 @@ use cached_pages::CachedPages;
 use fuse_session::abi::{InHeader, OpenOut, ROOT_NODE, opcode};
 use fuse_session::{FileSystem, MalformedRequest, Operation, Reply, Request};
 use host::{DirectoryDescriptor, Host, HostError};
-use locks::WaitingLocks;
+use signals::WaitingRequests;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -43,7 +44,7 @@ pub struct HostFrontEnd {
     last_descriptor: Cell<u64>,
     /// Open directories, by their descriptors.
     directories: RefCell<BTreeMap<u64, Rc<DirectoryDescriptor>>>,
-    waiting: WaitingLocks,
+    waiting: WaitingRequests,
     /// Whether closing succeeded.
     closed: Cell<Option<bool>>,
 }
@@ -52,6 +53,8 @@ impl Failure for HostError {
     fn refusal(&self) -> Option<Refusal> {
         match self {
             HostError::Store(StoreError::Refused(refusal)) => Some(*refusal),
+            // The file that the store does not take was reported.
+            HostError::NoRoom(_) => Some(Refusal::NoSpace),
             _ => None,
         }
     }
@@ -71,7 +74,7 @@ impl HostFrontEnd {
     ) -> Rc<HostFrontEnd> {
         let (known, closed) = (RefCell::default(), Cell::new(None));
         let reporter = Reporter::new(report);
-        let (last_descriptor, waiting) = (Cell::new(0), WaitingLocks::default());
+        let (last_descriptor, waiting) = (Cell::new(0), WaitingRequests::default());
         let directories = RefCell::default();
         Rc::new(HostFrontEnd {
             host,
@@ -294,7 +297,7 @@ impl FileSystem for HostFrontEnd {
         self.waiting.interrupt(unique);
     }
     fn stopping(&self) {
-        self.waiting.stop();
+        self.waiting.stop_locks();
     }
     async fn serve(self: Rc<Self>, request: Request) -> Reply {
         self.respond(request).await

@@ -13,9 +13,12 @@ const GROUP_EXECUTES: u32 = 0o010;
 impl HostFrontEnd {
     /// Clears set-id bits before the caller changes content. The kernel reports that the caller
     /// lacks CAP_FSETID.
-    pub(super) async fn drop_privileges(&self, header: &InHeader, file: FileId) -> Result<()> {
-        let attributes = self.host.attributes(file).await?;
-        self.set_mode(&attributes, mode_of_changed(header, &attributes)).await
+    pub(super) async fn drop_privileges(
+        &self,
+        header: &InHeader,
+        attributes: &FileAttributes,
+    ) -> Result<()> {
+        self.set_mode(attributes, mode_of_changed(header, attributes)).await
     }
     /// Drops what [`HostFrontEnd::drop_privileges`] drops, for a request that does not report
     /// capabilities.

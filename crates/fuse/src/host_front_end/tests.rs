@@ -10,7 +10,7 @@ use fuse_session::abi::{
 };
 use fuse_session::{FileSystem, Reply, Request};
 use host::{Host, HostJournal, HostOptions, recover};
-use runtime::{VirtualWorld, join_all};
+use runtime::{Either, VirtualWorld, join_all, race, spawn_with_result};
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -132,6 +132,47 @@ fn an_append_follows_what_another_host_wrote() {
         ask(&front_end, opcode::WRITE, node, &[write.as_bytes(), b"ours"].concat()).await;
         assert!(front_end.close().await);
         assert_eq!(peer.read(open, 0, 99).await.unwrap(), b"theirs ours");
+    });
+}
+
+/// Otherwise a program cannot be killed before the other client returns the file. A signal that
+/// does not kill it ends nothing: programs do not expect that of a write to a file.
+#[test]
+fn a_write_that_waits_ends_when_its_caller_is_killed() {
+    front_end_over_a_host(Duration::ZERO, async move |front_end, peer, world| {
+        let pause = |seconds| world.sleep_until(world.now().plus(Duration::from_secs(seconds)));
+        let node = made_log(&front_end).await;
+        let file = peer.lookup(peer.root(), b"log").await.unwrap().file;
+        let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
+        // It keeps the token until the servers take it away.
+        peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let write = |bytes: &'static [u8], pid: u32, write_flags: u32| {
+            let (size, flags) = (bytes.len() as u32, libc::O_DSYNC as u32);
+            let arguments = WriteIn { size, flags, write_flags, ..Default::default() };
+            let header =
+                InHeader { opcode: opcode::WRITE, nodeid: node, pid, ..Default::default() };
+            let front_end = front_end.clone();
+            let arguments = [arguments.as_bytes(), bytes].concat();
+            spawn_with_result(&*world, async move {
+                serve(&front_end, header, &arguments).await.errno()
+            })
+        };
+        for write_flags in [0, abi::write::KILL_SUIDGID] {
+            // In doubt a thread is dead, and nobody sees thread 0.
+            let killed = write(b"lost", 0, write_flags);
+            pause(1).await;
+            front_end.interrupt(2);
+            match race(killed, pause(1)).await {
+                Either::Left(errno) => assert_eq!(errno, Some(libc::EINTR)),
+                Either::Right(()) => panic!("it waits on behind the signal"),
+            }
+        }
+        let mut alive = write(b"here", std::process::id(), 0);
+        pause(1).await;
+        front_end.interrupt(2);
+        assert!(matches!(race(&mut alive, pause(3)).await, Either::Right(())));
+        assert_eq!(alive.await, Some(0));
+        assert_eq!(read(&front_end, node, 99, DIRECT).await, b"here");
     });
 }
 

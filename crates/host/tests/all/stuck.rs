@@ -4,12 +4,14 @@
 use crate::common::watched_store::WatchedStore;
 use crate::common::*;
 use disks::{CrashPolicy, MemoryDisk};
-use host::{Destage, Durable, FileFate, Host, HostOptions};
+use host::{Destage, Durable, FileFate, Host, HostOptions, HostWrite, Interrupt, Position};
 use runtime::{Either, race, spawn_with_result};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{FileId, OpenMode, Refusal, Token};
+
+const EINTR: i32 = 4;
 
 struct Scene {
     stage: Rc<Stage>,
@@ -70,7 +72,7 @@ impl Scene {
             assert!(written < 1000, "nobody is refused");
         };
         assert!(written > 100, "{written} writes");
-        assert_eq!(refused.errno(), 5, "{refused}");
+        assert_eq!(refused.errno(), Refusal::NoSpace.errno(), "{refused}");
     }
     /// Waits for work that may take up to ten minutes.
     async fn ends<T>(&self, work: impl Future<Output = T>) -> T {
@@ -106,6 +108,76 @@ fn a_sync_that_never_returns_stops_neither_others_nor_the_unmount() {
     assert!(report.files.iter().all(|file| file.outcome == FileFate::Replayed), "{report:?}");
     assert_eq!(stage.content(file), b"synced");
     assert_eq!(&stage.content(other)[..5], b"other");
+}
+
+/// The records of a stuck file hold the tail of a full log. Otherwise nothing kills a program that
+/// writes, for as long as nobody knows whether space will come.
+#[test]
+fn a_signal_ends_a_write_that_waits_for_room_and_leaves_nothing_of_it() {
+    let options = HostOptions { destage: Destage::UnderPressure, ..options() };
+    let (stage, disk, [other, last]) = on_stage_with(options.clone(), true, |scene| async move {
+        let host = &scene.host;
+        let [file, other] = [make(host, "file").await, make(host, "other").await];
+        scene.watched.stuck.set(Some(file));
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        let interrupt = Interrupt::default();
+        let mut written = 0u64;
+        let ended = loop {
+            let bytes = [written as u8; 60_000];
+            let (position, durable) = (Position::At(0), Durable::Now);
+            let write = HostWrite { position, bytes: &bytes, durable, interrupt: Some(&interrupt) };
+            let signalled = async {
+                scene.pause(5).await;
+                interrupt.set();
+                scene.pause(1).await;
+            };
+            match race(host.write_at(other, write), signalled).await {
+                Either::Left(Ok(_)) => written += 1,
+                Either::Left(Err(error)) => break error,
+                Either::Right(()) => panic!("it waits on behind the signal"),
+            }
+            assert!(written < 10_000, "the log has room for all");
+        };
+        assert_eq!(ended.errno(), EINTR, "{ended}");
+        assert!(written > 10, "{written} writes");
+        // It holds nothing: others go on as before, and get ENOSPC when it is known that they must.
+        assert_eq!(&host.read(other, 0, 3).await.unwrap(), &[(written - 1) as u8; 3]);
+        let refused = scene.ends(host.write(other, 0, &[0; 60_000], Durable::Now)).await;
+        assert_eq!(refused.unwrap_err().errno(), Refusal::NoSpace.errno());
+        [other.0, written - 1]
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let begun = stage.begin(&disk, options);
+    stage.world.run(async move { begun.await.map(drop).unwrap() });
+    assert_eq!(stage.content(FileId(other)), vec![last as u8; 60_000]);
+}
+
+/// The token that the store gives later is this host's, and is returned when another client asks.
+#[test]
+fn a_signal_ends_a_write_that_waits_for_a_token() {
+    on_stage(true, |scene| async move {
+        let host = &scene.host;
+        let node = store::NewNode::Regular { mode: 0o644 };
+        let file = host.make(host.root(), b"file", node, ROOT).await.unwrap().file;
+        scene.watched.slow_token.set(Some(file));
+        let interrupt = Interrupt::default();
+        let (position, durable) = (Position::End, Durable::Now);
+        let write = HostWrite { position, bytes: b"lost", durable, interrupt: Some(&interrupt) };
+        let signalled = async {
+            scene.pause(5).await;
+            interrupt.set();
+            scene.pause(1).await;
+        };
+        let Either::Left(Err(ended)) = race(host.write_at(file, write), signalled).await else {
+            panic!("it waits on behind the signal")
+        };
+        assert_eq!(ended.errno(), EINTR, "{ended}");
+        scene.watched.release_calls();
+        host.append(file, b"synced", Durable::Now).await.unwrap();
+        let peer = scene.stage.peer();
+        peer_writes(&*peer, file, 0, b"S").await;
+        assert_eq!(host.read(file, 0, 99).await.unwrap(), b"Synced");
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::operation::{Change, FileState, Operation};
 use super::spec::Outcome;
 use crate::common::ROOT;
-use host::{Durable, Host, HostError, Position};
+use host::{Durable, Host, HostError, HostWrite, Position};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -83,7 +83,8 @@ impl Performer {
         }
     }
     async fn write(&self, position: Position, bytes: &[u8], durable: Durable) -> Result {
-        self.host.write_at(self.file, position, bytes, durable).await.map(drop)
+        let write = HostWrite { position, bytes, durable, interrupt: None };
+        self.host.write_at(self.file, write).await.map(drop)
     }
     async fn set(&self, change: AttributeChange) -> Result {
         let attributes = self.host.set_attributes(self.file, change).await?;
