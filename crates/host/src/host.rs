@@ -468,6 +468,18 @@ impl Host {
         }
     }
 
+    /// Returns where an append began, from the attributes after it: nothing else says it, and the
+    /// journal's addresses come of it.
+    fn begin_of_append(&self, after: &FileAttributes, length: u64) -> Result<u64, HostError> {
+        let size = after.version.size;
+        let at = size.checked_sub(length).filter(|at| end_of(*at, length).is_ok());
+        let nonsense = || StoreError::Nonsense {
+            store: self.store.name().into(),
+            what: format!("{size} bytes for the file behind an append of {length}"),
+        };
+        Ok(at.ok_or_else(nonsense)?)
+    }
+
     /// Writes under a token for shared writing, past the journal. `None`: another client extends
     /// the file, and nothing was written.
     async fn write_shared(
@@ -529,7 +541,13 @@ impl Host {
         }
         let at = match position {
             Position::At(at) => at,
-            Position::End => attributes.version.size - bytes.len() as u64,
+            Position::End => match self.begin_of_append(&attributes, bytes.len() as u64) {
+                Ok(at) => at,
+                Err(error) => {
+                    self.settle_unreported(file).await?;
+                    return Err(error);
+                }
+            },
         };
         let last = self.note_change(file, reservation, &attributes, (at, bytes));
         Ok(Some((attributes, Some(last))))

@@ -4,13 +4,13 @@ use crate::common::watched_store::WatchedStore;
 use crate::common::{JOURNAL_BYTES, ROOT, identity};
 use device::{Disk, World};
 use disks::MemoryDisk;
-use host::{Destage, Durable, Host, HostJournal, HostOptions, Interrupt, recover};
+use host::{Destage, Durable, Host, HostError, HostJournal, HostOptions, Interrupt, recover};
 use runtime::{RealWorld, VirtualWorld};
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
     AttributeChange, Cluster, FileId, FileLock, Identity, LOCK_END, LocalStore, LockKind, LockMode,
-    LockOwner, Network, NewNode, RenameOver, SimulatedStore, Store, XattrMode,
+    LockOwner, Network, NewNode, RenameOver, SimulatedStore, Store, StoreError, XattrMode,
 };
 
 const EAGAIN: i32 = 11;
@@ -161,6 +161,25 @@ fn an_append_waits_a_minute_for_one_of_another_host() {
         first.append(file, b" two", Durable::Now).await.unwrap();
         assert_eq!(read.await.unwrap(), b"one");
         assert_eq!(content(&first, file).await, b"one two");
+    });
+}
+
+/// Where an append stands in the journal comes of the size that the store answers.
+#[test]
+fn an_append_whose_answer_makes_no_sense_is_refused() {
+    on_shared_files(|(first, second, _), [store, _]| async move {
+        store.others_keep_files.set(false);
+        let file = make(&first, b"log").await;
+        first.append(file, b"one", Durable::Now).await.unwrap();
+        for size in [0, 16 << 40, u64::MAX] {
+            store.false_size.set(Some(size));
+            let refused = first.append(file, b" two", Durable::Now).await.unwrap_err();
+            assert!(matches!(refused, HostError::Store(StoreError::Nonsense { .. })), "{refused}");
+        }
+        store.false_size.set(None);
+        // What the store has of them is known again, and the next one stands behind it.
+        first.append(file, b"!", Durable::Now).await.unwrap();
+        assert_eq!(content(&second, file).await, b"one two two two!");
     });
 }
 

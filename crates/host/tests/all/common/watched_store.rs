@@ -24,6 +24,8 @@ pub struct WatchedStore {
     pub kept: Cell<Option<FileId>>,
     /// Whether another client extends files, so that no write without an exclusive token does.
     pub is_extended: Cell<bool>,
+    /// The size that the store says a file has after an append.
+    pub false_size: Cell<Option<u64>>,
     /// A file of which an exclusive token is not reported before the calls are released.
     pub slow_token: Cell<Option<FileId>>,
     /// Whether syncs of files, and those of returned tokens, fail after they were carried out.
@@ -74,6 +76,7 @@ impl WatchedStore {
             others_keep_files: Cell::default(),
             kept: Cell::default(),
             is_extended: Cell::default(),
+            false_size: Cell::default(),
             slow_token: Cell::default(),
             failing_syncs: Cell::default(),
             failing_returns: Cell::default(),
@@ -260,7 +263,14 @@ impl Store for WatchedStore {
     fn append(&self, open: OpenFile, bytes: &[u8]) -> Answer<FileAttributes> {
         match self.is_extended.get() {
             true => Box::pin(async { Err(StoreError::TokenHeld) }),
-            false => self.inner.append(open, bytes),
+            false => {
+                let (appended, said) = (self.inner.append(open, bytes), self.false_size.get());
+                Box::pin(async move {
+                    let mut attributes = appended.await?;
+                    attributes.version.size = said.unwrap_or(attributes.version.size);
+                    Ok(attributes)
+                })
+            }
         }
     }
     passed_on! {
