@@ -8,6 +8,7 @@
 use super::file_queues::{CallOrder, FileQueues};
 use super::files::{File, Files, lock};
 use super::output::Output;
+use crate::library::Errno;
 use crate::wire::Report;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -97,10 +98,16 @@ impl Recalls {
                 output.lost(true, "a token was not returned in time");
             }
             if is_busy && since.elapsed() > STUCK {
-                let (files, file) = (files.clone(), file.clone());
+                let (files, file, output) = (files.clone(), file.clone(), output.clone());
                 let order = CallOrder { file: Some(file.id), shares: false, is_awaited: true };
-                // An error stays with the file, for the daemon's own return.
-                returning.add(order, Box::new(move || _ = files.give_back(&file)));
+                let give_back = move || {
+                    // Another error stays with the file, for the daemon's own return.
+                    let returned = files.give_back(&file);
+                    if let Err(Errno(code @ (libc::ENOTCONN | libc::ESHUTDOWN))) = returned {
+                        output.lost(code == libc::ESHUTDOWN, "a token could not be returned")
+                    }
+                };
+                returning.add(order, Box::new(give_back));
                 return false;
             }
             true

@@ -419,6 +419,9 @@ impl Server {
     /// Writes at an offset; `None`: at the end. EAGAIN: another client extends the file, and
     /// nothing was written.
     fn write(&self, file: &File, at: Option<u64>, bytes: &[u8]) -> Result<HelperReply, Errno> {
+        // Before the write begins: it has not looked at the end yet, and needs no lock in the
+        // token's place.
+        self.return_recalled(file)?;
         self.files.begin_write(file);
         let written = self.write_alone(file, at, bytes);
         if let Err(errno) = self.files.end_write(file) {
@@ -433,11 +436,11 @@ impl Server {
         at: Option<u64>,
         bytes: &[u8],
     ) -> Result<HelperReply, Errno> {
-        self.return_recalled(file)?;
         if !file.has(Token::ExclusiveWrite) {
-            let is_within =
-                |at: u64| Ok(at.saturating_add(bytes.len() as u64) <= file.inode.size()?);
-            if !at.map_or(Ok(false), is_within)? {
+            // The answer comes when no client has the exclusive token any more: none that must get
+            // the lock before it returns its token waits for this one.
+            let size = file.inode.size()?;
+            if at.is_none_or(|at| at.saturating_add(bytes.len() as u64) > size) {
                 self.files.lock_extension(file)?;
             }
         }

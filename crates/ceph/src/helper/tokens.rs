@@ -82,7 +82,7 @@ impl Files {
         }
         // A write that waits in the library for this return may have looked at the end already.
         if held.token == Token::ExclusiveWrite && file.state().extends {
-            self.lock_extension(file)?;
+            self.lock_extension_for_return(file)?;
         }
         // Also after a failed sync: others must not wait in vain.
         let returned = held.handle.return_token();
@@ -156,20 +156,38 @@ impl Files {
         let _no_return = lock(&file.returning);
         file.state().extends = true;
     }
+    /// Locks out other clients that extend the file, in the place of the token that is about to be
+    /// returned. The size is not asked for: the servers may wait for this token before they answer.
+    /// An error ends the connection: others wait for the token, and it cannot be returned.
+    fn lock_extension_for_return(&self, file: &File) -> Result<(), Errno> {
+        let deadline = Instant::now() + Duration::from_millis(self.mount.recall_ms());
+        loop {
+            match self.try_lock_extension(file) {
+                Err(Errno(libc::EAGAIN)) if Instant::now() < deadline => {
+                    std::thread::sleep(AGAIN);
+                }
+                locked => return locked.map_err(|_| Errno(libc::ENOTCONN)),
+            }
+        }
+    }
     /// Locks out other clients that extend the file, until the write ends. EAGAIN: one of them is
     /// doing so.
     pub fn lock_extension(&self, file: &File) -> Result<(), Errno> {
+        match self.try_lock_extension(file) {
+            Err(Errno(libc::EAGAIN)) => {
+                // The servers ask that client for its size, and end its session if it does not
+                // answer.
+                file.inode.size()?;
+                self.try_lock_extension(file)
+            }
+            locked => locked,
+        }
+    }
+    fn try_lock_extension(&self, file: &File) -> Result<(), Errno> {
         if file.state().has_extension_lock || units::fault!("ceph-extended-without-lock") {
             return Ok(());
         }
-        if let Err(errno) = self.session.lock_extension(file.id) {
-            if errno != Errno(libc::EAGAIN) {
-                return Err(errno);
-            }
-            // The servers ask that client for its size, and end its session if it does not answer.
-            file.inode.size()?;
-            self.session.lock_extension(file.id)?;
-        }
+        self.session.lock_extension(file.id)?;
         file.state().has_extension_lock = true;
         Ok(())
     }
