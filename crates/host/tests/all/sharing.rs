@@ -4,13 +4,16 @@ use crate::common::watched_store::WatchedStore;
 use crate::common::{JOURNAL_BYTES, ROOT, identity};
 use device::{Disk, World};
 use disks::MemoryDisk;
-use host::{Destage, Durable, Host, HostError, HostJournal, HostOptions, Interrupt, recover};
+use host::{
+    Destage, Durable, FileFate, Host, HostError, HostJournal, HostOptions, Interrupt, recover,
+};
 use runtime::{RealWorld, VirtualWorld};
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
     AttributeChange, Cluster, FileId, FileLock, Identity, LOCK_END, LocalStore, LockKind, LockMode,
-    LockOwner, Network, NewNode, RenameOver, SimulatedStore, Store, StoreError, XattrMode,
+    LockOwner, Network, NewNode, OpenMode, RenameOver, SimulatedStore, Store, StoreError,
+    XattrMode,
 };
 
 const EAGAIN: i32 = 11;
@@ -19,12 +22,20 @@ const EINTR: i32 = 4;
 type Two = (Rc<Host>, Rc<Host>, Rc<dyn World>);
 
 async fn begin(world: &Rc<dyn World>, store: Rc<dyn Store>) -> Rc<Host> {
-    let disk: Rc<dyn Disk> = Rc::new(MemoryDisk::new(world.clone(), JOURNAL_BYTES));
+    let disk = Rc::new(MemoryDisk::new(world.clone(), JOURNAL_BYTES));
+    begin_on(world, store, disk, HostOptions::default()).await
+}
+async fn begin_on(
+    world: &Rc<dyn World>,
+    store: Rc<dyn Store>,
+    disk: Rc<dyn Disk>,
+    options: HostOptions,
+) -> Rc<Host> {
     let name = store.identity();
     HostJournal::format(&**world, disk.clone(), name, store.name()).await.unwrap();
     let journal = HostJournal::open(disk).await.unwrap();
     recover(&**world, &*store, &journal, false).await.unwrap();
-    let options = HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() };
+    let options = HostOptions { destage: Destage::UnderPressure, ..options };
     Host::open(world.clone(), store, &journal, options).await.unwrap()
 }
 
@@ -164,7 +175,7 @@ fn an_append_waits_a_minute_for_one_of_another_host() {
     });
 }
 
-/// Where an append stands in the journal comes of the size that the store answers.
+/// The journal's addresses of an append come of the size that the store answers.
 #[test]
 fn an_append_whose_answer_makes_no_sense_is_refused() {
     on_shared_files(|(first, second, _), [store, _]| async move {
@@ -180,6 +191,33 @@ fn an_append_whose_answer_makes_no_sense_is_refused() {
         // What the store has of them is known again, and the next one stands behind it.
         first.append(file, b"!", Durable::Now).await.unwrap();
         assert_eq!(content(&second, file).await, b"one two two two!");
+    });
+}
+
+/// The recovery may have to return the exclusive token amid its replay, and another client may
+/// extend the file then.
+#[test]
+fn a_recovery_waits_for_another_host_that_extends_its_file() {
+    let world = VirtualWorld::new(1);
+    let shared: Rc<dyn World> = Rc::new(world.clone());
+    let cluster = Cluster::new(shared.clone(), Network::default(), Vec::new(), 1);
+    let connect = move || Rc::new(SimulatedStore::connect(&cluster, identity()));
+    world.run(async move {
+        let disk = MemoryDisk::new(shared.clone(), JOURNAL_BYTES);
+        let store = connect();
+        let options = HostOptions { reconnect: None, ..HostOptions::default() };
+        let host = begin_on(&shared, store, Rc::new(disk.clone()), options).await;
+        let file = make(&host, b"log").await;
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        let journal = HostJournal::open(Rc::new(disk)).await.unwrap();
+        let store = WatchedStore::new(connect());
+        store.extended_writes.set(3);
+        let report = recover(&*shared, &store, &journal, false).await.unwrap();
+        assert_eq!(store.extended_writes.get(), 0);
+        assert_eq!(report.files.len(), 1, "{report:?}");
+        assert_eq!(report.files[0].outcome, FileFate::Replayed);
+        let open = store.open(file, OpenMode::Read).await.unwrap();
+        assert_eq!(store.read(open, 0, 99).await.unwrap(), b"synced");
     });
 }
 

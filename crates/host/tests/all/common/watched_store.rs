@@ -24,6 +24,8 @@ pub struct WatchedStore {
     pub kept: Cell<Option<FileId>>,
     /// Whether another client extends files, so that no write without an exclusive token does.
     pub is_extended: Cell<bool>,
+    /// Number of writes that are answered as if it extended the file.
+    pub extended_writes: Cell<u64>,
     /// The size that the store says a file has after an append.
     pub false_size: Cell<Option<u64>>,
     /// A file of which an exclusive token is not reported before the calls are released.
@@ -76,6 +78,7 @@ impl WatchedStore {
             others_keep_files: Cell::default(),
             kept: Cell::default(),
             is_extended: Cell::default(),
+            extended_writes: Cell::default(),
             false_size: Cell::default(),
             slow_token: Cell::default(),
             failing_syncs: Cell::default(),
@@ -249,6 +252,10 @@ impl Store for WatchedStore {
         })
     }
     fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes> {
+        if let Some(left) = self.extended_writes.get().checked_sub(1) {
+            self.extended_writes.set(left);
+            return Box::pin(async { Err(StoreError::TokenHeld) });
+        }
         if self.slow_write.get() != Some(at) || self.is_released.get() {
             return self.inner.write(open, at, bytes);
         }
