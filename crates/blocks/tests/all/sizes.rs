@@ -41,7 +41,7 @@ fn random_long_making(random: &SplitMix) -> Making {
     let one_of = |count: u64| random.next() % count;
     let block_size = [1024, 2048, 4096][one_of(3) as usize];
     let power = MIB << (6 + one_of(17));
-    let log = (64 << 10) * (1 + one_of(4)) << one_of(8);
+    let log = ((64 << 10) * (1 + one_of(4))) << one_of(8);
     // Few enough logs for an opening to look at all of them.
     let group = (2 * log).max(power >> one_of(9)) + one_of(3) * 4096;
     let around = |size: u64| size - 8192 + 512 * one_of(33);
@@ -54,7 +54,7 @@ fn random_long_making(random: &SplitMix) -> Making {
     Making {
         disk_bytes,
         block_size,
-        journal_disk: (one_of(4) == 0).then(|| around(4 * MIB << one_of(7))),
+        journal_disk: (one_of(4) == 0).then(|| around((4 * MIB) << one_of(7))),
         journal_bytes: MIB << one_of(8),
         groups: (one_of(2) == 0).then_some(GroupBytes { log, group }),
         eviction: (one_of(4) == 0).then(|| eviction_of(1 + one_of(300) as usize)),
