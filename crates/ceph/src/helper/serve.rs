@@ -419,9 +419,9 @@ impl Server {
     /// Writes at an offset; `None`: at the end. EAGAIN: another client extends the file, and
     /// nothing was written.
     fn write(&self, file: &File, at: Option<u64>, bytes: &[u8]) -> Result<HelperReply, Errno> {
-        // Before the write begins: an append has not looked at the end yet, and needs no lock in the
-        // token's place. An offset that is given belongs to the state under the token, which is then
-        // returned under the lock.
+        // Before the write begins: an append has not looked at the end yet, and needs no lock in
+        // the token's place. An offset that is given belongs to the state under the token, which is
+        // then returned under the lock.
         if at.is_none() {
             self.return_recalled(file)?;
         }
