@@ -34,7 +34,10 @@ pub(crate) fn interrupted() -> HostError {
 }
 
 /// Waits for `work`, unless a signal comes first. What is dropped then must leave nothing behind.
-pub(crate) async fn interruptible<T>(
+///
+/// # Errors
+/// EINTR: a signal came first.
+pub async fn interruptible<T>(
     interrupt: Option<&Interrupt>,
     work: impl Future<Output = T>,
 ) -> Result<T, HostError> {

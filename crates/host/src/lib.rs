@@ -51,7 +51,7 @@ mod unsynced_names;
 pub use conflict::CONFLICT_DIRECTORY;
 pub use error::HostError;
 pub use host::{Durable, Host, HostWrite, Position};
-pub use interrupt::Interrupt;
+pub use interrupt::{Interrupt, interruptible};
 pub use journal::records::RecordFormat;
 pub use kernel_cache::ATTRIBUTE_TIMEOUT;
 pub use lease::while_answered;

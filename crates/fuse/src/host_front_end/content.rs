@@ -4,7 +4,7 @@ use super::{HostFrontEnd, Result, set_id};
 use crate::error::RequestError;
 use fuse_session::abi::{self, *};
 use fuse_session::{MAX_WRITE, Reply};
-use host::{Durable, HostError, HostWrite, Interrupt, Position};
+use host::{Durable, HostWrite, Interrupt, Position, interruptible};
 use runtime::{Either, race};
 use std::time::Duration;
 use store::{
@@ -20,16 +20,6 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// Open flags that bypass the page cache, because other clients may change the file. Closes are
 /// requests, as they end locks.
 const OPENED: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
-
-const INTERRUPTED: RequestError<HostError> = RequestError::Refused(libc::EINTR);
-
-/// Waits for `work`, of which nothing is left if it is dropped, unless `interrupt` comes first.
-async fn unless<T>(interrupt: &Interrupt, work: impl Future<Output = T>) -> Result<T> {
-    match race(work, interrupt.until_set()).await {
-        Either::Left(result) => Ok(result),
-        Either::Right(()) => Err(INTERRUPTED),
-    }
-}
 
 impl HostFrontEnd {
     pub(super) async fn open(&self, header: &InHeader, _arguments: OpenIn) -> Result {
@@ -74,7 +64,7 @@ impl HostFrontEnd {
             _ => Durable::Now,
         };
         if arguments.write_flags & abi::write::KILL_SUIDGID != 0 {
-            let attributes = unless(interrupt, self.host.attributes(file)).await??;
+            let attributes = interruptible(Some(interrupt), self.host.attributes(file)).await??;
             self.drop_privileges(header, &attributes).await?;
         }
         let (pages, length) = (self.pages.of(header.nodeid), data.len() as u64);
@@ -93,7 +83,7 @@ impl HostFrontEnd {
                 self.host.write_at(file, HostWrite { position, bytes, ..write }).await?;
             }
         } else {
-            let _shared = unless(interrupt, pages.changing()).await?;
+            let _shared = interruptible(Some(interrupt), pages.changing()).await?;
             // The kernel has set the offset to what it believes is the end.
             let appends = arguments.flags & libc::O_APPEND as u32 != 0;
             let position = Position::of_descriptor(arguments.offset, appends);
