@@ -95,13 +95,10 @@ impl LogSuperblock {
     /// thoroughly.
     pub fn with_failure(&self, is_damaged: bool, checksums: bool) -> SuperblockImage {
         let mut superblock = self.on_disk.clone();
+        // What a recovery left out stays left out.
         let was_damaged = superblock.errno == ERRNO_DAMAGED;
-        superblock.errno = match is_damaged && !units::fault!("damage-recorded-as-io") {
-            true => ERRNO_DAMAGED,
-            // What a recovery left out stays left out.
-            false if was_damaged => ERRNO_DAMAGED,
-            false => ERRNO_IO,
-        };
+        let is_damaged = is_damaged && !units::fault!("damage-recorded-as-io");
+        superblock.errno = if was_damaged || is_damaged { ERRNO_DAMAGED } else { ERRNO_IO };
         if !self.has_begun {
             // The log is empty, and not yet of any format.
             records::clear(&mut superblock, checksums);

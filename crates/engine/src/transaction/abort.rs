@@ -34,7 +34,7 @@ impl Aborter<'_> {
         }
     }
 
-    /// Ends an engine that could not bring everything home: aborts after a failed write or flush. A
+    /// Ends an engine that could not write everything home: aborts after a failed write or flush. A
     /// block that cannot be read stays in the log, which is as sound as after a crash.
     pub fn end(&self, cause: &EngineError) {
         if self.durability.check().is_err() || units::fault!("unread-home-recorded") {

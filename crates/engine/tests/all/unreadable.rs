@@ -153,7 +153,7 @@ fn memory_is_shared_with_blocks_that_cannot_be_read() {
     }
 }
 
-/// Scattered logs keep what cannot be brought home also behind an orderly end: that was no failed
+/// Scattered logs keep what cannot be written home also behind an orderly end: that was no failed
 /// write, and the journal is as sound as after a crash.
 #[test]
 fn an_orderly_end_leaves_an_unreadable_block_in_the_log() {
