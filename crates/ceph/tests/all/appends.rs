@@ -4,11 +4,14 @@ use crate::common::{Cluster, connect, make, run};
 use ceph::CephStore;
 use device::World;
 use runtime::{Either, RealWorld, race, spawn_with_result};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{FileId, OpenFile, OpenMode, Store as _, StoreError, Token};
 
 const LINES: u64 = 60;
+/// Lines of the client that recalls the other's token.
+const THEIRS: usize = 20;
 
 async fn shared(store: &CephStore, file: FileId) -> OpenFile {
     let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
@@ -87,23 +90,33 @@ fn an_append_that_meets_its_recall_covers_no_other() {
             let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
             store.take_token(open, Token::ExclusiveWrite).await.unwrap();
             let (writer, clock) = (store.clone(), world.clone());
-            // It never returns the token itself: the helper does, beside the append that waits.
+            let done = Rc::new(Cell::new(0));
+            let appended = done.clone();
+            // It never returns the token itself: the helper does, beside the append that waits. So
+            // it goes on until the other client has the file.
             let appends = spawn_with_result(&world, async move {
-                for line in 0..400 {
-                    let line = format!("ours {line}\n");
-                    append(&clock, &writer, open, line.as_bytes()).await;
+                let mut lines = 0;
+                while appended.get() < THEIRS {
+                    append(&clock, &writer, open, format!("ours {lines}\n").as_bytes()).await;
+                    lines += 1;
+                    if appended.get() > 0 {
+                        clock.sleep_until(clock.now().plus(Duration::from_millis(5))).await;
+                    }
                 }
+                lines
             });
             world.sleep_until(world.now().plus(Duration::from_millis(round))).await;
             let theirs = shared(&other, file).await;
-            for line in 0..20 {
+            for line in 0..THEIRS {
                 append(&world, &other, theirs, format!("theirs {line}\n").as_bytes()).await;
+                done.set(line + 1);
             }
-            appends.await.unwrap();
+            let ours = appends.await.unwrap();
             let content = store.read(open, 0, 1 << 20).await.unwrap();
             let content = String::from_utf8(content).unwrap();
             let count = |name: &str| content.lines().filter(|line| line.starts_with(name)).count();
-            assert_eq!((count("ours"), count("theirs")), (400, 20), "round {round}: {content:?}");
+            let counts = (count("ours"), count("theirs"));
+            assert_eq!(counts, (ours, THEIRS), "round {round}: {content:?}");
             other.close(theirs).await.unwrap();
             store.close(open).await.unwrap();
         }
