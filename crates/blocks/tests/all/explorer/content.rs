@@ -8,6 +8,7 @@ use device::Buffer;
 use std::rc::Rc;
 
 const FAMILY_SHIFT: u32 = 32;
+static ZEROS: [u8; SECTOR as usize] = [0; SECTOR as usize];
 
 /// The number of the write `serial`, of the family of an earlier write or of its own.
 pub fn number(serial: u64, like: Option<u64>) -> u64 {
@@ -42,6 +43,9 @@ pub fn content(id: u64, sectors: u64) -> Vec<Rc<Buffer>> {
 pub fn ids(bytes: &[u8]) -> Vec<u64> {
     let id = |sector: &[u8]| {
         let id = u64::from_le_bytes(sector[..8].try_into().unwrap());
+        if id == 0 && sector == ZEROS {
+            return 0;
+        }
         if sector == sector_of(id) { id } else { u64::MAX }
     };
     bytes.chunks_exact(SECTOR as usize).map(id).collect()
