@@ -77,13 +77,13 @@ test: deps deps-ceph lint posix-tools ## everything that proves the code right
 	$(MAKE) --jobs=2 test-alone test-ceph
 	scripts/tour.sh target/debug/okeanos >target/TOUR.md && diff -u docs/TOUR.md target/TOUR.md
 	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
+	@scripts/install-packages.sh sqlite3 git tar zstd rsync
 	scripts/test-host.sh target/debug/okeanos
 	scripts/test-host-sharing.sh target/debug/okeanos
 	scripts/test-host-sharing.sh target/debug/okeanos ceph
 	scripts/test-host-user.sh target/debug/okeanos
 	ROUNDS=1 STORE=memstore scripts/test-host-ceph.sh target/debug/okeanos
 	ROUNDS=4 scripts/test-host-ceph.sh target/debug/okeanos
-	@scripts/install-packages.sh sqlite3 git tar zstd rsync
 	WORKS="database repository clone" scripts/test-apps.sh target/debug/okeanos ordered wasteless
 	scripts/test-databases.sh target/debug/okeanos sqlite wasteless
 	ROUNDS=1 scripts/test-blocks.sh target/debug/okeanos ext4
