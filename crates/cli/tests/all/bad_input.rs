@@ -120,7 +120,7 @@ fn is_sound(image: &Path) {
 }
 
 #[test]
-fn a_damaged_log_is_replayed_up_to_the_damage_by_whoever_says_so() {
+fn a_damaged_log_is_replayed_up_to_the_damage_if_asked() {
     let directory = tempfile::tempdir().unwrap();
     let whole = unpack("dirty-wasteless", directory.path());
     assert!(run(&["recover"], &whole).status.success());

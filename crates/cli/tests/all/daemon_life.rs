@@ -294,7 +294,7 @@ fn reports_that_nobody_reads_harm_no_mount() {
 }
 
 #[test]
-fn whoever_goes_on_writing_does_not_keep_a_terminated_daemon() {
+fn writers_do_not_keep_a_terminated_daemon() {
     /// Present users get ten seconds.
     const PATIENCE: Duration = Duration::from_secs(40);
     for transport in ["classic", "uring"] {

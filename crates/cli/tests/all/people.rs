@@ -210,7 +210,7 @@ fn rates_are_one_line_an_interval() {
 }
 
 #[test]
-fn metrics_are_those_of_prometheus_and_readable_by_whoever_may_look_into_the_volume() {
+fn metrics_are_those_of_prometheus_and_readable_by_users_of_the_volume() {
     Rig::new().run(
         r#"chmod 755 .; cp $O program; chmod 755 program; $O mkfs image 64M -- -q
            $O mount -o data=wasteless,allow_other image $M; echo text >$M/file; sync $M/file

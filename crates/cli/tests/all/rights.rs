@@ -236,7 +236,7 @@ fn set_durability(file: &File, is_enough: u32) -> i32 {
 }
 
 #[test]
-fn whoever_may_write_to_a_file_may_say_that_durability_is_enough() {
+fn writers_of_a_file_may_choose_its_durability() {
     let volume = Volume::new(&["-t", "ext4"]);
     std::fs::set_permissions(volume.directory.path(), Permissions::from_mode(0o755)).unwrap();
     volume.mount("allow_other,data=ordered,durable_only=nothing");

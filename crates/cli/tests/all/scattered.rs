@@ -133,7 +133,7 @@ fn every_mode_evicts_beside_scattered_logs() {
 }
 
 #[test]
-fn synced_writes_survive_the_killed_daemon_whoever_recovers() {
+fn synced_writes_survive_the_killed_daemon_with_any_recovery() {
     let rig = Rig::new();
     for (mode, records, next) in [
         ("writeback", "blocks", "$O recover image"),

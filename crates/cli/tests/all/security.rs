@@ -37,7 +37,7 @@ fn a_mount_is_for_its_owner_and_allow_other_lets_everybody_in() {
 }
 
 #[test]
-fn only_whoever_mounted_reaches_the_daemon() {
+fn only_the_user_who_mounted_reaches_the_daemon() {
     let rig = Rig::new();
     rig.run(
         r#"chmod 755 .; cp $O okeanos; chmod 755 okeanos; $O mkfs image 64M -- -q >made; $O mount image $M
@@ -75,7 +75,7 @@ const CHANGES: [(&str, &str); 9] = [
 ];
 
 #[test]
-fn whoever_changes_a_program_takes_its_privileges_away_at_once_and_for_good() {
+fn a_changed_program_loses_its_privileges_for_good() {
     let rig = Rig::new();
     let mut script = String::from(
         "chmod 755 .; $O mkfs image 64M -- -q >made; $O mount -o data=wasteless,allow_other image $M; chmod 777 $M

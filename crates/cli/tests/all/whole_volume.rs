@@ -31,7 +31,7 @@ fn fstrim_gives_free_blocks_back_and_never_one_in_use() {
 }
 
 #[test]
-fn labels_are_read_by_all_and_set_by_whoever_administers() {
+fn labels_are_read_by_all_and_set_by_administrators() {
     let rig = Rig::new();
     rig.run(&format!(
         r#"{ASK} export -f ask; $O mkfs --force image 64M -- -q -L first >made; chmod 755 .; $O mount -o allow_other image $M; touch $M/file
