@@ -23,7 +23,8 @@ use std::rc::Rc;
 /// for nothing else: it always ends if the drive answers.
 ///
 /// After an eviction that failed every later one fails, as flushes of a file do: which of
-/// its writes took space in the cache is unknown.
+/// its writes took space in the cache is unknown. A recovery goes on without evictions instead
+/// ([`CoercedDisk::or_flush`]).
 #[derive(Clone)]
 pub struct CoercedDisk(Rc<State>);
 
@@ -42,6 +43,10 @@ struct State {
     next_round: Cell<u64>,
     /// The error of an eviction.
     failed: RefCell<Option<DeviceError>>,
+    /// Called with the first error where the drive's flush alone is enough from then on.
+    on_failure: Option<Box<dyn Fn(&DeviceError)>>,
+    /// Whether it does so by now.
+    only_flushes: Cell<bool>,
     statistics: Cell<CoercionStatistics>,
 }
 
@@ -71,6 +76,8 @@ impl CoercedDisk {
             requests: Rc::default(),
             next_round: Cell::default(),
             failed: RefCell::default(),
+            on_failure: None,
+            only_flushes: Cell::default(),
             statistics: Cell::default(),
         }))
     }
@@ -88,6 +95,15 @@ impl CoercedDisk {
         let workload = EvictionWorkload::from(&zone.superblock);
         let zone = FlushZone::new(workload, &zone.extents, sector)?;
         Ok(CoercedDisk::new(world, drive, zone))
+    }
+
+    /// Goes on with the drive's own flush alone after a write of an eviction fails, which `report`
+    /// gets: for a recovery, which a bad sector of the zone must not prevent. Call before the first
+    /// use.
+    pub fn or_flush(self, report: impl Fn(&DeviceError) + 'static) -> CoercedDisk {
+        let mut state = Rc::into_inner(self.0).expect("it is not shared yet");
+        state.on_failure = Some(Box::new(report));
+        CoercedDisk(Rc::new(state))
     }
 
     /// Makes an eviction submit all its writes together, as a kernel would, for hosts that sort
@@ -164,6 +180,9 @@ impl State {
         let (begin, covered) = (self.world.now(), self.completed.get());
         // An honest drive needs no more than this; a drive that ignores it loses no time.
         self.drive.flush().await?;
+        if self.only_flushes.get() {
+            return Ok(covered);
+        }
         let places = self.next_places();
         let size = self.zone.write_size();
         let size = if units::fault!("evicts-too-little") { (size / 2).max(512) } else { size };
@@ -177,7 +196,13 @@ impl State {
         let writes = places
             .into_iter()
             .map(|at| self.drive.write(at, vec![content.clone()], Durability::Cached));
-        join_window(writes, self.at_once).await?;
+        match (join_window(writes, self.at_once).await, &self.on_failure) {
+            (Err(error), Some(report)) => {
+                self.only_flushes.set(true);
+                report(&error);
+            }
+            (written, _) => drop(written?),
+        }
         let took = self.world.now().since(begin);
         self.count(|statistics| statistics.nanoseconds += took.as_nanos() as u64);
         Ok(covered)

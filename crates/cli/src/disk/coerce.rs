@@ -290,6 +290,12 @@ impl Coercion<'_> {
             }
             wrapped => wrapped?,
         };
+        let wrapped = match self.wanted {
+            Wanted::IfThere => wrapped.or_flush(|error| {
+                without(&CliError::new(format!("the flush zone cannot be written: {error}")));
+            }),
+            Wanted::Required => wrapped,
+        };
         *disk = Rc::new(wrapped.clone());
         Ok(Some(wrapped))
     }

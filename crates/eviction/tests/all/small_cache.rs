@@ -5,6 +5,7 @@ use device::{Buffer, DeviceError, Disk, Durability, LocalFuture, Operation, Worl
 use disks::{CrashPolicy, Fault, LineReplacement, Lying, MemoryDisk};
 use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Pattern};
 use runtime::{VirtualWorld, join_all, spawn_with_result};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -170,6 +171,33 @@ fn no_eviction_succeeds_after_one_that_failed() {
             assert!(flush.await.unwrap().is_err());
         }
         assert!(disk.flush().await.is_err(), "later");
+    });
+    world.end();
+}
+
+/// A bad sector of the zone must not keep a log from being recovered. The drive's own flush must
+/// succeed all the same.
+#[test]
+fn a_recovery_goes_on_without_a_zone_that_cannot_be_written() {
+    let world = VirtualWorld::new(1);
+    let drive = drive(&world, LineReplacement::LeastRecentlyUsed, 1);
+    let of_run = world.clone();
+    world.run(async move {
+        let reports = Rc::new(Cell::new(0));
+        let reported = reports.clone();
+        let disk = coerced(&of_run, &drive).or_flush(move |_| reported.set(reported.get() + 1));
+        disk.write(0, ones(512), Durability::Cached).await.unwrap();
+        drive.inject(Fault::once(Operation::Write));
+        let both = [disk.flush(), disk.flush()].map(|flush| spawn_with_result(&of_run, flush));
+        for flush in both {
+            flush.await.unwrap().unwrap();
+        }
+        assert_eq!((reports.get(), disk.statistics().evictions), (1, 1));
+        disk.write(0, ones(512), Durability::Durable).await.unwrap();
+        assert_eq!((reports.get(), disk.statistics().evictions), (1, 1));
+        disk.write(0, ones(512), Durability::Cached).await.unwrap();
+        drive.inject(Fault::once(Operation::Flush));
+        assert!(disk.flush().await.is_err());
     });
     world.end();
 }
