@@ -236,6 +236,11 @@ fn nobody_takes_the_zones_blocks_away() {
          e2fsck -fp image >/dev/null; tune2fs -U random image >/dev/null; $O mount -o barrier=coerce image $M; $O umount $M",
     );
     assert!(said.contains("no longer immutable"), "{said}");
+    let said = rig.run(
+        "tune2fs -O mmp image >/dev/null; refuses $O mount -o barrier=coerce image $M 2>&1
+         tune2fs -f -O ^mmp image >/dev/null; $O mount -o barrier=coerce image $M; $O umount $M",
+    );
+    assert!(said.contains("multiple mount protection"), "{said}");
     rig.check("");
 }
 

@@ -8,9 +8,9 @@ use super::readable::{readable, runs_of};
 use super::{OpenParts, Volume, superblock};
 use crate::{Caller, Error, Inode, MappingState, Result, WriteFlags};
 use device::{Buffer, Disk};
-use format::ext4::VolumeSuperblock;
 use format::ext4::inode::flags;
 use format::ext4::superblock::JournalDevice;
+use format::ext4::{VolumeSuperblock, feature};
 pub use format::flush_zone::FoundFlushZone;
 use format::flush_zone::{FLUSH_ZONE_SUPERBLOCK_SIZE, FlushZoneError, FlushZoneSuperblock};
 use std::ops::Range;
@@ -36,6 +36,7 @@ impl Volume {
         space: u64,
         write: u64,
     ) -> Result<()> {
+        refuse_protected(self.has(feature::MMP))?;
         let block = self.block_size().bytes() as u64;
         let (needed, free) = (space + block, self.statfs().await?.blocks_free * block);
         if free < needed {
@@ -118,6 +119,18 @@ pub async fn find_flush_zones(
     Ok((home, journal))
 }
 
+/// Refuses a volume with multiple mount protection: each count of its block would be an eviction,
+/// and one of those may take longer than another computer waits for a count.
+fn refuse_protected(is_protected: bool) -> Result<()> {
+    match is_protected {
+        false => Ok(()),
+        true => Err(Error::FlushZone(
+            "evictions take too long for multiple mount protection (tune2fs -O ^mmp ends that)"
+                .to_owned(),
+        )),
+    }
+}
+
 async fn of_volume(
     parts: &OpenParts,
     superblock: &VolumeSuperblock,
@@ -171,6 +184,7 @@ async fn of_volume(
             not_it = not_it.or(Some(error));
             continue;
         }
+        refuse_protected(superblock.features.has(feature::MMP))?;
         let runs = runs(&volume, &inode, 1 + zone.length / block).await?;
         let bytes =
             |(start, count): &(HomeBlock, u64)| start.get() * block..(start.get() + count) * block;
