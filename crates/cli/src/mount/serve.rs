@@ -38,10 +38,25 @@ use std::rc::Rc;
 /// End of the superblock, rounded up to whole sectors of any disk.
 const SUPERBLOCK_END: usize = 4096;
 
-const SYNCS_END: &str = "this kernel (before Linux 6.18) does not pass sync(2) and syncfs(2) on: they return before the \
-                         volume is durable. fsync(2), O_SYNC and umount(2) are not concerned. What no program syncs is \
-                         durable after commit=TIME, and content that goes past the log a second after expire=TIME and \
-                         writeback=TIME together";
+const LATEST: &str = "What no program syncs is durable after commit=TIME, and content that goes past the log a second \
+                      after expire=TIME and writeback=TIME together";
+
+/// Returns the warning where sync(2) does not reach the volume. A mount that is no block device's
+/// gets no request before umount(2) returns, either.
+fn warning_of_syncs(is_block: bool, forwards_syncs: bool) -> Option<String> {
+    match (is_block, forwards_syncs) {
+        (true, true) => None,
+        (true, false) => Some(format!(
+            "this kernel (before Linux 6.18) does not pass sync(2) and syncfs(2) on: they return before the volume is \
+             durable. fsync(2), O_SYNC and umount(2) are not concerned. {LATEST}"
+        )),
+        (false, _) => Some(format!(
+            "the kernel does not pass sync(2) and syncfs(2) on to such a mount (of an ordinary user, or noloop): they \
+             return before the volume is durable. umount(8) and fusermount3 do not wait for it: use `okeanos umount`. \
+             fsync(2) and O_SYNC are not concerned. {LATEST}"
+        )),
+    }
+}
 
 /// Serves until the volume is unmounted, or a signal comes. The exit code shows whether everything
 /// is home.
@@ -245,6 +260,7 @@ impl Mounted {
     ) -> Result<(), CliError> {
         let answers = self.answers(world, plan, Audience::Owner);
         let public_answers = self.answers(world, plan, Audience::Everybody);
+        let is_block = is_mounted_as_block(plan, &self.disks[0]);
         let mut warnings = self.warnings;
         let Mounted {
             volume,
@@ -297,12 +313,17 @@ impl Mounted {
         };
         let public = public
             .and_then(|socket| ControlServer::start(world, socket, device, public_answers).ok());
-        let syncs_end = matches!(&begun, Either::Right(agreed) if !agreed.forwards_syncs());
-        if syncs_end && !plan.settings.session.read_only {
-            if !notifier.is_background() {
-                reporter.report_at(Level::Warning, SYNCS_END);
+        let of_syncs = match &begun {
+            Either::Right(agreed) if !plan.settings.session.read_only => {
+                warning_of_syncs(is_block, agreed.forwards_syncs())
             }
-            warnings.push(SYNCS_END.to_owned());
+            _ => None,
+        };
+        if let Some(warning) = of_syncs {
+            if !notifier.is_background() {
+                reporter.report_at(Level::Warning, &warning);
+            }
+            warnings.push(warning);
         }
         io_path::report(world, &reporter);
         let (source, at, data) =
@@ -327,7 +348,10 @@ impl Mounted {
                 reporter.report(&error.to_string());
                 Err(CliError::new(error.to_string()))
             }
-            _ => Err(CliError::new(format!("{}: not everything came home", plan.source.display()))),
+            _ => Err(CliError::new(format!(
+                "{}: not everything was written home",
+                plan.source.display()
+            ))),
         }
     }
 
@@ -587,6 +611,11 @@ struct NotMounted {
     is_ours: bool,
 }
 
+/// Returns whether the kernel gets the block device (fuseblk).
+fn is_mounted_as_block(plan: &MountPlan, home: &FileDisk) -> bool {
+    home.is_block_device() && plan.is_root
+}
+
 /// Mounts. Nobody holds the exclusive claim between its release and the kernel's taking it.
 /// Programs of Okeanos keep off by a lock; whether others did, the superblock shows.
 async fn mount(
@@ -602,7 +631,7 @@ async fn mount(
         (plan.settings.session.flags | read_only, plan.settings.session.allow_other);
     let subtype = mount_table::subtype(Some(&volume.options().engine.data.to_string()));
     let read_ahead = plan.settings.daemon.read_ahead;
-    if !disk.is_block_device() || !plan.is_root {
+    if !is_mounted_as_block(plan, disk) {
         let kind = MountKind::Plain { name: plan.source.display().to_string() };
         let mounted = helper.mount(&MountOptions { kind, subtype, flags, allow_other }, read_ahead);
         return mounted.map_err(|error| NotMounted { error, is_ours: true });

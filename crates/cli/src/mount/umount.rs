@@ -162,7 +162,7 @@ impl Daemon {
         match end {
             Ok(Some(End { clean: true })) => Ok(()),
             _ => Err(CliError::new(format!(
-                "{}: not everything came home",
+                "{}: not everything was written home",
                 mount.source.display()
             ))
             .with_remedy(

@@ -19,6 +19,16 @@ fn a_read_only_mount_replays_the_journal() {
 }
 
 #[test]
+fn a_plain_mount_warns_that_neither_sync_nor_umount_waits() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; $O mount -o noloop image $M 2>out
+           grep -q 'sync(2) and syncfs(2)' out; grep -q 'use `okeanos umount`' out
+           ! grep -q 'umount(2)' out; $O umount $M; settle image
+           $O mount -o noloop,ro image $M 2>out; [ ! -s out ]; $O umount $M"#,
+    );
+}
+
+#[test]
 fn a_write_protected_disk_with_a_live_journal_is_refused_with_the_way_out() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; echo old >text; debugfs -w -R 'write text old' image 2>/dev/null
