@@ -128,7 +128,10 @@ impl Volume {
         self.free_range(inode, self.first_block_behind_end(inode), None).await?;
         let _table = self.hold(&[inode]).await?;
         let mut handle = self.engine().start(self.credits_orphan() + self.credits_inode()).await?;
-        self.orphan_remove(&mut handle, inode).await?;
+        // An inode without links stays an orphan.
+        if inode.fields.borrow().links > 0 {
+            self.orphan_remove(&mut handle, inode).await?;
+        }
         self.store(&mut handle, inode).await?;
         Ok(handle.stop())
     }

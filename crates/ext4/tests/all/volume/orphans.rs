@@ -262,6 +262,34 @@ async fn make_fragmented(volume: &Rc<Volume>) -> (Rc<Inode>, u64) {
     (file, u32::from_le_bytes(child).into())
 }
 
+/// The truncate takes more than one transaction.
+#[test]
+fn a_nameless_file_that_is_cut_stays_an_orphan() {
+    let image = TestImage::of(Kind { arguments: "-t ext4 -b 1024 -J size=1", size: "16M" });
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    let path = image.path();
+    virtual_world.run(async move {
+        let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let file = create(&volume, &root, 0o100_600).await.unwrap();
+        volume.opened(&file);
+        for index in 0..1000 {
+            let flags = WriteFlags::default();
+            volume.write(&file, &Caller::ROOT, 2048 * index, &[1; 100], flags).await.unwrap();
+        }
+        volume.truncate(&file, 0).await.unwrap();
+        volume.sync().await.unwrap();
+        let left = MemoryDisk::from_image(world.clone(), disk.crash(CrashPolicy::LoseAll));
+        let volume = open(&world, &left, Access::ReadWrite).await.unwrap();
+        assert_eq!(volume.open_report().orphans.freed, 1);
+        volume.close().await.unwrap();
+        left.write_image(&path).unwrap();
+    });
+    image.check();
+}
+
 /// Opens what a crash left while `block` cannot be read, and then again when it can.
 fn open_without_block(kind: Kind, of_table: bool) -> [(OpenReport, bool); 2] {
     let image = TestImage::of(kind);
