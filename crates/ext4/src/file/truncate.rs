@@ -90,8 +90,13 @@ impl Volume {
 
     async fn finish_within(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         // The kernel zeros behind the end in a later transaction than that of the new size.
-        if inode.is_regular() {
-            self.zero_behind_end(handle, inode, u64::MAX).await?;
+        match inode.is_regular() {
+            true if self.is_inline(inode) => {
+                self.zero_inline_behind_end(inode)?;
+                self.store(handle, inode).await?;
+            }
+            true => self.zero_behind_end(handle, inode, u64::MAX).await?,
+            false => {}
         }
         self.end_cut(handle, inode).await
     }
