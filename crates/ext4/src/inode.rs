@@ -44,6 +44,9 @@ pub struct Inode {
     /// once that was looked at.
     pub(crate) durable_by_name: Cell<bool>,
     pub(crate) durable_by_attribute: Cell<Option<bool>>,
+    /// A truncate has stored the size, and blocks behind the end are still mapped: they must be
+    /// freed before the file becomes longer. The inode is an orphan, also with links.
+    pub(crate) cut_unfinished: Cell<bool>,
     /// A program has requested this for a descriptor: as long as `kept_home`.
     pub(crate) durable_by_request: Cell<bool>,
 }
@@ -80,6 +83,7 @@ impl Inode {
             kept_home: Cell::default(),
             durable_by_name: Cell::default(),
             durable_by_attribute: Cell::default(),
+            cut_unfinished: Cell::default(),
             durable_by_request: Cell::default(),
         }
     }

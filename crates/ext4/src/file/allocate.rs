@@ -66,6 +66,7 @@ impl Volume {
             return Err(Refusal::Invalid.into());
         }
         self.leave_inline(inode, caller).await?;
+        self.finish_cut(inode).await?;
         let _table = self.hold(&[inode]).await?;
         self.kill_privileges(inode, kill_privileges).await?;
         if mode != RangeMode::PunchHole && !self.maps_by_extents(inode) {

@@ -96,6 +96,19 @@ impl Volume {
         self.store(handle, inode).await
     }
 
+    /// Zeros what the inline area has behind the end of the file. The caller stores the inode.
+    pub(super) fn zero_inline_behind_end(&self, inode: &Inode) -> Result<()> {
+        let mut content = self.inline_content(inode)?;
+        let size = usize::try_from(inode.fields.borrow().size).unwrap_or(usize::MAX);
+        let behind = content.get_mut(size..).unwrap_or_default();
+        if super::is_zeros(behind) {
+            return Ok(());
+        }
+        behind.fill(0);
+        let put = inline::set_content(&mut inode.fields.borrow_mut(), &content);
+        put.map_err(|error| self.note_damage(Error::corrupt_inode(inode.number, error.to_string())))
+    }
+
     /// Empties the inode's inline area: a file truncated to zero needs no block. The caller stores
     /// the inode.
     pub(super) fn drop_inline(&self, inode: &Inode) -> Result<()> {

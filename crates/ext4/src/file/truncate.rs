@@ -33,6 +33,7 @@ impl Volume {
         if self.is_inline(inode) {
             self.truncate_inline(inode, size).await?;
         }
+        self.finish_cut(inode).await?;
         let _table = self.hold(&[inode]).await?;
         // The first step of freeing + adding an orphan and removing it + the attributes.
         let orphan = self.credits_orphan() + self.credits_orphan();
@@ -63,8 +64,18 @@ impl Volume {
         Ok(())
     }
 
-    /// Finishes a truncate that a crash interrupted: frees the blocks behind the end of an orphan
-    /// with links, and removes it from the list.
+    /// Finishes a truncate that failed half-way, here or before this mount. Every change comes
+    /// first to this that may make the file longer, or reserve space behind its end: the blocks
+    /// there hold bytes that were cut off.
+    pub(super) async fn finish_cut(&self, inode: &Inode) -> Result<()> {
+        if !inode.cut_unfinished.get() || units::fault!("cut-left-unfinished") {
+            return Ok(());
+        }
+        Box::pin(self.finish_truncate_locked(inode)).await
+    }
+
+    /// Finishes a truncate that a crash or an error interrupted: frees the blocks behind the end of
+    /// an orphan, and removes it from the list if it has links.
     pub async fn finish_truncate_locked(&self, inode: &Inode) -> Result<()> {
         if self.has_content_blocks(inode) {
             has_extents(inode)?;
@@ -72,14 +83,32 @@ impl Volume {
         }
         let credits = self.credits_remove(inode) + self.credits_orphan();
         let mut handle = self.engine().start(credits).await?;
-        let zeroed = match inode.is_regular() {
-            // The kernel zeros behind the end in a later transaction than that of the new size.
-            true => self.zero_behind_end(&mut handle, inode, u64::MAX).await,
-            false => Ok(()),
-        };
-        let removed = self.orphan_remove(&mut handle, inode).await;
+        let finished = self.finish_within(&mut handle, inode).await;
         handle.stop();
-        zeroed.and(removed)
+        finished
+    }
+
+    async fn finish_within(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
+        // The kernel zeros behind the end in a later transaction than that of the new size.
+        match inode.is_regular() {
+            true if self.is_inline(inode) => {
+                self.zero_inline_behind_end(inode)?;
+                self.store(handle, inode).await?;
+            }
+            true => self.zero_behind_end(handle, inode, u64::MAX).await?,
+            false => {}
+        }
+        self.end_cut(handle, inode).await
+    }
+
+    /// Notes that nothing is mapped behind the end any more. An inode without links stays an
+    /// orphan. Credits: [`Volume::credits_orphan`].
+    async fn end_cut(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
+        if inode.fields.borrow().links > 0 {
+            self.orphan_remove(handle, inode).await?;
+        }
+        inode.cut_unfinished.set(false);
+        Ok(())
     }
 
     /// Stores the new size, and frees as much as fits into this handle. `More`: the inode is an
@@ -118,7 +147,9 @@ impl Volume {
         let progress =
             self.remove_blocks(handle, inode, self.first_block_behind_end(inode), None).await;
         if !matches!(progress, Ok(RemovalProgress::Done)) {
-            // Also after an error: the next mount, or e2fsck, finishes the work.
+            // Also after an error: the next change that needs it, the next mount, or e2fsck
+            // finishes the work.
+            inode.cut_unfinished.set(true);
             self.orphan_add(handle, inode).await?;
         }
         progress
@@ -128,7 +159,7 @@ impl Volume {
         self.free_range(inode, self.first_block_behind_end(inode), None).await?;
         let _table = self.hold(&[inode]).await?;
         let mut handle = self.engine().start(self.credits_orphan() + self.credits_inode()).await?;
-        self.orphan_remove(&mut handle, inode).await?;
+        self.end_cut(&mut handle, inode).await?;
         self.store(&mut handle, inode).await?;
         Ok(handle.stop())
     }

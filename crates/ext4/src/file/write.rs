@@ -158,6 +158,9 @@ impl Volume {
             if self.is_inline(inode) {
                 Box::pin(self.leave_inline(inode, caller)).await?;
             }
+            if offset + bytes.len() as u64 > inode.fields.borrow().size {
+                self.finish_cut(inode).await?;
+            }
         }
         let write_back = flags.origin == WriteOrigin::WriteBack;
         let request = WriteRequest {

@@ -30,9 +30,11 @@ impl Volume {
             return Err(self.note_damage(Error::corrupt_inode(number, "no name may lead to it")));
         }
         let inode = self.load_inode(number).await?;
-        if inode.fields.borrow().links == 0 && !self.is_orphan(number) {
+        let (has_links, is_orphan) = (inode.fields.borrow().links > 0, self.is_orphan(number));
+        if !has_links && !is_orphan {
             return Err(Refusal::Stale.into());
         }
+        inode.cut_unfinished.set(has_links && is_orphan);
         self.note_owned_inode(number);
         Ok(self.inodes.borrow_mut().insert(inode, self.engine.committed()))
     }

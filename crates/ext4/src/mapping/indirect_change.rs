@@ -7,7 +7,8 @@ use format::ext4::indirect::{blocks_max, pointer, pointer_bytes, set_pointer};
 use units::Refusal;
 use units::{BlockRange, FileBlock, HomeBlock};
 
-/// One step of removal: a run of data and the pointer blocks that become empty by it.
+/// One step of removal: a run of data, and the pointer blocks that are empty without it. At a hole
+/// these are blocks that were empty before: the kernel leaves such where it punches.
 struct RemovalStep {
     run: Option<Run>,
     emptied: Vec<HomeBlock>,
@@ -66,9 +67,14 @@ impl Volume {
         while from < to_mapped {
             let removal = self.take_out(handle, inode, FileBlock(from as u32), to_mapped).await?;
             from = removal.next;
-            let Some(run) = removal.run else { continue };
-            self.count_blocks(inode, -(i64::from(run.count) + removal.emptied.len() as i64));
-            self.free_content(handle, inode, run).await?;
+            let count = removal.run.map_or(0, |run| i64::from(run.count));
+            if count == 0 && removal.emptied.is_empty() {
+                continue;
+            }
+            self.count_blocks(inode, -(count + removal.emptied.len() as i64));
+            if let Some(run) = removal.run {
+                self.free_content(handle, inode, run).await?;
+            }
             self.free_tree_blocks(handle, &removal.emptied).await?;
             return Ok(if from < to_mapped { from } else { to });
         }
@@ -85,18 +91,20 @@ impl Volume {
         let mapping = self.map_pointer(inode, from).await?;
         let begin = u64::from(from.get());
         let count = u64::from(mapping.count).min(to - begin) as u32;
-        let Some(start) = mapping.home() else {
-            return Ok(RemovalStep {
-                run: None,
-                emptied: Vec::new(),
-                next: begin + u64::from(count),
-            });
-        };
-        let count = self.engine().freeable_in_one_handle(start, count.into()) as u32;
-        let next = begin + u64::from(count);
         let Some(walk) = self.walk_pointers(inode, from).await? else {
             return Ok(RemovalStep { run: None, emptied: Vec::new(), next: to });
         };
+        let Some(start) = mapping.home() else {
+            let next = begin + u64::from(count);
+            let is_empty = walk.blocks.last().is_some_and(is_zeros);
+            if !is_empty || units::fault!("empty-pointers-kept") {
+                return Ok(RemovalStep { run: None, emptied: Vec::new(), next });
+            }
+            inode.mapping_cache.clear();
+            return Ok(RemovalStep { run: None, emptied: clear(handle, inode, &walk, 0), next });
+        };
+        let count = self.engine().freeable_in_one_handle(start, count.into()) as u32;
+        let next = begin + u64::from(count);
         let _bits = self.hold_bitmaps(start, count.into()).await?;
         inode.mapping_cache.clear();
         let emptied = clear(handle, inode, &walk, count);
@@ -118,23 +126,27 @@ fn enter(handle: &mut Handle, inode: &Inode, walk: &PointerWalk, missing: &[Home
     set_run(handle, inode, walk.blocks.last(), index, Some(first), count);
 }
 
-/// Clears `count` pointers at the end of a complete walk. Returns the pointer blocks that have none
-/// left; no pointer refers to them any more.
+/// Clears `count` pointers at the end of a walk: of a complete one, or none. Returns the pointer
+/// blocks that have none left; no pointer refers to them any more.
 fn clear(handle: &mut Handle, inode: &Inode, walk: &PointerWalk, count: u32) -> Vec<HomeBlock> {
     let mut emptied = Vec::new();
     let mut count = count;
-    for (level, &index) in walk.path.indices().iter().enumerate().rev() {
+    for level in (0..=walk.blocks.len()).rev() {
         let block = level.checked_sub(1).map(|level| &walk.blocks[level]);
-        set_run(handle, inode, block, index, None, count);
+        if count > 0 {
+            set_run(handle, inode, block, walk.path.indices()[level], None, count);
+        }
         match block {
-            Some(block) if block.bytes().iter().all(|byte| *byte == 0) => {
-                emptied.push(block.number())
-            }
+            Some(block) if is_zeros(block) => emptied.push(block.number()),
             _ => break,
         }
         count = 1;
     }
     emptied
+}
+
+fn is_zeros(block: &Block) -> bool {
+    block.bytes().iter().all(|byte| *byte == 0)
 }
 
 /// Points `count` pointers from `index` on to `first` and the blocks after it, or to nothing.

@@ -66,7 +66,7 @@ impl Volume {
         caller: &Caller<'_>,
     ) -> Result<()> {
         let slot = directory.make_slot(handle, caller, name).await?;
-        if inode.fields.borrow().links == 0 {
+        if inode.fields.borrow().links == 0 && !inode.cut_unfinished.get() {
             self.orphan_remove(handle, inode).await?;
         }
         inode.fields.borrow_mut().links += 1;

@@ -268,7 +268,12 @@ impl Volume {
         for directory in
             [Some(source), target.as_ref()].into_iter().flatten().filter(|it| it.is_directory())
         {
-            held.extend(Directory::of(self, directory)?.first_block().await?);
+            let names = Directory::of(self, directory)?;
+            held.extend(names.first_block().await?);
+            // One that cannot be given another parent keeps its place, before any name changes.
+            if from.parent.number != to.parent.number {
+                names.parent().await?;
+            }
         }
         Ok(held)
     }

@@ -120,6 +120,8 @@ impl Volume {
         };
         let _guard = inode.lock.write().await;
         let has_links = inode.fields.borrow().links > 0;
+        // It may have been read before the orphans were.
+        inode.cut_unfinished.set(has_links);
         let done = match has_links {
             true => self.finish_truncate_locked(&inode).await,
             false => self.free_locked(&inode).await,

@@ -209,8 +209,13 @@ impl Volume {
                 Err(Error::Corrupt { .. } | Error::Refused(_)) => return Ok(()),
                 before => before?,
             };
-            let shared = self.shares_block(owner).await?;
-            let Some(attribute) = before.first_outside(shared) else { return Ok(()) };
+            let Some(attribute) = before.first_outside() else { return Ok(()) };
+            if before.area.iter().all(|attribute| attribute.outside.is_none())
+                && self.shares_block(owner).await?
+            {
+                self.drop_shared_block(owner).await?;
+                continue;
+            }
             let mut after = before.clone();
             after.remove(Name { index: attribute.index, rest: &attribute.name });
             let _table = self.hold(&[owner]).await?;

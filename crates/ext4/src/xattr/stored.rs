@@ -36,10 +36,9 @@ impl Stored {
     pub fn has(&self, attribute: &Attribute) -> bool {
         self.all().any(|other| other == attribute)
     }
-    /// An attribute whose value lies outside; without the block's if that is shared.
-    pub fn first_outside(&self, shared: bool) -> Option<Attribute> {
-        let block = self.block.iter().filter(|_| !shared);
-        self.area.iter().chain(block).find(|attribute| attribute.outside.is_some()).cloned()
+    /// An attribute whose value lies outside; one of the inode's own first.
+    pub fn first_outside(&self) -> Option<Attribute> {
+        self.all().find(|attribute| attribute.outside.is_some()).cloned()
     }
     /// The values outside, one for each reference.
     pub fn outside(&self) -> Vec<Outside> {
@@ -143,20 +142,20 @@ impl Volume {
         {
             return Err(self.note_damage(Error::corrupt_inode(inode.number, packed)));
         }
-        let references = match before.all().any(|attribute| attribute.outside.is_some()) {
-            true => {
-                let shared = self.shares_block(inode).await?;
-                Some(self.references(inode, before, after, shared).await?)
+        let (mut alone, mut with_others) = (None, None);
+        if before.all().any(|attribute| attribute.outside.is_some()) {
+            alone = Some(self.references(inode, before, after, false).await?);
+            // The others may have left the block before this inode does; none comes.
+            if self.shares_block(inode).await? {
+                with_others = Some(self.references(inode, before, after, true).await?);
             }
-            false => None,
-        };
-        if before.block != after.block {
-            self.store_block(handle, inode, &after.block).await?;
         }
+        let is_shared =
+            before.block != after.block && self.store_block(handle, inode, &after.block).await?;
         if let Some(area) = area.filter(|_| before.area != after.area) {
             inode.fields.borrow_mut().xattr_area = area.into();
         }
-        if let Some(references) = references {
+        if let Some(references) = if is_shared { with_others } else { alone } {
             self.count_references(handle, references).await?;
         }
         self.charge_values(inode, before, after);
@@ -174,15 +173,33 @@ impl Volume {
     /// freed. The caller stores the inode. Credits: [`Volume::credits_drop_xattrs`].
     pub async fn drop_xattrs(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         let at = inode.fields.borrow().xattr_block;
-        if at == HomeBlock(0) {
-            return Ok(());
+        if at != HomeBlock(0) {
+            let block = self.xattr_block(at).await?;
+            self.drop_block(handle, inode, &block).await?;
         }
-        let block = self.xattr_block(at).await?;
-        self.leave_block(handle, &block).await?;
+        Ok(())
+    }
+    /// Releases the inode's attribute block in a handle of its own, if others share it at that
+    /// moment: they keep the values that its entries refer to.
+    pub(super) async fn drop_shared_block(&self, inode: &Inode) -> Result<()> {
+        let _table = self.hold(&[inode]).await?;
+        let Some((block, _bits)) = self.hold_xattrs(inode).await? else { return Ok(()) };
+        let credits = self.credits_inode() + self.credits_drop_xattrs();
+        let mut handle = self.engine().start(credits).await?;
+        let dropped = match parse(&block)?.references > 1 {
+            true => self.drop_block(&mut handle, inode, &block).await.map(drop),
+            false => Ok(()),
+        };
+        let stored = self.store(&mut handle, inode).await;
+        handle.stop();
+        dropped.and(stored)
+    }
+    async fn drop_block(&self, handle: &mut Handle, inode: &Inode, block: &Block) -> Result<bool> {
+        let shared = self.leave_block(handle, block).await?;
         let mut fields = inode.fields.borrow_mut();
         fields.xattr_block = HomeBlock(0);
         fields.sectors = fields.sectors.saturating_sub(self.sectors_per_block());
-        Ok(())
+        Ok(shared)
     }
     /// Holds what [`Volume::drop_xattrs`] changes, as [`Volume::hold`] does.
     pub(crate) async fn hold_xattrs(&self, inode: &Inode) -> Result<Option<(Block, Vec<Bits>)>> {
@@ -197,36 +214,43 @@ impl Volume {
         Credits(1) + self.credits_free(1, 1)
     }
 
+    /// Returns whether other inodes keep the block as it was.
     async fn store_block(
         &self,
         handle: &mut Handle,
         inode: &Inode,
         attributes: &[Attribute],
-    ) -> Result<()> {
-        if attributes.is_empty() {
-            return self.drop_xattrs(handle, inode).await;
-        }
+    ) -> Result<bool> {
         let at = inode.fields.borrow().xattr_block;
         let old = match at {
             HomeBlock(0) => None,
             _ => Some(self.xattr_block(at).await?),
         };
+        if attributes.is_empty() {
+            return match old {
+                Some(block) => self.drop_block(handle, inode, &block).await,
+                None => Ok(false),
+            };
+        }
         if let Some(block) = &old {
             if parse(block)?.references == 1 {
                 self.fill_block(handle, block, attributes);
-                return Ok(());
+                return Ok(false);
             }
         }
         // No block yet, or one that others share: they keep it.
         let run = self.allocate_xattr_block(handle, inode).await?;
         let new = handle.create(run);
         self.fill_block(handle, &new, attributes);
-        match old {
+        let shared = match old {
             Some(block) => self.leave_block(handle, &block).await?,
-            None => inode.fields.borrow_mut().sectors += self.sectors_per_block(),
-        }
+            None => {
+                inode.fields.borrow_mut().sectors += self.sectors_per_block();
+                false
+            }
+        };
         inode.fields.borrow_mut().xattr_block = run;
-        Ok(())
+        Ok(shared)
     }
 
     async fn allocate_xattr_block(&self, handle: &mut Handle, inode: &Inode) -> Result<HomeBlock> {
@@ -245,18 +269,20 @@ impl Volume {
         Ok(self.allocate_blocks(handle, request).await?.start)
     }
 
-    /// Drops the inode's reference to the block; the last one frees it.
-    async fn leave_block(&self, handle: &mut Handle, block: &Block) -> Result<()> {
+    /// Drops the inode's reference to the block; the last one frees it. Returns whether there are
+    /// others.
+    async fn leave_block(&self, handle: &mut Handle, block: &Block) -> Result<bool> {
         let references = parse(block)?.references;
         if references == 1 {
-            return self.free_blocks(handle, block.number(), 1, Contents::Metadata).await;
+            self.free_blocks(handle, block.number(), 1, Contents::Metadata).await?;
+            return Ok(false);
         }
         let seed = self.checksum_seed();
         handle.change_within(block, self.block_size().whole(), |bytes| {
             xattr::set_references(bytes, references - 1);
             set_checksum(seed, block.number(), bytes);
         });
-        Ok(())
+        Ok(true)
     }
 
     fn fill_block(&self, handle: &mut Handle, block: &Block, attributes: &[Attribute]) {

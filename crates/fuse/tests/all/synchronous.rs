@@ -4,12 +4,12 @@
 use crate::common::{Opened, front_end_over_a_disk, open_volume, plain_options, request};
 use device::{Operation, World};
 use disks::{CrashPolicy, Fault, MemoryDisk};
-use ext4::{Attributes, Caller, Inode, Volume, flags};
+use ext4::{Attributes, Caller, Inode, RangeMode, Volume, flags};
 use fuse::{FrontEndOptions, VolumeFrontEnd};
-use fuse_session::FileSystem;
 use fuse_session::abi::{
-    CopyFileRangeIn, FallocateIn, InHeader, IoctlIn, SetattrIn, SetxattrIn, fattr, opcode,
+    CopyFileRangeIn, FallocateIn, InHeader, IoctlIn, SetattrIn, SetxattrIn, WriteIn, fattr, opcode,
 };
+use fuse_session::{FileSystem, Reply};
 use runtime::VirtualWorld;
 use std::rc::Rc;
 use units::InodeNumber;
@@ -181,10 +181,26 @@ fn a_descriptor_of_unknown_flags_changes_content_durably() {
     assert_eq!(lost(unobserved(), libc::O_RDWR as u64, 0, false), ALL, "made, and not synchronous");
 }
 
-/// The new size is stored, and the blocks behind it cannot be freed: the bitmap that they are in
-/// cannot be read. The kernel believes the size of before, unless it asks again.
-#[test]
-fn a_truncate_that_fails_half_way_has_the_kernel_ask_for_the_size() {
+/// A file that a truncate left shorter, with its blocks behind the end: the bitmap that they are in
+/// could not be read. The disk is well again.
+struct CutHalfWay {
+    front_end: Rc<VolumeFrontEnd>,
+    volume: Rc<Volume>,
+    inode: Rc<Inode>,
+    disk: MemoryDisk,
+}
+
+const CUT: u64 = 4_096;
+
+async fn truncate_request(front_end: &Rc<VolumeFrontEnd>, file: InodeNumber, size: u64) -> Reply {
+    let body = SetattrIn { valid: fattr::SIZE, size, ..Default::default() };
+    let header =
+        InHeader { opcode: opcode::SETATTR, nodeid: u64::from(file.get()), ..Default::default() };
+    front_end.clone().serve(request(header, body.as_bytes())).await
+}
+
+/// Runs `work` on a file that a truncate has left half-way.
+fn cut_half_way<F: Future<Output = ()> + 'static>(work: impl FnOnce(CutHalfWay) -> F + 'static) {
     front_end_over_a_disk(plain_options(), |opened| async move {
         let Opened { volume, disk, file, .. } = opened;
         let inode = volume.inode(file).await.unwrap();
@@ -196,19 +212,96 @@ fn a_truncate_that_fails_half_way_has_the_kernel_ask_for_the_size() {
         let volume = open_volume(&world, &disk).await;
         let inode = volume.inode(file).await.unwrap();
         let front_end = VolumeFrontEnd::new(volume.clone(), plain_options(), Box::new(|_| {}));
-        let body = SetattrIn { valid: fattr::SIZE, size: 4_096, ..Default::default() };
-        let header = InHeader {
-            opcode: opcode::SETATTR,
-            nodeid: u64::from(file.get()),
-            ..Default::default()
-        };
         disk.inject(Fault::forever(Operation::Read));
-        let reply = front_end.serve(request(header, body.as_bytes())).await;
+        let reply = truncate_request(&front_end, file, CUT).await;
         disk.heal();
-        assert_eq!((reply.errno(), volume.getattr(&inode).size), (libc::EIO, 4_096));
+        assert_eq!((reply.errno(), volume.getattr(&inode).size), (libc::EIO, CUT));
         assert!(reply.has_stale(), "the kernel keeps the size of before");
-        volume.close().await.unwrap();
+        work(CutHalfWay { front_end, volume, inode, disk }).await;
     });
+}
+
+/// The new size is stored, and the blocks behind it cannot be freed. The kernel believes the size
+/// of before, unless it asks again.
+#[test]
+fn a_truncate_that_fails_half_way_has_the_kernel_ask_for_the_size() {
+    cut_half_way(|cut| async move { cut.volume.close().await.unwrap() });
+}
+
+/// Returns the requests that make the file longer, of this node.
+fn lengthenings(node: u64) -> Vec<Change> {
+    let truncate = SetattrIn { valid: fattr::SIZE, size: SIZE, ..Default::default() };
+    let write = |write_flags| {
+        let body = WriteIn { offset: SIZE - 1, size: 1, write_flags, ..Default::default() };
+        [body.as_bytes(), &[0]].concat()
+    };
+    let fallocate = |mode: i32| {
+        let mode = mode as u32;
+        FallocateIn { length: SIZE, mode, ..Default::default() }.as_bytes().to_vec()
+    };
+    let copy =
+        CopyFileRangeIn { nodeid_out: node, offset_out: SIZE, length: 1, ..Default::default() };
+    vec![
+        (opcode::SETATTR, truncate.as_bytes().to_vec(), "truncate"),
+        (opcode::WRITE, write(0), "write"),
+        (opcode::WRITE, write(fuse_session::abi::write::CACHE), "page"),
+        (opcode::FALLOCATE, fallocate(0), "allocate"),
+        (opcode::FALLOCATE, fallocate(libc::FALLOC_FL_ZERO_RANGE), "zero"),
+        (opcode::COPY_FILE_RANGE_64, copy.as_bytes().to_vec(), "copy"),
+    ]
+}
+
+#[test]
+fn bytes_that_a_failed_truncate_cut_off_stay_away() {
+    for (opcode, body, name) in lengthenings(12) {
+        let copied = if name == "copy" { SIZE..SIZE + 1 } else { 0..0 };
+        cut_half_way(move |cut| async move {
+            let CutHalfWay { front_end, volume, inode, disk } = cut;
+            let node = u64::from(inode.number.get());
+            assert_eq!(node, 12, "the requests name it");
+            let header = InHeader { opcode, nodeid: node, ..Default::default() };
+            disk.inject(Fault::forever(Operation::Read));
+            let refused = front_end.clone().serve(request(header, &body)).await;
+            disk.heal();
+            let size = volume.getattr(&inode).size;
+            assert_eq!((refused.errno(), size), (libc::EIO, CUT), "{name} while none can be freed");
+            let reply = front_end.serve(request(header, &body)).await;
+            assert_eq!(reply.errno(), 0, "{name}");
+            let read = volume.read(&inode, CUT, (2 * SIZE) as usize).await.unwrap().to_vec();
+            assert!(read.len() as u64 >= SIZE - CUT, "{name} has not made it longer");
+            let stale =
+                read.iter().zip(CUT..).find(|(byte, at)| **byte != 0 && !copied.contains(at));
+            assert_eq!(stale, None, "{name}");
+            volume.close().await.unwrap();
+        });
+    }
+}
+
+/// The next mount would cut off space that was reserved since.
+#[test]
+fn space_reserved_behind_a_failed_truncate_survives_a_mount() {
+    for again in [true, false] {
+        cut_half_way(move |cut| async move {
+            let CutHalfWay { front_end, volume, inode, disk } = cut;
+            if again {
+                let reply = truncate_request(&front_end, inode.number, CUT).await;
+                assert_eq!(reply.errno(), 0);
+            }
+            let (mode, length) = (RangeMode::Allocate, 40 * CUT);
+            volume.fallocate(&inode, &Caller::ROOT, mode, true, 0, length).await.unwrap();
+            let reserved = volume.getattr(&inode).sectors;
+            assert_eq!(reserved, length / 512);
+            volume.close().await.unwrap();
+            let volume = open_volume(volume.engine().world(), &disk).await;
+            assert_eq!(volume.open_report().orphans, Default::default());
+            let inode = volume.inode(inode.number).await.unwrap();
+            assert_eq!(volume.getattr(&inode).sectors, reserved);
+            volume.truncate(&inode, length).await.unwrap();
+            let content = volume.read(&inode, CUT, length as usize).await.unwrap().to_vec();
+            assert!(content.iter().all(|byte| *byte == 0));
+            volume.close().await.unwrap();
+        });
+    }
 }
 
 /// The kernel counts the blocks anew behind a fallocate(2) that succeeds, and keeps what it knew

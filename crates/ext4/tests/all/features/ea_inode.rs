@@ -9,6 +9,7 @@ use ext4::{
 };
 use runtime::{VirtualWorld, join_all, race};
 use std::cell::Cell;
+use std::pin::Pin;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
@@ -550,5 +551,88 @@ fn a_change_succeeds_whatever_cannot_be_freed_behind_it() {
             changed.unwrap_or_else(|error| panic!("{change}: {error}"));
         });
         virtual_world.end();
+    }
+}
+
+/// Makes two files that share an attribute block with the entry of a value outside, as the kernel
+/// does where both have the same attributes.
+fn sharing() -> TestImage {
+    let image = TestImage::scripted("-O ea_inode,^metadata_csum -b 1024 -I 128", "16M", ":");
+    image.with_volume(MODES[1], |volume| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        for name in ["a", "b"] {
+            make_file(&volume, &root, name).await;
+        }
+        set(&volume, "a", "user.small", b"s").await.unwrap();
+        set(&volume, "a", "user.big", &value(1, 9_000)).await.unwrap();
+    });
+    let [block, sectors] = ["File ACL", "Blockcount"].map(|label| {
+        let text = image.debugfs("stat /a");
+        let digits = text.split(&format!("{label}: ")).nth(1).unwrap();
+        digits.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+    });
+    image.debugfs_write(&format!("sif /b file_acl {block}"));
+    image.debugfs_write(&format!("sif /b blocks {sectors}"));
+    let mut bytes = image.read();
+    // The count of references, behind the magic number.
+    bytes.write(block * 1024 + 4, &2u32.to_le_bytes());
+    bytes.write_file(&image.path()).unwrap();
+    image.check_as("made for a test");
+    image
+}
+
+/// Whichever inode is the last of the block drops the references of its entries.
+#[test]
+fn inodes_that_share_values_are_changed_and_freed_at_once() {
+    let image = sharing();
+    for (seed, changes) in [["free", "free"], ["remove", "free"], ["set", "free"], ["set", "set"]]
+        .iter()
+        .flat_map(|changes| (0..20).map(move |seed| (seed, *changes)))
+    {
+        let latency =
+            disks::Latency { least: Duration::from_micros(10), spread: Duration::from_micros(90) };
+        let options = crate::image::in_mode(MODES[1]);
+        let played = crate::image::play_on(
+            image.read(),
+            seed,
+            Some(latency),
+            options,
+            move |volume, _| async move {
+                let files = [at(&volume, "a").await, at(&volume, "b").await];
+                let root = volume.inode(ROOT).await.unwrap();
+                for (file, name) in files.iter().zip([b"a", b"b"]) {
+                    volume.remember(file);
+                    volume.unlink(&root, name).await.unwrap();
+                }
+                let change = async |file: &Rc<Inode>, change: &str| match change {
+                    "free" => volume.forget(file.number, 1).await.unwrap(),
+                    "remove" => {
+                        volume.remove_xattr(file, b"user.big").await.unwrap();
+                    }
+                    _ => {
+                        let set = SetXattr {
+                            name: b"user.new",
+                            value: b"n",
+                            existence: Existence::Any,
+                            clear_set_group: false,
+                        };
+                        volume.set_xattr(file, &Caller::ROOT, set).await.unwrap();
+                    }
+                };
+                let mut both: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+                for (file, what) in files.iter().zip(changes) {
+                    both.push(Box::pin(change(file, what)));
+                }
+                join_all(both).await;
+                for (file, change) in files.iter().zip(changes) {
+                    if change != "free" {
+                        volume.forget(file.number, 1).await.unwrap();
+                    }
+                }
+            },
+        );
+        let path = image.path_of("after");
+        played.0.write_file(&path).unwrap();
+        crate::image::check_file(&path, &format!("{changes:?} seed {seed}"));
     }
 }

@@ -257,3 +257,28 @@ fn content_survives_a_power_cut_while_it_leaves_its_inode() {
         assert!(cut > 3, "{mode:?}: {cut} places");
     }
 }
+
+/// The kernel has stored the size, and the content is whole.
+#[test]
+fn an_unfinished_truncate_of_content_within_an_inode_is_finished() {
+    for kind in KINDS {
+        let image = TestImage::scripted(kind, "16M", FILL);
+        // The ends lie in the inode's 60 bytes, and in the attribute behind them.
+        for (name, size) in [("f100", 50), ("f130", 70)] {
+            let number = image.number(name).get();
+            image.debugfs_write(&format!("sif <{number}> size {size}"));
+            image.debugfs_write(&format!("ssv last_orphan {number}"));
+            image.with_volume(MODES[1], move |volume| async move {
+                let orphans = volume.open_report().orphans;
+                assert_eq!((orphans.truncated, orphans.damaged), (1, 0), "{kind}");
+                assert!(!volume.needs_check(), "{kind}");
+                let file = at(&volume, name).await;
+                assert_eq!(content(&volume, &file).await, vec![b'x'; size], "{kind}");
+            });
+            // Others, too, find zeros once the file is longer.
+            let area = image.debugfs(&format!("cat {name}")).into_bytes();
+            assert!(area[..size].iter().all(|byte| *byte == b'x'), "{kind} {name}");
+            assert!(area[size..].iter().all(|byte| *byte == 0), "{kind} {name}: {area:?}");
+        }
+    }
+}

@@ -12,5 +12,6 @@ mod large;
 mod large_writes;
 mod locality;
 pub mod model;
+mod pointers;
 mod random;
 mod tearing;

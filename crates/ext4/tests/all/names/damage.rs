@@ -187,6 +187,49 @@ fn a_directory_that_lies_within_itself_is_corrupt() {
     });
 }
 
+/// `..` of the moved directory, or of the one that it is exchanged with, is no entry.
+#[test]
+fn a_directory_with_a_damaged_parent_keeps_its_place() {
+    for (damaged, mode) in [
+        ("/from/moved", RenameMode::Replace),
+        ("/from/moved", RenameMode::Exchange),
+        ("/to/other", RenameMode::Exchange),
+    ] {
+        let image = TestImage::of_inodes(UNCHECKED, "8M", 100);
+        image.with(1, |volume, _| async move {
+            let root = volume.inode(ROOT).await.unwrap();
+            for (parent, name) in [("from", "moved"), ("to", "other")] {
+                let parent = make_directory(&volume, &root, parent).await;
+                make_directory(&volume, &parent, name).await;
+            }
+        });
+        let block: u64 = image.debugfs(&format!("blocks {damaged}")).trim().parse().unwrap();
+        let world = VirtualWorld::new(1);
+        let shared: Rc<dyn World> = Rc::new(world.clone());
+        let disk = MemoryDisk::read_image(shared.clone(), &image.path()).unwrap();
+        world.run(async move {
+            let mut bytes = disk.read(block * 1024, 1024).await.unwrap();
+            // The length of the entry `..`.
+            bytes[16..18].copy_from_slice(&3u16.to_le_bytes());
+            disk.write(block * 1024, vec![Rc::new(bytes)], Durability::Cached).await.unwrap();
+            let volume = open(&shared, &disk).await.unwrap();
+            let root = volume.inode(ROOT).await.unwrap();
+            let from = volume.lookup(&root, b"from").await.unwrap();
+            let to = volume.lookup(&root, b"to").await.unwrap();
+            let before = [names(&volume, &from).await, names(&volume, &to).await];
+            let links = [&from, &to].map(|inode| volume.getattr(inode).links);
+            let ends = ((&from, &b"moved"[..]), (&to, &b"other"[..]));
+            let moved = volume.rename(ends.0, ends.1, &Caller::ROOT, mode).await;
+            assert!(matches!(moved, Err(Error::Corrupt { .. })), "{damaged} {mode:?}");
+            assert_eq!([names(&volume, &from).await, names(&volume, &to).await], before);
+            let other = volume.lookup(&to, b"other").await.unwrap().number;
+            let moved = volume.lookup(&from, b"moved").await.unwrap().number;
+            assert!(other != moved, "{damaged} {mode:?}: a name has changed");
+            assert_eq!([&from, &to].map(|inode| volume.getattr(inode).links), links);
+        });
+    }
+}
+
 /// The root of the index of `/large`, which has no checksum, as `change` leaves it; then `test`
 /// with the volume and the directory.
 fn with_index<F: Future<Output = ()> + 'static>(

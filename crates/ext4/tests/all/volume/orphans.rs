@@ -240,9 +240,9 @@ fn an_orphan_whose_neighbour_cannot_be_read_is_freed_whole_or_not() {
     }
 }
 
-/// An open file without a name, whose extents fill a block; behind enough others that it lies in
-/// a table block of its own, and without orphans in front of it. The number of that block.
-async fn make_fragmented(volume: &Rc<Volume>) -> (Rc<Inode>, u64) {
+/// A file whose extents fill a block; behind enough others that it lies in a table block of its
+/// own, and without orphans in front of it.
+async fn make_fragmented(volume: &Rc<Volume>) -> Rc<Inode> {
     let root = volume.inode(InodeNumber(2)).await.unwrap();
     for index in 0..40 {
         let name = format!("other-{index}");
@@ -254,12 +254,127 @@ async fn make_fragmented(volume: &Rc<Volume>) -> (Rc<Inode>, u64) {
         let flags = WriteFlags::default();
         volume.write(&file, &Caller::ROOT, 2 * index * size, &[1; 100], flags).await.unwrap();
     }
+    file
+}
+
+/// Makes such a file, open and without a name. Returns it, and the block that its extents fill.
+async fn make_nameless(volume: &Rc<Volume>) -> (Rc<Inode>, u64) {
+    let file = make_fragmented(volume).await;
     volume.opened(&file);
-    volume.unlink(&root, b"file").await.unwrap();
+    volume.unlink(&volume.inode(InodeNumber(2)).await.unwrap(), b"file").await.unwrap();
     volume.engine().checkpoint().await.unwrap();
-    // The child of the first index, behind the header.
+    let tree = tree_block(&file);
+    (file, tree)
+}
+
+/// The child of the first index, behind the header.
+fn tree_block(file: &Inode) -> u64 {
     let child: [u8; 4] = file.fields.borrow().block[12 + 4..][..4].try_into().unwrap();
-    (file, u32::from_le_bytes(child).into())
+    u32::from_le_bytes(child).into()
+}
+
+/// A truncate fails for a read, and so does its end at the next mount.
+#[test]
+fn bytes_that_no_mount_could_free_stay_away() {
+    for kind in [EXT4, EXT4_1K] {
+        let image = TestImage::of(kind);
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = image.disk(&world);
+        let path = image.path();
+        virtual_world.run(async move {
+            let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+            let file = make_fragmented(&volume).await;
+            let (number, size) = (file.number, volume.block_size().bytes() as u64);
+            let unreadable = tree_block(&file) * size..(tree_block(&file) + 1) * size;
+            let failing = Fault { range: unreadable, ..Fault::forever(Operation::Read) };
+            volume.close().await.unwrap();
+            let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+            let file = volume.inode(number).await.unwrap();
+            disk.inject(failing.clone());
+            volume.truncate(&file, 2 * size).await.unwrap_err();
+            volume.close().await.unwrap();
+            let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+            let orphans = volume.open_report().orphans;
+            assert_eq!((orphans.truncated, orphans.damaged), (0, 1), "{kind:?}");
+            disk.heal();
+            let file = volume.inode(number).await.unwrap();
+            let flags = WriteFlags::default();
+            volume.write(&file, &Caller::ROOT, 30 * size, &[1], flags).await.unwrap();
+            let bytes = volume.read(&file, 2 * size, 28 * size as usize).await.unwrap().to_vec();
+            assert!(bytes.iter().all(|byte| *byte == 0), "{kind:?}");
+            volume.close().await.unwrap();
+            let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+            assert_eq!(volume.open_report().orphans, Default::default(), "{kind:?}");
+            volume.close().await.unwrap();
+            disk.write_image(&path).unwrap();
+        });
+        image.check();
+    }
+}
+
+/// The truncate takes more than one transaction.
+#[test]
+fn a_nameless_file_that_is_cut_stays_an_orphan() {
+    let image = TestImage::of(Kind { arguments: "-t ext4 -b 1024 -J size=1", size: "16M" });
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    let path = image.path();
+    virtual_world.run(async move {
+        let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        let file = create(&volume, &root, 0o100_600).await.unwrap();
+        volume.opened(&file);
+        for index in 0..1000 {
+            let flags = WriteFlags::default();
+            volume.write(&file, &Caller::ROOT, 2048 * index, &[1; 100], flags).await.unwrap();
+        }
+        volume.truncate(&file, 0).await.unwrap();
+        volume.sync().await.unwrap();
+        let left = MemoryDisk::from_image(world.clone(), disk.crash(CrashPolicy::LoseAll));
+        let volume = open(&world, &left, Access::ReadWrite).await.unwrap();
+        assert_eq!(volume.open_report().orphans.freed, 1);
+        volume.close().await.unwrap();
+        left.write_image(&path).unwrap();
+    });
+    image.check();
+}
+
+/// A file without a name gets one behind a truncate that failed: the rest is freed all the same.
+#[test]
+fn a_file_cut_half_way_that_gets_a_name_stays_an_orphan() {
+    let image = TestImage::of(EXT4);
+    let virtual_world = VirtualWorld::new(1);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = image.disk(&world);
+    let path = image.path();
+    virtual_world.run(async move {
+        let options = with_engine(EngineOptions { cache_bytes: 0, ..EngineOptions::default() });
+        let volume = crate::image::open(&world, &disk, None, options).await.unwrap();
+        let (file, tree) = make_nameless(&volume).await;
+        let size = volume.block_size().bytes() as u64;
+        for at in 5_000..5_064 {
+            volume.engine().metadata(HomeBlock(at)).await.unwrap();
+        }
+        let range = tree * size..(tree + 1) * size;
+        disk.inject(Fault { range, ..Fault::forever(Operation::Read) });
+        volume.truncate(&file, 2 * size).await.expect_err("its extents were in memory");
+        disk.heal();
+        let root = volume.inode(InodeNumber(2)).await.unwrap();
+        volume.link(&file, &root, b"named", &Caller::ROOT).await.unwrap();
+        volume.sync().await.unwrap();
+        let left = MemoryDisk::from_image(world.clone(), disk.crash(CrashPolicy::LoseAll));
+        let volume = open(&world, &left, Access::ReadWrite).await.unwrap();
+        let orphans = volume.open_report().orphans;
+        assert_eq!((orphans.truncated, orphans.freed, orphans.damaged), (1, 0, 0));
+        let file = volume.inode(file.number).await.unwrap();
+        // The block of the end, and the one in which its extents were.
+        assert!(volume.getattr(&file).sectors <= 2 * size / 512);
+        volume.close().await.unwrap();
+        left.write_image(&path).unwrap();
+    });
+    image.check();
 }
 
 /// Opens what a crash left while `block` cannot be read, and then again when it can.
@@ -276,7 +391,7 @@ fn open_without_block(kind: Kind, of_table: bool) -> [(OpenReport, bool); 2] {
     let tables: Vec<u64> = (1..90).map(|number| table(InodeNumber(number))).collect();
     virtual_world.run(async move {
         let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
-        let (file, tree) = make_fragmented(&volume).await;
+        let (file, tree) = make_nameless(&volume).await;
         let size = volume.block_size().bytes() as u64;
         let block = if of_table { tables[file.number.get() as usize - 1] } else { tree };
         let mut left = disk.crash(CrashPolicy::LoseAll);
