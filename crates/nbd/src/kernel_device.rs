@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -137,11 +137,26 @@ impl ConnectedDevice {
         Some(ConnectedDevice { number, backend })
     }
 
+    /// Takes the file of another process's `ConnectedDevice`.
+    pub fn received(number: u32, backend: OwnedFd) -> ConnectedDevice {
+        ConnectedDevice { number, backend: backend.into() }
+    }
+
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Returns what the device is connected to, as long as it is, if this program has made it.
     pub fn backend(&self) -> Option<Backend> {
         let mut bytes = [0; 256];
         let length = self.backend.read_at(&mut bytes, 0).ok()?;
         Backend::parse(std::str::from_utf8(&bytes[..length]).ok()?)
+    }
+}
+
+impl AsFd for ConnectedDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.backend.as_fd()
     }
 }
 

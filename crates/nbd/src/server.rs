@@ -11,7 +11,7 @@ use crate::request::{
 };
 use crate::window::{Pool, Reservation, Window};
 use device::{Buffer, DeviceError, Durability, World};
-use runtime::{Either, File, RealWorld, race};
+use runtime::{Either, File, RealWorld, race, spawn_with_result};
 use std::cell::Cell;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -102,7 +102,9 @@ pub struct KernelConnection {
 }
 
 impl KernelConnection {
-    /// Serves the server's end of a connection that [`crate::NbdClient`] has made.
+    /// Serves the server's end of a connection that [`crate::NbdClient`] has made. The future
+    /// returns why the connection has ended, if it was neither dropped nor ended by the kernel's
+    /// request to disconnect: the device is without a server then. Otherwise it never returns.
     ///
     /// # Errors
     /// The socket cannot be made non-blocking, or no descriptor is left.
@@ -110,18 +112,24 @@ impl KernelConnection {
         world: &RealWorld,
         socket: UnixStream,
         export: Rc<Export>,
-    ) -> io::Result<KernelConnection> {
+    ) -> io::Result<(KernelConnection, impl Future<Output = io::Error> + use<>)> {
         socket.set_nonblocking(true)?;
         let connection = Rc::new(Connection::new(world, Socket::Unix(socket))?);
         let clients = Rc::new(Clients::default());
         let (own, shared) = (world.clone(), clients.clone());
-        world.spawn(Box::pin(async move {
+        let served = spawn_with_result(world, async move {
             let _member = shared.admit(&connection);
             let (agreed, pool) = (Agreed::default(), Rc::new(Pool::default()));
-            // A connection that has ended needs no other end.
-            let _ = transmit(own, connection, (export, agreed), &pool, shared.clone()).await;
-        }));
-        Ok(KernelConnection { _shut: ShutAtEnd(clients) })
+            let served = transmit(own, connection, (export, agreed), &pool, shared.clone()).await;
+            served.err().filter(|_| !shared.are_shut())
+        });
+        let broken = async move {
+            match served.await {
+                Some(Some(error)) => error,
+                _ => std::future::pending().await,
+            }
+        };
+        Ok((KernelConnection { _shut: ShutAtEnd(clients) }, broken))
     }
 }
 

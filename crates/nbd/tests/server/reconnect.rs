@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 /// Byte of the disk at which reads and writes of [`OLD`] wait for a read at [`GATE`].
 const HELD: u64 = 1 << 20;
@@ -238,7 +239,7 @@ fn the_kernels_connection_has_no_handshake_and_answers_nothing_at_its_end() {
             let disk = GatedDisk::over(MemoryDisk::new(in_world, SIZE));
             let shown: Rc<dyn Disk> = Rc::new(disk.clone());
             let export = Rc::new(Export { disk: shown, read_only: false, rotational: false });
-            let connection = KernelConnection::serve(&own, theirs, export).unwrap();
+            let (connection, _) = KernelConnection::serve(&own, theirs, export).unwrap();
             disk.until(|gates| gates.stopped.get()).await;
             drop(connection);
             disk.set(|gates| &gates.closed);
@@ -256,4 +257,32 @@ fn the_kernels_connection_has_no_handshake_and_answers_nothing_at_its_end() {
     // An error says the same.
     let _ = kernel.try_ask(0, 3, 4, 0, 0, &[]);
     assert!(kernel.is_closed(), "it was answered");
+}
+
+/// Whether the server reports the end of a kernel's connection that ends in this way.
+fn is_reported_broken(end: impl FnOnce(Client) + Send + 'static) -> bool {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let world = RealWorld::new().unwrap();
+    let own = world.clone();
+    let kernel = std::thread::spawn(move || end(Client(Box::new(ours))));
+    let reported = world.run(async move {
+        let in_world: Rc<dyn World> = Rc::new(own.clone());
+        let disk = Rc::new(MemoryDisk::new(in_world, SIZE));
+        let export = Rc::new(Export { disk, read_only: false, rotational: false });
+        let (_connection, broken) = KernelConnection::serve(&own, theirs, export).unwrap();
+        let patience = own.sleep_until(own.now().plus(Duration::from_millis(500)));
+        matches!(race(broken, patience).await, Either::Left(_))
+    });
+    kernel.join().unwrap();
+    world.end();
+    reported
+}
+
+/// A request to disconnect is how the kernel removes a device.
+#[test]
+fn a_kernels_connection_that_breaks_is_reported() {
+    assert!(is_reported_broken(drop));
+    assert!(!is_reported_broken(|mut kernel| {
+        kernel.ask(0, 2, 1, 0, 0, &[]);
+    }));
 }
