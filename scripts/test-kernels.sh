@@ -6,7 +6,7 @@
 # Prints one line for each test and one for each kernel; fails where a test fails, or a machine
 # hangs.
 # Needs root, qemu-system-x86, busybox-static, kmod, nbd-client and the system's Debian archive.
-# Usage: scripts/test-kernels.sh PLACE volumes|blocks [KERNEL=SUITE...]
+# Usage: [TESTS='FILTER...'] scripts/test-kernels.sh PLACE volumes|blocks [KERNEL=SUITE...]
 set -euo pipefail
 
 place=$(realpath -m "$1")
@@ -28,14 +28,15 @@ volumes) tests=(
     # It builds okeanos-lab, and the root is read-only.
     --skip without_ring::the_demo
 ) ;;
-blocks) tests=(ublk:: blocks::) ;;
+blocks) tests=(ublk:: nbd_device:: blocks::) ;;
 *) echo "volumes or blocks, not $part" >&2; exit 2 ;;
 esac
+[ -z "${TESTS:-}" ] || read -ra tests <<<"$TESTS"
 # Needed within: the root as a share of this machine's, and what volumes are mounted with.
 modules=(virtio_pci 9pnet_virtio 9p fuse loop ext4 xfs nbd)
 # Of those kernels that have them.
 others=(ublk_drv)
-seconds=1200
+seconds=1800
 
 # apt over the system's mirror and keys, with these suites and a place of its own.
 archive() {

@@ -45,6 +45,11 @@ impl Clients {
         self.change_ended.notify();
     }
 
+    /// Whether the server has ended them.
+    pub fn are_shut(&self) -> bool {
+        self.closed.get()
+    }
+
     /// Waits for the changes of `bytes` of connections that were given up.
     ///
     /// # Errors

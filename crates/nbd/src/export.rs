@@ -4,6 +4,16 @@ use crate::request::{PAYLOAD_MAX, PREFERRED};
 use device::Disk;
 use std::rc::Rc;
 
+const HAS_FLAGS: u16 = 1;
+const READ_ONLY: u16 = 1 << 1;
+pub const FLUSH: u16 = 1 << 2;
+pub const FUA: u16 = 1 << 3;
+const ROTATIONAL: u16 = 1 << 4;
+const TRIM: u16 = 1 << 5;
+const WRITE_ZEROES: u16 = 1 << 6;
+pub const DF: u16 = 1 << 7;
+const MULTI_CONN: u16 = 1 << 8;
+
 pub struct Export {
     pub disk: Rc<dyn Disk>,
     pub read_only: bool,
@@ -15,15 +25,6 @@ impl Export {
     /// The transmission flags. Several connections see one disk, and its flush covers the completed
     /// writes of all: multi-conn is honest.
     pub fn flags(&self) -> u16 {
-        const HAS_FLAGS: u16 = 1;
-        const READ_ONLY: u16 = 1 << 1;
-        const FLUSH: u16 = 1 << 2;
-        const FUA: u16 = 1 << 3;
-        const ROTATIONAL: u16 = 1 << 4;
-        const TRIM: u16 = 1 << 5;
-        const WRITE_ZEROES: u16 = 1 << 6;
-        const DF: u16 = 1 << 7;
-        const MULTI_CONN: u16 = 1 << 8;
         let mut flags = HAS_FLAGS | FLUSH | FUA | DF | MULTI_CONN;
         flags |= if self.read_only { READ_ONLY } else { WRITE_ZEROES };
         if self.disk.geometry().discard && !self.read_only {

@@ -11,7 +11,7 @@ use crate::request::{
 };
 use crate::window::{Pool, Reservation, Window};
 use device::{Buffer, DeviceError, Durability, World};
-use runtime::{Either, File, RealWorld, race};
+use runtime::{Either, File, RealWorld, race, spawn_with_result};
 use std::cell::Cell;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -94,6 +94,45 @@ pub async fn serve_client(
     converse(world, Socket::Unix(socket), export, &Rc::default(), Rc::default()).await
 }
 
+/// The connection of the kernel's own client, until it is dropped: then nothing is answered any
+/// more. What was begun is carried out, and the kernel sends it again over the next connection, or
+/// fails it.
+pub struct KernelConnection {
+    _shut: ShutAtEnd,
+}
+
+impl KernelConnection {
+    /// Serves the server's end of a connection that [`crate::NbdClient`] has made. The future
+    /// returns why the connection has ended, if it was neither dropped nor ended by the kernel's
+    /// request to disconnect: the device is without a server then. Otherwise it never returns.
+    ///
+    /// # Errors
+    /// The socket cannot be made non-blocking, or no descriptor is left.
+    pub fn serve(
+        world: &RealWorld,
+        socket: UnixStream,
+        export: Rc<Export>,
+    ) -> io::Result<(KernelConnection, impl Future<Output = io::Error> + use<>)> {
+        socket.set_nonblocking(true)?;
+        let connection = Rc::new(Connection::new(world, Socket::Unix(socket))?);
+        let clients = Rc::new(Clients::default());
+        let (own, shared) = (world.clone(), clients.clone());
+        let served = spawn_with_result(world, async move {
+            let _member = shared.admit(&connection);
+            let (agreed, pool) = (Agreed::default(), Rc::new(Pool::default()));
+            let served = transmit(own, connection, (export, agreed), &pool, shared.clone()).await;
+            served.err().filter(|_| !shared.are_shut())
+        });
+        let broken = async move {
+            match served.await {
+                Some(Some(error)) => error,
+                _ => std::future::pending().await,
+            }
+        };
+        Ok((KernelConnection { _shut: ShutAtEnd(clients) }, broken))
+    }
+}
+
 async fn converse(
     world: RealWorld,
     socket: Socket,
@@ -108,7 +147,20 @@ async fn converse(
         Either::Left(agreed) => agreed?,
         Either::Right(()) => return Err(io::ErrorKind::TimedOut.into()),
     };
-    let Some(agreed) = agreed else { return Ok(()) };
+    match agreed {
+        Some(agreed) => transmit(world, connection, (export, agreed), pool, clients).await,
+        None => Ok(()),
+    }
+}
+
+/// Carries out the requests of a client, until it ends.
+async fn transmit(
+    world: RealWorld,
+    connection: Rc<Connection>,
+    (export, agreed): (Rc<Export>, Agreed),
+    pool: &Rc<Pool>,
+    clients: Rc<Clients>,
+) -> io::Result<()> {
     let window = Rc::new(Window::new(pool));
     let patience = Rc::new(Patience { world: world.clone(), pool: pool.clone() });
     let client =

@@ -2,7 +2,7 @@
 
 use super::device_kind::DeviceKind;
 use super::serve::{self, AttachPlan};
-use super::{AttachArguments, Via, ublk_device};
+use super::{AttachArguments, Via, driver_device};
 use crate::daemon::control::Place;
 use crate::daemon::{self, Side, StartNotifier};
 use crate::error::CliError;
@@ -34,25 +34,27 @@ pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
         },
         source,
     };
-    if let (Via::Nbd, Some(socket)) = (arguments.via, &arguments.socket) {
-        ublk_device::refuse_waiting(&place)?;
+    if let Some(socket) = &arguments.socket {
+        driver_device::refuse_waiting(&place)?;
         return serve::over_nbd(plan, socket);
     }
-    let kind = DeviceKind::choose(arguments.via)?;
+    let waiting = driver_device::waiting(&place)?;
+    let kind = DeviceKind::choose(arguments.via, waiting)?;
     place.clean_up()?;
-    let waits = ublk_device::clean_up(&place, &plan.source)?;
-    if waits && kind != DeviceKind::Ublk {
-        return Err(ublk_device::waits(&place));
+    driver_device::clean_up(&place, &plan.source)?;
+    if let Some(device) = waiting.filter(|device| !kind.is_of(*device)) {
+        return Err(driver_device::waits(&place, device));
     }
     place.make()?;
     let (source, read_only) = (plan.source.clone(), plan.read_only);
+    let waited = waiting.is_some();
     if arguments.foreground {
-        return in_foreground(plan, &place, kind);
+        return in_foreground(plan, &place, (kind, waited));
     }
     match daemon::detach()? {
         Side::Starter(starter) => {
-            starter.wait().inspect_err(|_| kind.clean_up(&place, &source))?;
-            kind.attach((&place, &source), read_only)
+            starter.wait().inspect_err(|_| kind.clean_up((&place, &source), waited))?;
+            kind.attach((&place, &source), read_only, waited)
         }
         Side::Daemon(notifier) => serve::as_device(plan, place, kind, notifier),
     }
@@ -60,7 +62,11 @@ pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
 
 /// Serves in this process. A companion makes the block device, since the kernel reads the new
 /// device before it returns, and this process has to answer.
-fn in_foreground(plan: AttachPlan, place: &Place, kind: DeviceKind) -> Result<(), CliError> {
+fn in_foreground(
+    plan: AttachPlan,
+    place: &Place,
+    (kind, waited): (DeviceKind, bool),
+) -> Result<(), CliError> {
     let (source, read_only) = (plan.source.clone(), plan.read_only);
     let (mut from_companion, mut to_daemon) =
         UnixStream::pair().map_err(|error| CliError::system("cannot start the daemon", error))?;
@@ -70,11 +76,11 @@ fn in_foreground(plan: AttachPlan, place: &Place, kind: DeviceKind) -> Result<()
             // The daemon prints why it ended.
             match companion.wait() {
                 Ok(()) => {
-                    kind.attach((place, &source), read_only)?;
+                    kind.attach((place, &source), read_only, waited)?;
                     let _ = to_daemon.write_all(ATTACHED);
                     StartNotifier::foreground().up(&[]);
                 }
-                Err(_) => kind.clean_up(place, &source),
+                Err(_) => kind.clean_up((place, &source), waited),
             }
             Ok(())
         }

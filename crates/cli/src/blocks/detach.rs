@@ -1,6 +1,6 @@
 //! `okeanos blocks detach`.
 
-use super::ublk_device;
+use super::driver_device;
 use crate::daemon::control::Place;
 use crate::daemon::mount_table;
 use crate::daemon::mounted::refuse_mounted;
@@ -20,12 +20,12 @@ pub fn run(device: &Path) -> Result<(), CliError> {
         None => Place::of(device)?,
     };
     let is_mounted = mount_table::mount_on(&place.0).ok().flatten().is_some();
-    // A ublk device may wait for the next daemon.
-    if !is_mounted && place.ublk_number().is_none() {
+    // A driver's device may wait for the next daemon.
+    if !is_mounted && place.driver_device().is_none() {
         return Err(CliError::new(format!("{} is not attached", device.display()))
             .with_remedy("See what is attached: okeanos list."));
     }
-    ublk_device::take_away(&place)?;
+    driver_device::take_away(&place)?;
     if let Some(attached) = place.loop_device() {
         refuse_mounted(&attached)?;
         let system = |error| CliError::system(attached.display(), error);

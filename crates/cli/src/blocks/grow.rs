@@ -1,8 +1,8 @@
 //! `okeanos blocks grow`.
 
 use super::GrowArguments;
+use super::driver_device;
 use super::offline::with_parts;
-use super::ublk_device;
 use crate::daemon::control::{Ask, Client, Place, no_answer};
 use crate::daemon::mount_table;
 use crate::error::CliError;
@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &GrowArguments) -> Result<(), CliError> {
         Some(mount) if !mount.is_dead() => while_attached(&mount, &place)?,
         _ => {
             // The device that waits keeps its size.
-            ublk_device::refuse_waiting(&place)?;
+            driver_device::refuse_waiting(&place)?;
             with_parts(source, log.as_deref(), false, async |parts| blocks::grow(&parts).await)?
         }
     };
@@ -47,14 +47,14 @@ pub(super) fn run(arguments: &GrowArguments) -> Result<(), CliError> {
 /// Has the daemon grow the volume, and the kernel its block device. What an earlier call did not
 /// complete is done now.
 fn while_attached(mount: &mount_table::Mount, place: &Place) -> Result<u64, CliError> {
-    ublk_device::refuse_to_grow(place)?;
+    driver_device::refuse_to_grow(place)?;
     let mut client = Client::connect(mount)?;
     let reply = client.ask::<Grown>(Ask::Grow).map_err(|_| no_answer(mount, None))?;
     let bytes = match reply {
         Grown::Done { exported_bytes } => exported_bytes,
         Grown::Refused { error } => return Err(CliError::new(error)),
     };
-    ublk_device::take_size(place, bytes)?;
+    driver_device::take_size(place, bytes)?;
     if let Some(device) = place.loop_device() {
         let system = |error| CliError::system(device.display(), error);
         // The kernel keeps the file's size until it sets it.

@@ -1,7 +1,7 @@
 //! `okeanos blocks format`.
 
 use super::zones::NewZones;
-use super::{FormatArguments, failed, ublk_device};
+use super::{FormatArguments, driver_device, failed};
 use crate::daemon::control::Place;
 use crate::disk::block_volume::{VolumeOnDisk, volume_on};
 use crate::disk::content::refuse_to_overwrite;
@@ -19,7 +19,7 @@ pub fn run(arguments: &FormatArguments) -> Result<(), CliError> {
     crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.target)?;
     for path in std::iter::once(&arguments.target).chain(&arguments.log) {
         if let Ok(VolumeOnDisk::Found(uuid)) = volume_on(path) {
-            ublk_device::refuse_waiting(&Place::of_uuid(&uuid))?;
+            driver_device::refuse_waiting(&Place::of_uuid(&uuid))?;
         }
     }
     let zones = NewZones::new(arguments)?;

@@ -3,8 +3,10 @@
 mod attach;
 mod detach;
 mod device_kind;
+mod driver_device;
 mod grow;
 mod make;
+mod nbd_device;
 pub mod offline;
 mod place;
 mod serve;
@@ -44,7 +46,8 @@ const ATTACH_EXAMPLES: &str = "\
 Examples:
   device=$(okeanos blocks attach /dev/sdb)
   okeanos blocks attach --via ublk --write-through /dev/sdb     I/O waits while the daemon is replaced
-  okeanos blocks attach --via nbd --socket /run/sdb.sock /dev/sdb     for qemu, nbd-client";
+  okeanos blocks attach --via nbd /dev/sdb       /dev/nbdN, without nbd-client
+  okeanos blocks attach --via nbd --socket /run/sdb.sock /dev/sdb     for qemu and other NBD clients";
 
 const DETACH_EXAMPLES: &str = "\
 Examples:
@@ -145,7 +148,8 @@ enum Via {
     Ublk,
     /// A loop device over a file that okeanos serves
     Loop,
-    /// A network block device on a Unix socket: for qemu and nbd clients
+    /// A block device of the kernel's NBD client (Linux 5.14): with FUA and discards. With
+    /// --socket no block device, but a Unix socket for qemu and other NBD clients
     Nbd,
 }
 
@@ -154,8 +158,8 @@ struct AttachArguments {
     /// Front end by which clients reach it
     #[arg(long, value_enum, default_value_t = Via::Auto)]
     via: Via,
-    /// With --via nbd: the Unix socket to listen on
-    #[arg(long, value_name = "PATH", required_if_eq("via", "nbd"))]
+    /// With --via nbd: the Unix socket to listen on, in place of a block device
+    #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Options of mount that concern journal, write-back and cache, separated by commas; --help
     /// lists them
@@ -171,7 +175,7 @@ struct AttachArguments {
     /// The journal's device, of a volume that has one
     #[arg(long, value_name = "IMAGE|DEVICE")]
     log: Option<PathBuf>,
-    /// Stay in the foreground; with --via nbd it always does
+    /// Stay in the foreground; with --socket it always does
     #[arg(short, long)]
     foreground: bool,
     /// A block volume

@@ -1,6 +1,6 @@
 //! Location of an attached volume's file, and the loop device on it.
 
-use super::ublk_device;
+use super::driver_device;
 use crate::daemon::control::{Place, blocks_directory, make_directory, socket_directory};
 use crate::daemon::mount_table;
 use crate::daemon::mounted::refuse_mounted;
@@ -40,7 +40,7 @@ impl Place {
             VolumeOnDisk::Found(uuid) => {
                 let place = Place::of_uuid(&uuid);
                 place.refuse_copy(source)?;
-                ublk_device::refuse_copy(&place, source)?;
+                driver_device::refuse_copy(&place, source)?;
                 Ok(place)
             }
             VolumeOnDisk::Overwritten(at) => Err(overwritten(source, at)),

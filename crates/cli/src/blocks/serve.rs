@@ -1,7 +1,7 @@
 //! The daemon of an attached volume.
 
 use super::device_kind::DeviceKind;
-use super::{failed, grow, ublk_device, zones};
+use super::{driver_device, failed, grow, nbd_device, ublk_device, zones};
 use crate::checkpoint::Checkpointer;
 use crate::daemon::control::{About, Ask, Place};
 use crate::daemon::control_server::Answers;
@@ -20,7 +20,7 @@ use crate::mount::run_table::{self, MadeFile};
 use crate::recover;
 use crate::text::output::print;
 use blocks::{BlockParts, BlockVolume, BlocksDisk, Persistence, find_superblock};
-use device::Disk;
+use device::{Disk, LocalFuture};
 use disks::{DiskAccess, FileDisk};
 use engine::LogKind;
 use eviction::CoercedDisk;
@@ -111,7 +111,7 @@ impl AttachPlan {
     }
 }
 
-/// Serves the volume as a file in `place`, until that is unmounted, and as a ublk device.
+/// Serves the volume as a file in `place`, until that is unmounted, and as the device of a driver.
 ///
 /// The file is what a loop device stands on. Of any attachment it is what commands find the daemon
 /// by.
@@ -146,12 +146,9 @@ pub fn as_device(
         io_path::report(&own, &reporter);
         recorded_error(&volume).into_iter().for_each(|text| notifier.warn(text));
         report_opened(&volume, &|text| reporter.report_at(Level::Info, text));
-        let served = match kind {
-            DeviceKind::Ublk => Some(as_ublk(&own, &plan, &place, &volume).await),
-            DeviceKind::Loop => None,
-        };
-        let server = match served.transpose() {
-            Ok(server) => server,
+        let driven = of_driver(&own, &plan, (&place, kind, &*helper), &volume).await;
+        let ServedDriver { stop, failure } = match driven {
+            Ok(served) => served,
             Err(error) => {
                 close(&volume, &|text| reporter.report(text)).await;
                 return notifier.failed(error);
@@ -163,12 +160,22 @@ pub fn as_device(
             reporter.report_at(Level::Warning, &text);
             notifier.warn(text);
         });
+        let (is_background, reports) = (notifier.is_background(), reporter.clone());
+        let failure = async move {
+            let error = failure.await;
+            // In the foreground it is printed at the end.
+            if is_background {
+                reports.report(&error.to_string());
+            }
+            error
+        };
         let close = async || {
             // An answer with the error of a closed volume would reach the file system above.
-            server.iter().for_each(ublk::Server::stop);
+            stop();
             close(&volume, &|text| reporter.report(text)).await
         };
-        exported::serve(&own, &disk, (&directory, &helper), notifier, answers, close).await
+        let at = (&*directory, &*helper);
+        exported::serve(&own, &disk, at, notifier, answers, failure, close).await
     });
     world.end();
     if kind == DeviceKind::Ublk {
@@ -179,19 +186,50 @@ pub fn as_device(
     result
 }
 
-async fn as_ublk(
+/// A driver that is served.
+struct ServedDriver {
+    /// Ends it: nothing is answered any more.
+    stop: Box<dyn FnOnce()>,
+    /// Returns if the driver has lost this daemon.
+    failure: LocalFuture<CliError>,
+}
+
+impl ServedDriver {
+    fn until(stop: impl FnOnce() + 'static) -> ServedDriver {
+        ServedDriver { stop: Box::new(stop), failure: Box::pin(std::future::pending()) }
+    }
+}
+
+/// Begins to serve the volume to the driver of its block device.
+async fn of_driver(
     world: &RealWorld,
     plan: &AttachPlan,
-    place: &Place,
+    (place, kind, helper): (&Place, DeviceKind, &MountHelper),
     volume: &BlockVolume,
-) -> Result<ublk::Server, CliError> {
-    let export = ublk::ExportedDisk {
-        disk: Rc::new(volume.clone()),
-        read_only: plan.read_only,
-        volatile_cache: plan.persistence == Persistence::WriteBack,
-        rotational: false,
-    };
-    ublk_device::serve(world, (place, &plan.source), &export).await
+) -> Result<ServedDriver, CliError> {
+    let disk = Rc::new(volume.clone());
+    let (read_only, rotational) = (plan.read_only, false);
+    let volatile_cache = plan.persistence == Persistence::WriteBack;
+    let on = driver_device::disk_of(&plan.source)?;
+    match kind {
+        DeviceKind::Ublk => {
+            let export = ublk::ExportedDisk { disk, read_only, volatile_cache, rotational };
+            let (number, server) = ublk_device::serve(world, place, &export).await?;
+            let linked = place.link_ublk(number, &on);
+            linked.map_err(|error| CliError::system(place.0.display(), error))?;
+            Ok(ServedDriver::until(move || server.stop()))
+        }
+        DeviceKind::Nbd => {
+            let export = Export { disk, read_only, rotational };
+            let served = nbd_device::serve(world, (place, on), export, !volatile_cache).await;
+            let (device, connection, failure) = served?;
+            if volatile_cache {
+                helper.disconnect_at_end(&device);
+            }
+            Ok(ServedDriver { stop: Box::new(move || drop(connection)), failure })
+        }
+        DeviceKind::Loop => Ok(ServedDriver::until(|| ())),
+    }
 }
 
 fn recorded_error(volume: &BlockVolume) -> Option<String> {

@@ -9,6 +9,7 @@ use crate::daemon::mount_table::{self, Liveness, Mount};
 use crate::daemon::own_namespace;
 use crate::error::CliError;
 use crate::text::shell::word;
+use nbd::Backend;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use serde::{Deserialize, Serialize};
@@ -125,6 +126,25 @@ const UBLK_LINK: &str = "ublk";
 /// Extension of the link whose text identifies the disk behind that device.
 const DISK_LINK: &str = "disk";
 
+/// Path of devices of the kernel's NBD client without their numbers.
+const NBD: &str = "/dev/nbd";
+
+/// A block device whose driver passes the requests to the daemon, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DriverDevice {
+    Ublk(u32),
+    Nbd(u32),
+}
+
+impl DriverDevice {
+    pub fn path(self) -> PathBuf {
+        PathBuf::from(match self {
+            DriverDevice::Ublk(number) => format!("{UBLK}{number}"),
+            DriverDevice::Nbd(number) => format!("{NBD}{number}"),
+        })
+    }
+}
+
 /// The directory in which the file of an attached block volume appears.
 pub struct Place(pub PathBuf);
 
@@ -137,8 +157,9 @@ impl Place {
 
     /// Returns the directory of the volume attached as this block device.
     pub fn behind(device: &Path) -> Option<Place> {
-        if let Some(place) = Place::behind_ublk(device) {
-            return Some(place);
+        let of_driver = Place::behind_ublk(device).or_else(|| Place::behind_nbd(device));
+        if of_driver.is_some() {
+            return of_driver;
         }
         let file = mount_table::behind(device);
         let directory = file.parent().filter(|_| file != device)?;
@@ -158,13 +179,15 @@ impl Place {
 
     /// Returns the block device of the volume, whether or not it answers.
     pub fn block_device(&self) -> Option<PathBuf> {
-        let ublk = self.ublk_number().map(Place::ublk_path).filter(|path| path.exists());
-        ublk.or_else(|| self.loop_device())
+        let of_driver = self.driver_device().map(DriverDevice::path).filter(|path| path.exists());
+        of_driver.or_else(|| self.loop_device())
     }
 
-    /// Returns the path of a ublk device.
-    pub fn ublk_path(number: u32) -> PathBuf {
-        PathBuf::from(format!("{UBLK}{number}"))
+    /// Returns the driver device that was made for the volume, if it may still be there. The kernel
+    /// names the volume of an NBD device; a link beside the directory names the ublk device.
+    pub fn driver_device(&self) -> Option<DriverDevice> {
+        let nbd = || Backend::of_volume(&self.uuid()).map(DriverDevice::Nbd);
+        self.ublk_number().map(DriverDevice::Ublk).or_else(nbd)
     }
 
     /// Returns the number of the ublk device that was made for the volume, if there is one with
@@ -179,7 +202,7 @@ impl Place {
     pub fn link_ublk(&self, number: u32, disk: &str) -> io::Result<()> {
         self.unlink_ublk();
         std::os::unix::fs::symlink(disk, self.0.with_extension(DISK_LINK))?;
-        std::os::unix::fs::symlink(Place::ublk_path(number), self.ublk_link())
+        std::os::unix::fs::symlink(DriverDevice::Ublk(number).path(), self.ublk_link())
     }
 
     /// Returns the disk that [`Place::link_ublk`] recorded.
@@ -207,9 +230,21 @@ impl Place {
         Some(Place(link.with_extension("")))
     }
 
-    /// Returns the mark of the volume's ublk device: half of the UUID that names the directory.
+    fn behind_nbd(device: &Path) -> Option<Place> {
+        let device = device.canonicalize().ok()?;
+        let number = device.to_str()?.strip_prefix(NBD)?.parse().ok()?;
+        let backend = Backend::of_device(number)?;
+        Some(Place(blocks_directory().join(backend.volume)))
+    }
+
+    /// Returns the UUID of the volume, which names the directory.
+    pub fn uuid(&self) -> String {
+        self.0.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Returns the mark of the volume's ublk device: half of the UUID.
     pub fn mark(&self) -> u64 {
-        let name = self.0.file_name().unwrap_or_default().to_string_lossy();
+        let name = self.uuid();
         let digits = name.chars().filter_map(|digit| digit.to_digit(16)).take(16);
         digits.fold(0, |mark, digit| mark << 4 | u64::from(digit))
     }

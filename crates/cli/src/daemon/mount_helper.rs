@@ -7,6 +7,8 @@
 //!    Between, it must not keep that namespace alive.
 //! 3. It unmounts *its* mount, by identity: another volume may be mounted on the same path by then.
 //! 4. It never serves requests of the mount, so it may look at paths in it.
+//! 5. It outlives a daemon that is killed, and ends the connection of its NBD device then, unless
+//!    requests are to wait.
 
 use crate::daemon::descriptors::close_all_but;
 use crate::daemon::held_mount::mount_id;
@@ -16,12 +18,13 @@ use crate::error::CliError;
 use fuse_session::{
     Connection, FileSystem, MountKind, MountOptions, Session, SessionError, descriptor,
 };
+use nbd::{ConnectedDevice, NbdClient};
 use runtime::{Either, RealWorld, Receiver, Signals, race};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -50,6 +53,11 @@ enum Order {
     },
     /// Let the mount be unmounted.
     Release,
+    /// An NBD device whose requests fail when the daemon ends. Sent together with the descriptor of
+    /// its connection.
+    DisconnectAtEnd {
+        number: u32,
+    },
     Unmount,
 }
 
@@ -92,8 +100,13 @@ impl MountHelper {
             0 => {
                 drop(ours);
                 close_all_but(theirs.as_raw_fd());
-                let served =
-                    Child { socket: theirs, directory: directory.into(), mounted: None }.serve();
+                let served = Child {
+                    socket: theirs,
+                    directory: directory.into(),
+                    mounted: None,
+                    connected: None,
+                }
+                .serve();
                 // SAFETY: nothing of the daemon, such as its destructors, is to run here.
                 unsafe { libc::_exit(served.is_err().into()) }
             }
@@ -192,6 +205,17 @@ impl MountHelper {
         }
     }
 
+    /// Has requests of this NBD device fail when the daemon ends, however that comes about. Without
+    /// it, those that the daemon had read would wait for the next one. Call it before the mount.
+    ///
+    /// The daemon has opened the device. A helper that opened it later, when its daemon has died,
+    /// could find that of the next daemon.
+    pub fn disconnect_at_end(&self, device: &ConnectedDevice) {
+        // A helper that has died mounts nothing, either.
+        let order = Order::DisconnectAtEnd { number: device.number() };
+        let _ = self.send_with(&order, Some(device.as_fd()));
+    }
+
     /// Admits no new users; the session ends when the present ones have left. Does not wait:
     /// umount(2) waits for replies of this thread.
     pub fn unmount(&self) {
@@ -232,7 +256,10 @@ impl MountHelper {
     }
 
     fn send(&self, order: &Order) -> io::Result<()> {
-        descriptor::send(&self.socket, &serde_json::to_vec(order)?, None)
+        self.send_with(order, None)
+    }
+    fn send_with(&self, order: &Order, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        descriptor::send(&self.socket, &serde_json::to_vec(order)?, descriptor)
     }
 }
 
@@ -241,6 +268,8 @@ struct Child {
     socket: OwnedFd,
     directory: PathBuf,
     mounted: Option<MountedVolume>,
+    /// An NBD device that the daemon serves, and whose requests fail when that ends.
+    connected: Option<ConnectedDevice>,
 }
 
 struct MountedVolume {
@@ -252,13 +281,30 @@ struct MountedVolume {
 }
 
 impl Child {
-    /// Serves until the daemon has ended, or no longer needs the helper.
+    /// Serves until the daemon has ended, or no longer needs the helper. Then it fails the requests
+    /// of the daemon's device, unless that was disconnected before.
     fn serve(mut self) -> io::Result<()> {
+        let obeyed = self.obey();
+        let Child { socket, mounted, connected, .. } = self;
+        // While it disconnects the device, the kernel may wait for the daemon: that must not wait
+        // for a reply then, nor for the end of the mount.
+        drop((socket, mounted));
+        if let Some(connected) = connected {
+            if let Ok(client) = NbdClient::open() {
+                // Nobody is there to be told of an error.
+                let _ = client.disconnect(&connected);
+            }
+        }
+        obeyed
+    }
+
+    /// Carries out the daemon's orders.
+    fn obey(&mut self) -> io::Result<()> {
         // No file system is to be kept busy.
         std::env::set_current_dir("/")?;
         let mut bytes = vec![0; MESSAGE_MAX];
         loop {
-            let (length, _) = descriptor::receive(&self.socket, &mut bytes)?;
+            let (length, received) = descriptor::receive(&self.socket, &mut bytes)?;
             if length == 0 {
                 return Ok(());
             }
@@ -291,6 +337,9 @@ impl Child {
                 Order::Release => {
                     self.mounted.iter_mut().for_each(|mounted| mounted.top = None);
                     descriptor::send(&self.socket, &serde_json::to_vec(&Reply::Released)?, None)?;
+                }
+                Order::DisconnectAtEnd { number } => {
+                    self.connected = received.map(|file| ConnectedDevice::received(number, file));
                 }
                 Order::Unmount => return self.unmount(),
             }

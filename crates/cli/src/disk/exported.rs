@@ -51,18 +51,20 @@ fn prepare(
     Ok(PreparedService { session, signals, control, device, warnings })
 }
 
-/// Serves until the directory is unmounted, or a signal comes. The caller has settled in before.
-/// `close` runs when no more requests come, and returns whether all went well.
+/// Serves until the directory is unmounted, or a signal comes, or `failure` returns: the disk is
+/// then of no use any more, and the error is returned. The caller has settled in before. `close`
+/// runs when no more requests come, and returns whether all went well.
 pub async fn serve(
     world: &RealWorld,
     disk: &Rc<dyn Disk>,
     at: (&Path, &MountHelper),
     notifier: StartNotifier,
     answers: Box<Answers>,
+    failure: impl Future<Output = CliError>,
     close: impl AsyncFnOnce() -> bool,
 ) -> Result<(), CliError> {
     let helper = at.1;
-    let PreparedService { session, signals, control, device, warnings } =
+    let PreparedService { session, mut signals, control, device, warnings } =
         match prepare(world, disk, at) {
             Ok(up) => up,
             Err(error) => {
@@ -89,9 +91,21 @@ pub async fn serve(
         }
     };
     notifier.up(&warnings);
+    let mut failed = None;
     let result = match begun {
         Either::Left(result) => result,
-        Either::Right(_) => helper.until_over(world, &session, session_over, signals).await,
+        Either::Right(_) => {
+            let stopped = race(signals.next(), failure);
+            match race(&mut session_over, stopped).await {
+                Either::Left(result) => result,
+                Either::Right(stopped) => {
+                    if let Either::Right(error) = stopped {
+                        failed = Some(error);
+                    }
+                    helper.end(world, &session, session_over, signals).await
+                }
+            }
+        }
     };
     let result = match result {
         Some(Ok(())) => Ok(()),
@@ -100,5 +114,5 @@ pub async fn serve(
     };
     let clean = close().await && result.is_ok();
     control.end(End { clean });
-    result
+    failed.map_or(result, Err)
 }

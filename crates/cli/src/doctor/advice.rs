@@ -115,13 +115,14 @@ pub fn limits(machine: &Machine) -> Vec<String> {
 
 /// Returns what is missing from a kernel of this release (docs/KERNELS.md).
 fn limits_of_kernel(release: &str) -> Vec<&'static str> {
-    const BEFORE: [((u32, u32), &str); 6] = [
+    const BEFORE: [((u32, u32), &str); 7] = [
         ((5, 4), "No mount: Linux 5.4 or later is needed."),
         (
             (5, 8),
             "Before Linux 5.8, root mounts image files with -o noloop, and blocks attach makes no \
              loop devices.",
         ),
+        ((5, 14), "Before Linux 5.14, blocks attach makes no NBD devices."),
         (
             (6, 3),
             "Before Linux 6.3 (and stable 6.1), new files get no labels of SELinux \
@@ -191,16 +192,18 @@ mod tests {
 
     #[test]
     fn limits_of_a_kernel_are_those_of_its_release() {
-        const PARTS: [&str; 6] = ["No mount", "noloop,", "labels", "ublk", "idmap", "durable"];
+        const PARTS: [&str; 7] =
+            ["No mount", "noloop,", "NBD", "labels", "ublk", "idmap", "durable"];
         for (release, wanted) in [
             ("5.3.1", &PARTS[..]),
             ("5.4.0", &PARTS[1..]),
-            ("5.15.0-91-generic", &PARTS[2..]),
-            ("6.1.0-26-amd64", &PARTS[3..]),
-            ("6.2.16", &PARTS[2..]),
-            ("6.4.0", &PARTS[3..]),
-            ("6.8.0", &PARTS[4..]),
-            ("6.12.1", &PARTS[5..]),
+            ("5.13.0", &PARTS[2..]),
+            ("5.15.0-91-generic", &PARTS[3..]),
+            ("6.1.0-26-amd64", &PARTS[4..]),
+            ("6.2.16", &PARTS[3..]),
+            ("6.4.0", &PARTS[4..]),
+            ("6.8.0", &PARTS[5..]),
+            ("6.12.1", &PARTS[6..]),
             ("6.18.44", &[]),
         ] {
             let limits = limits_of_kernel(release);

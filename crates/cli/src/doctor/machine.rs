@@ -26,6 +26,8 @@ pub struct Machine {
     pub loop_devices: bool,
     /// The driver is loaded.
     pub ublk: bool,
+    /// The kernel's NBD client is loaded.
+    pub nbd: bool,
     pub fusermount3: Option<PathBuf>,
     pub root: bool,
     /// Whether a daemon started here may lock its program in memory.
@@ -62,6 +64,7 @@ pub fn machine() -> Result<Machine, CliError> {
         fuse_over_io_uring: parameter.map(|value| value.trim() == "Y"),
         loop_devices: opened("/dev/loop-control").is_ok(),
         ublk: Path::new(ublk::abi::CONTROL_PATH).exists(),
+        nbd: nbd::NbdClient::is_loaded(),
         fusermount3: std::env::split_paths(&path)
             .map(|directory| directory.join("fusermount3"))
             .find(|program| program.exists()),

@@ -92,6 +92,7 @@ fn page(report: &Report) -> String {
             "ublk devices",
             if machine.ublk { "yes" } else { "no driver is loaded (ublk_drv)" }.into(),
         ),
+        ("NBD devices", if machine.nbd { "yes" } else { "no driver is loaded (nbd)" }.into()),
         ("fusermount3", or_missing(machine.fusermount3.as_deref())),
     ];
     lines.extend(disk.iter().flat_map(disk_lines));

@@ -364,17 +364,17 @@ fn nbd_clients_read_write_and_flush_a_volume() {
 /// test-kernels-blocks` plays it on one that has it.
 #[test]
 fn what_ext4_on_the_kernels_nbd_device_has_synced_survives_a_killed_daemon() {
-    if !Path::new("/dev/nbd0").exists() {
+    if !Path::new("/dev/nbd9").exists() {
         return;
     }
     Rig::new().run(&format!(
-        r#"{NBD} L=/dev/nbd0
+        r#"{NBD} L=/dev/nbd9
         connect() {{ timeout 100 nbd-client -unix s $L >said 2>&1 || {{ cat said; return 1; }}; settled; }}
         settled() {{ for i in $(seq 600); do [ "$(blockdev --getsize64 $L)" -gt 0 ] && return; sleep 0.1; done; return 1; }}
         leave() {{ umount here 2>/dev/null || true; nbd-client -d $L >said 2>&1 || true; kill $DAEMON 2>/dev/null || true; }}
         trap leave EXIT; mkdir here; head -c 300000 /dev/urandom >written
         truncate -s 96M image; $O blocks format image >/dev/null
-        start; connect; [ "$(cat /sys/block/nbd0/queue/write_cache)" = 'write back' ]; mkfs.ext4 -q $L
+        start; connect; [ "$(cat /sys/block/nbd9/queue/write_cache)" = 'write back' ]; mkfs.ext4 -q $L
         for round in 1 2; do
             mount $L here; dd if=written of=here/file bs=4096 conv=fsync status=none; fstrim here
             kill -9 $DAEMON; wait $DAEMON || true; echo lost >here/late || true; timeout 60 umount here

@@ -170,8 +170,9 @@ async fn run_on(
     let background = notifier.is_background();
     let answers = answers(&served, &directory);
     let disk = served.disk.clone();
+    let (at, failure) = ((&*directory, &helper), std::future::pending());
     daemon::settle_in();
-    exported::serve(&world, &disk, (&directory, &helper), notifier, answers, async || true).await?;
+    exported::serve(&world, &disk, at, notifier, answers, failure, async || true).await?;
     if !background {
         for drive in &served.drives {
             output::print(&format_args!("{}\n", serde_json::json!(drive.statistics())))?;

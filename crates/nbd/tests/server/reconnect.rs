@@ -1,14 +1,16 @@
 //! Clients that connect again, as far as a change that they have sent before may come late.
 
-use crate::{Client, Server, SocketKind};
-use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation};
+use crate::{Client, SIZE, Server, SocketKind};
+use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
 use disks::MemoryDisk;
-use nbd::{Export, serve};
+use nbd::{Export, KernelConnection, serve};
 use runtime::sync::Event;
-use runtime::{Either, race};
+use runtime::{Either, RealWorld, race};
 use std::cell::Cell;
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 /// Byte of the disk at which reads and writes of [`OLD`] wait for a read at [`GATE`].
 const HELD: u64 = 1 << 20;
@@ -222,4 +224,65 @@ fn a_server_that_ends_answers_no_request_with_an_error() {
         let _ = client.try_ask(0, 3, 3, 0, 0, &[]);
         assert!(client.is_closed(), "it can send its requests to the next server");
     });
+}
+
+/// The kernel sends what was not answered over its next connection, or fails it.
+#[test]
+fn the_kernels_connection_has_no_handshake_and_answers_nothing_at_its_end() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (send, ended) = channel();
+    std::thread::spawn(move || {
+        let world = RealWorld::new().unwrap();
+        let own = world.clone();
+        world.run(async move {
+            let in_world: Rc<dyn World> = Rc::new(own.clone());
+            let disk = GatedDisk::over(MemoryDisk::new(in_world, SIZE));
+            let shown: Rc<dyn Disk> = Rc::new(disk.clone());
+            let export = Rc::new(Export { disk: shown, read_only: false, rotational: false });
+            let (connection, _) = KernelConnection::serve(&own, theirs, export).unwrap();
+            disk.until(|gates| gates.stopped.get()).await;
+            drop(connection);
+            disk.set(|gates| &gates.closed);
+            send.send(()).unwrap();
+            std::future::pending::<()>().await
+        });
+    });
+    let mut kernel = Client(Box::new(ours));
+    write(&mut kernel, 1, 0, NEW);
+    assert_eq!(kernel.simple(), (0, 1));
+    assert_eq!(read(&mut kernel, 0), NEW);
+    write(&mut kernel, 2, HELD, OLD);
+    kernel.ask(0, 0, 3, STOP, 512, &[]);
+    ended.recv().unwrap();
+    // An error says the same.
+    let _ = kernel.try_ask(0, 3, 4, 0, 0, &[]);
+    assert!(kernel.is_closed(), "it was answered");
+}
+
+/// Whether the server reports the end of a kernel's connection that ends in this way.
+fn is_reported_broken(end: impl FnOnce(Client) + Send + 'static) -> bool {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let world = RealWorld::new().unwrap();
+    let own = world.clone();
+    let kernel = std::thread::spawn(move || end(Client(Box::new(ours))));
+    let reported = world.run(async move {
+        let in_world: Rc<dyn World> = Rc::new(own.clone());
+        let disk = Rc::new(MemoryDisk::new(in_world, SIZE));
+        let export = Rc::new(Export { disk, read_only: false, rotational: false });
+        let (_connection, broken) = KernelConnection::serve(&own, theirs, export).unwrap();
+        let patience = own.sleep_until(own.now().plus(Duration::from_millis(500)));
+        matches!(race(broken, patience).await, Either::Left(_))
+    });
+    kernel.join().unwrap();
+    world.end();
+    reported
+}
+
+/// A request to disconnect is how the kernel removes a device.
+#[test]
+fn a_kernels_connection_that_breaks_is_reported() {
+    assert!(is_reported_broken(drop));
+    assert!(!is_reported_broken(|mut kernel| {
+        kernel.ask(0, 2, 1, 0, 0, &[]);
+    }));
 }
