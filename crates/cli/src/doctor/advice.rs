@@ -115,12 +115,17 @@ pub fn limits(machine: &Machine) -> Vec<String> {
 
 /// Returns what is missing from a kernel of this release (docs/KERNELS.md).
 fn limits_of_kernel(release: &str) -> Vec<&'static str> {
-    const BEFORE: [((u32, u32), &str); 7] = [
+    const BEFORE: [((u32, u32), &str); 9] = [
         ((5, 4), "No mount: Linux 5.4 or later is needed."),
         (
             (5, 8),
             "Before Linux 5.8, root mounts image files with -o noloop, and blocks attach makes no \
              loop devices.",
+        ),
+        (
+            (5, 8),
+            "Before Linux 5.8 (5.4.49), a copy (copy_file_range) to a file in the page cache leaves \
+             its readers the old content.",
         ),
         ((5, 14), "Before Linux 5.14, blocks attach makes no NBD devices."),
         (
@@ -130,6 +135,7 @@ fn limits_of_kernel(release: &str) -> Vec<&'static str> {
         ),
         ((6, 5), "Before Linux 6.5, blocks attach makes no ublk devices."),
         ((6, 12), "Before Linux 6.12, mounts map no users and groups (-o idmap)."),
+        ((6, 16), "Before Linux 6.16, an attached ublk device does not grow."),
         (
             (6, 18),
             "Before Linux 6.18, sync(2) and syncfs(2) return before the volume is durable; fsync \
@@ -140,6 +146,12 @@ fn limits_of_kernel(release: &str) -> Vec<&'static str> {
     let missing = BEFORE.iter().filter(|(since, _)| is_before(release, *since));
     let missing = missing.filter(|(since, _)| !(has_labels && *since == (6, 3)));
     let mut limits: Vec<&str> = missing.map(|(_, text)| *text).collect();
+    if !is_before(release, (6, 15)) && is_before(release, (6, 16)) {
+        limits.push(
+            "Some releases of Linux 6.15 report writes that a disk of an md array (raid1, raid10) \
+             refused as written: use no such array (docs/KERNELS.md).",
+        );
+    }
     if !units::fault!("unreached-syncs-unsaid") {
         limits.push(
             "sync(2) and syncfs(2) never reach hosts, mounts with noloop, and those of ordinary \
@@ -192,18 +204,28 @@ mod tests {
 
     #[test]
     fn limits_of_a_kernel_are_those_of_its_release() {
-        const PARTS: [&str; 7] =
-            ["No mount", "noloop,", "NBD", "labels", "ublk", "idmap", "durable"];
+        const PARTS: [&str; 9] = [
+            "No mount",
+            "noloop,",
+            "copy_file_range",
+            "NBD",
+            "labels",
+            "no ublk",
+            "idmap",
+            "does not grow",
+            "durable",
+        ];
         for (release, wanted) in [
             ("5.3.1", &PARTS[..]),
             ("5.4.0", &PARTS[1..]),
-            ("5.13.0", &PARTS[2..]),
-            ("5.15.0-91-generic", &PARTS[3..]),
-            ("6.1.0-26-amd64", &PARTS[4..]),
-            ("6.2.16", &PARTS[3..]),
-            ("6.4.0", &PARTS[4..]),
-            ("6.8.0", &PARTS[5..]),
-            ("6.12.1", &PARTS[6..]),
+            ("5.13.0", &PARTS[3..]),
+            ("5.15.0-91-generic", &PARTS[4..]),
+            ("6.1.0-26-amd64", &PARTS[5..]),
+            ("6.2.16", &PARTS[4..]),
+            ("6.4.0", &PARTS[5..]),
+            ("6.8.0", &PARTS[6..]),
+            ("6.12.1", &PARTS[7..]),
+            ("6.16.0", &PARTS[8..]),
             ("6.18.44", &[]),
         ] {
             let limits = limits_of_kernel(release);
@@ -214,6 +236,7 @@ mod tests {
                 assert!(limit.contains(part), "{release}: {part}: {limit}");
             }
         }
+        assert!(limits_of_kernel("6.15.1").iter().any(|limit| limit.contains("md array")));
     }
 
     #[test]
