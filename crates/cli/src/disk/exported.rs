@@ -112,7 +112,12 @@ pub async fn serve(
         Some(Err(error)) => Err(CliError::new(error.to_string())),
         None => Err(CliError::new("the disk's session was lost")),
     };
-    let clean = close().await && result.is_ok();
-    control.end(End { clean });
-    failed.map_or(result, Err)
+    let is_home = close().await;
+    control.end(End { clean: is_home && result.is_ok() });
+    // Without `detach`, which waits for the answer, the exit code alone shows it.
+    match failed {
+        Some(error) => Err(error),
+        None if is_home || result.is_err() => result,
+        None => Err(CliError::new("not everything was written home")),
+    }
 }

@@ -185,6 +185,21 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind("notify"); s.settim
 }
 
 #[test]
+fn a_service_that_could_not_write_everything_home_ends_with_an_error() {
+    let rig = Rig::new();
+    rig.run(
+        r#"truncate -s 24M small; mke2fs -q -F -t ext2 small; mkdir under; mount -o loop small under
+        truncate -s 64M under/image; $O blocks format --log-size 2M under/image >/dev/null
+        $O blocks attach -f --via loop under/image >attached 2>said & D=$!
+        for i in $(seq 600); do [ -s attached ] && break; sleep 0.1; done
+        dd if=/dev/urandom of=$(cat attached) bs=256k count=4 seek=20 oflag=direct conv=notrunc status=none
+        dd if=/dev/zero of=under/rest bs=1M status=none 2>full || grep -q 'No space' full
+        kill $D; code=0; wait $D || code=$?; cat said; [ $code = 1 ]; grep -q 'written home' said
+        umount under"#,
+    );
+}
+
+#[test]
 fn a_volume_is_attached_once_and_read_only_if_wanted() {
     let rig = Rig::new();
     rig.run(&format!(
