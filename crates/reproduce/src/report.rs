@@ -19,8 +19,9 @@ use std::path::Path;
 /// Results of figures, without pictures and notes.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct KeptResults {
-    /// The program of the last report, by folders of figures; results of others are not current.
+    /// The program that wrote the report, by folders of figures; results of others are not current.
     pub programs: BTreeMap<String, String>,
+    /// Its commit.
     pub commit: String,
     pub figures: BTreeMap<String, KeptFigure>,
     /// Results of the last joint variation of all chosen numbers.
@@ -71,25 +72,50 @@ impl KeptResults {
         crate::figure_record::replace(path, &(json + "\n"))
     }
 
-    /// Adds finished figures, which replace earlier results of theirs. Quick ones are left out.
-    /// Without any, those of the last report stay current.
+    /// Adds finished figures, which replace earlier results of theirs. Quick ones are left out. The
+    /// report is this program's from then on, so nothing that another one played is current, whether
+    /// it was finished now or reported before.
     pub fn add(&mut self, finished: &[FigureRecord]) {
-        if finished.is_empty() {
-            return;
-        }
         (self.programs, self.commit) = (programs(), COMMIT.into());
         for record in finished.iter().filter(|record| !record.quick) {
             let FigureRecord { seed, seeds, .. } = *record;
+            // The parameters of all figures are 300 KB, and tell nothing more: the values are in the
+            // checksum of the program, their records in the sources at its commit.
             let made_by = Identity { parameters: BTreeMap::new(), ..record.made_by.clone() };
             let claims = record.results.claims.clone();
             self.figures.insert(record.figure.clone(), KeptFigure { made_by, seed, seeds, claims });
         }
     }
 
-    /// Returns a figure's results if the program of the report played it.
+    /// Returns a figure's results if the program that wrote the report played it.
     fn current(&self, figure: &str) -> Option<&KeptFigure> {
         let program = self.programs.get(folder_of(figure));
         self.figures.get(figure).filter(|kept| Some(&kept.made_by.program) == program)
+    }
+    /// Formats which commits' programs played the figures.
+    fn origins(&self) -> String {
+        let mut groups: BTreeMap<(&str, bool), Vec<&str>> = BTreeMap::new();
+        for (name, figure) in &self.figures {
+            let group = (&*figure.made_by.commit, self.current(name).is_some());
+            groups.entry(group).or_default().push(name);
+        }
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+        let commits = match &groups[..] {
+            [_] => "one commit".into(),
+            groups => format!("{} commits", groups.len()),
+        };
+        let mut text = format!(
+            "Written by the program of {}. The figures are of {commits}:\n\n\
+             | played by | figures | counted |\n|---|---|---|\n",
+            known(&self.commit)
+        );
+        for (at, ((commit, is_current), names)) in groups.iter().enumerate() {
+            let names = if at == 0 { names.len().to_string() } else { names.join(", ") };
+            let counted = if *is_current { "yes" } else { "no, it is another program" };
+            text += &format!("| {} | {names} | {counted} |\n", known(commit));
+        }
+        text
     }
     fn sensitivity(&self) -> Option<&[Claim]> {
         self.current(SENSITIVITY).map(|kept| &kept.claims[..])
@@ -98,6 +124,11 @@ impl KeptResults {
     fn joint_cell(&self, id: &str, judged: Option<Verdict>) -> String {
         self.joint.as_ref().map_or(String::new(), |joint| joint.cell(id, judged))
     }
+}
+
+/// Returns what names a commit.
+fn known(commit: &str) -> &str {
+    if commit.is_empty() { "an unknown commit" } else { commit }
 }
 
 /// The column that `sensitivity` fills.
@@ -129,7 +160,7 @@ pub(crate) fn dependence(claim: &Claim, sensitivity: Option<&[Claim]>) -> String
     }
 }
 
-/// Formats the counts of each paper's rows.
+/// Formats the counts of each paper's rows, and which commits' programs played them.
 pub fn counts(kept: &KeptResults) -> String {
     let names = Tally::default().columns().map(|(name, _)| name);
     let mut text = format!("| paper | {} | not played |\n", names.join(" | "));
@@ -153,7 +184,7 @@ pub fn counts(kept: &KeptResults) -> String {
         let counts = Tally::of(claims).columns().map(|(_, count)| count.to_string());
         text += &format!("| {paper} | {} | {missing} |\n", counts.join(" | "));
     }
-    text
+    text + "\n" + &kept.origins()
 }
 
 const HEAD: &str = "| row | statement | paper | agrees | ours | judged | why it is not counted | ";
@@ -217,7 +248,7 @@ fn not_played(statement: &'static Statement, figure: &str, kept: &KeptResults) -
     };
     let last = match kept.figures.get(figure) {
         Some(last) => {
-            let (commit, found) = (&last.made_by.commit, found(last));
+            let (commit, found) = (known(&last.made_by.commit), found(last));
             format!("not played with this program; last {commit}{found}")
         }
         None => "not played".into(),
@@ -235,12 +266,12 @@ fn stated(statement: &Statement) -> [String; 3] {
 /// Formats everything that is finished, for people.
 pub fn markdown(kept: &KeptResults) -> String {
     let all = crate::all();
-    let played: Vec<&str> = all
+    let finished: Vec<&str> = all
         .iter()
         .map(|figure| figure.name)
-        .filter(|name| *name != SENSITIVITY && kept.current(name).is_some())
+        .filter(|name| *name != SENSITIVITY && kept.figures.contains_key(*name))
         .collect();
-    format!("{}\n{}\n{WEAK_BASELINE}\n", counts(kept), rows(kept, &played))
+    format!("{}\n{}\n{WEAK_BASELINE}\n", counts(kept), rows(kept, &finished))
 }
 
 /// Formats one row by its identifier, such as `7a/data-over-wasteless`.
@@ -330,7 +361,46 @@ mod tests {
         let text = rows(&kept, &["7b"]);
         assert!(!text.contains("agrees |  |"), "{text}");
         assert!(text.contains("not played with this program; last abc of 2026-01-01"), "{text}");
-        assert!(counts(&kept).lines().skip(2).all(|line| line.contains(" | 0 | 0 | 0 | 0 | ")));
+        let counts = counts(&kept);
+        let mut papers = counts.lines().skip(2).take_while(|line| !line.is_empty());
+        assert!(papers.all(|line| line.contains(" | 0 | 0 | 0 | 0 | ")));
+        let marked = "| abc of 2026-01-01 | 1 | no, it is another program |\n";
+        assert!(counts.ends_with(marked), "{counts}");
+        assert!(markdown(&kept).contains("| 7b/wasteless-over-data |"));
+    }
+
+    #[test]
+    fn a_report_is_of_the_program_that_writes_it() {
+        let mut kept = kept();
+        kept.programs.insert("okeanos".into(), "another".into());
+        kept.figures.get_mut("7b").unwrap().made_by.program = "another".into();
+        assert!(kept.current("7b").is_some());
+        kept.add(&[]);
+        let text = rows(&kept, &["7b"]);
+        assert!(text.contains("not played with this program; last an unknown commit"), "{text}");
+    }
+
+    #[test]
+    fn counts_name_the_commits_that_played() {
+        let mut kept = kept();
+        kept.commit = "def of 2026-01-02".into();
+        let of = |commit: &str, kept: &KeptResults| {
+            let mut figure = kept.figures["7b"].clone();
+            figure.made_by.commit = commit.into();
+            figure
+        };
+        for (name, commit) in [("7b", "abc of 2026-01-01"), ("7a", "abc of 2026-01-01")] {
+            kept.figures.insert(name.into(), of(commit, &kept));
+        }
+        let text = counts(&kept);
+        let one = "Written by the program of def of 2026-01-02. The figures are of one commit:\n\n\
+                   | played by | figures | counted |\n|---|---|---|\n\
+                   | abc of 2026-01-01 | 2 | yes |\n";
+        assert!(text.ends_with(one), "{text}");
+        kept.figures.insert("8a".into(), of("def of 2026-01-02", &kept));
+        let text = counts(&kept);
+        assert!(text.contains("The figures are of 2 commits:"), "{text}");
+        assert!(text.ends_with("| def of 2026-01-02 | 8a | yes |\n"), "{text}");
     }
 
     #[test]
