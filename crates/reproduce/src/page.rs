@@ -157,6 +157,7 @@ fn claims(figure: &FigureRecord, all: &[FigureRecord], joint: Option<&JointResul
 fn rerun(figure: &FigureRecord) -> String {
     let name = escaped(&figure.figure);
     let quick = if figure.quick { " --quick" } else { "" };
+    let traces = if figure.has_given_traces() { " --block-traces DIR" } else { "" };
     let same = match figure.real_time {
         true => "Measured by the clock on the wall: numbers differ from run to run.",
         false => "The same seed gives the same bytes.",
@@ -170,7 +171,7 @@ fn rerun(figure: &FigureRecord) -> String {
         false => "",
     };
     format!(
-        "<p class=\"source\">Played by program {program}{commit}. Again: <code>okeanos-lab reproduce {name} --seed {seed}{quick} --again</code>. {same}{shortened} \
+        "<p class=\"source\">Played by program {program}{commit}. Again: <code>okeanos-lab reproduce {name} --seed {seed}{quick}{traces} --again</code>. {same}{shortened} \
          Numbers: {files}.</p>\n",
         seed = figure.seed,
         program = escaped(&figure.made_by.program),

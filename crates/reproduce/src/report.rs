@@ -6,7 +6,7 @@
 //! theirs, and the page can be checked.
 
 use crate::figure::SENSITIVITY;
-use crate::figure_record::FigureRecord;
+use crate::figure_record::{FigureRecord, is_of_given_traces};
 use crate::identity::{COMMIT, folder_of, programs};
 use crate::number::short;
 use crate::statement::{WEAK_BASELINE, find, interval, of_figure, statements};
@@ -24,6 +24,10 @@ pub struct KeptResults {
     /// Its commit.
     pub commit: String,
     pub figures: BTreeMap<String, KeptFigure>,
+    /// Results on traces that were given, with the rows of these alone; the figures' results on made
+    /// ones stay beside them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub given: BTreeMap<String, KeptFigure>,
     /// Results of the last joint variation of all chosen numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joint: Option<JointResults>,
@@ -35,6 +39,9 @@ pub struct KeptFigure {
     pub made_by: Identity,
     pub seed: u64,
     pub seeds: u64,
+    /// Names and checksums of the traces that were given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub block_traces: Vec<String>,
     /// Claims; without values for a program whose results named no statements.
     pub claims: Vec<Claim>,
 }
@@ -82,15 +89,34 @@ impl KeptResults {
             // The parameters of all figures are 300 KB, and tell nothing more: the values are in the
             // checksum of the program, their records in the sources at its commit.
             let made_by = Identity { parameters: BTreeMap::new(), ..record.made_by.clone() };
-            let claims = record.results.claims.clone();
-            self.figures.insert(record.figure.clone(), KeptFigure { made_by, seed, seeds, claims });
+            let is_given = record.has_given_traces();
+            let mut claims = record.results.claims.clone();
+            claims.retain(|claim| is_of_given_traces(claim) == is_given);
+            let block_traces = if is_given { record.block_traces.clone() } else { Vec::new() };
+            let figures = if is_given { &mut self.given } else { &mut self.figures };
+            let kept = KeptFigure { made_by, seed, seeds, block_traces, claims };
+            figures.insert(record.figure.clone(), kept);
         }
+    }
+
+    /// Returns the results that have a statement's row, whoever played them.
+    fn last(&self, statement: &Statement) -> Option<&KeptFigure> {
+        let is_given = statement.is_of_given_traces();
+        let figures = if is_given { &self.given } else { &self.figures };
+        figures.get(statement.figure())
+    }
+    /// Whether the program that wrote the report played a figure's results.
+    fn is_current(&self, figure: &str, kept: &KeptFigure) -> bool {
+        self.programs.get(folder_of(figure)) == Some(&kept.made_by.program)
+    }
+    /// Returns the results that have a statement's row, if they are current.
+    fn current_of(&self, statement: &Statement) -> Option<&KeptFigure> {
+        self.last(statement).filter(|kept| self.is_current(statement.figure(), kept))
     }
 
     /// Returns a figure's results if the program that wrote the report played it.
     fn current(&self, figure: &str) -> Option<&KeptFigure> {
-        let program = self.programs.get(folder_of(figure));
-        self.figures.get(figure).filter(|kept| Some(&kept.made_by.program) == program)
+        self.figures.get(figure).filter(|kept| self.is_current(figure, kept))
     }
     /// Formats which commits' programs played the figures.
     fn origins(&self) -> String {
@@ -112,8 +138,13 @@ impl KeptResults {
         );
         for (at, ((commit, is_current), names)) in groups.iter().enumerate() {
             let names = if at == 0 { names.len().to_string() } else { names.join(", ") };
-            let counted = if *is_current { "yes" } else { "no, it is another program" };
+            let counted = if *is_current { "yes" } else { OTHER };
             text += &format!("| {} | {names} | {counted} |\n", known(commit));
+        }
+        for (name, figure) in &self.given {
+            let (commit, traces) = (known(&figure.made_by.commit), figure.block_traces.join(", "));
+            let counted = if self.is_current(name, figure) { "yes" } else { OTHER };
+            text += &format!("| {commit} | {name} on given traces: {traces} | {counted} |\n");
         }
         text
     }
@@ -125,6 +156,8 @@ impl KeptResults {
         self.joint.as_ref().map_or(String::new(), |joint| joint.cell(id, judged))
     }
 }
+
+const OTHER: &str = "no, it is another program";
 
 /// Returns what names a commit.
 fn known(commit: &str) -> &str {
@@ -173,7 +206,7 @@ pub fn counts(kept: &KeptResults) -> String {
         }
         let (_, claims, missing) =
             papers.iter_mut().find(|(paper, ..)| *paper == name).expect("it is there now");
-        match kept.current(statement.figure()) {
+        match kept.current_of(statement) {
             None => *missing += 1,
             Some(figure) => {
                 claims.extend(figure.claims.iter().filter(|it| it.statement == statement.id));
@@ -204,9 +237,20 @@ pub fn rows(kept: &KeptResults, figures: &[&str]) -> String {
                 }
             }
             None => {
-                for statement in of_figure(figure) {
-                    text += &add(not_played(statement, figure, kept));
+                for statement in of_figure(figure).filter(|it| !it.is_of_given_traces()) {
+                    text += &add(not_played(statement, kept));
                 }
+            }
+        }
+        // Rows of given traces stand there when some were given.
+        for statement in of_figure(figure).filter(|it| it.is_of_given_traces()) {
+            let is_it = |claim: &&Claim| claim.statement == statement.id;
+            match kept.current_of(statement).map(|given| given.claims.iter().find(is_it)) {
+                Some(claim) => claim.into_iter().for_each(|it| text += &add(played(it, kept))),
+                None if kept.last(statement).is_some() => {
+                    text += &add(not_played(statement, kept));
+                }
+                None => {}
             }
         }
     }
@@ -240,13 +284,13 @@ fn played(claim: &Claim, kept: &KeptResults) -> [String; 9] {
     ]
 }
 
-fn not_played(statement: &'static Statement, figure: &str, kept: &KeptResults) -> [String; 9] {
+fn not_played(statement: &'static Statement, kept: &KeptResults) -> [String; 9] {
     let [says, paper, agrees] = stated(statement);
     let found = |last: &KeptFigure| {
         let claim = last.claims.iter().find(|claim| claim.statement == statement.id);
         claim.map_or(String::new(), |claim| format!(": {}", claim.ours))
     };
-    let last = match kept.figures.get(figure) {
+    let last = match kept.last(statement) {
         Some(last) => {
             let (commit, found) = (known(&last.made_by.commit), found(last));
             format!("not played with this program; last {commit}{found}")
@@ -269,14 +313,15 @@ pub fn markdown(kept: &KeptResults) -> String {
     let finished: Vec<&str> = all
         .iter()
         .map(|figure| figure.name)
-        .filter(|name| *name != SENSITIVITY && kept.figures.contains_key(*name))
+        .filter(|name| *name != SENSITIVITY)
+        .filter(|name| kept.figures.contains_key(*name) || kept.given.contains_key(*name))
         .collect();
     format!("{}\n{}\n{WEAK_BASELINE}\n", counts(kept), rows(kept, &finished))
 }
 
 /// Formats one row by its identifier, such as `7a/data-over-wasteless`.
 pub fn row(kept: &KeptResults, id: &str) -> Option<String> {
-    let figure = kept.current(find(id)?.figure())?;
+    let figure = kept.current_of(find(id)?)?;
     let claim = figure.claims.iter().find(|claim| claim.statement == id)?;
     let cells = played(claim, kept);
     let names = HEAD.trim_matches(['|', ' ']).split(" | ").chain([DEPENDS, KEEPS]);
@@ -401,6 +446,33 @@ mod tests {
         let text = counts(&kept);
         assert!(text.contains("The figures are of 2 commits:"), "{text}");
         assert!(text.ends_with("| def of 2026-01-02 | 8a | yes |\n"), "{text}");
+    }
+
+    #[test]
+    fn results_on_given_traces_stand_beside_those_on_made_ones() {
+        let figure = crate::find("manylogs-7").unwrap();
+        let mut record =
+            FigureRecord::new(&figure, &test_figure::context(1), 5, test_figure::results());
+        record.results.claims = vec![Claim::of("manylogs-7/longest", 130.0)];
+        let mut kept = KeptResults::of(std::slice::from_ref(&record));
+        let json = serde_json::to_string(&kept).unwrap();
+        assert!(!json.contains("given") && !json.contains("block_traces"), "{json}");
+        record.block_traces = vec!["hour-2.csv (00ff)".into()];
+        record.results.claims = vec![Claim::of("manylogs-7/given-longest", 100.0)];
+        kept.add(&[record]);
+        assert_eq!(kept.given["manylogs-7"].block_traces, ["hour-2.csv (00ff)"]);
+        let table = rows(&kept, &["manylogs-7"]);
+        assert!(table.contains("| 130 | shown (agrees) | made traces |"), "{table}");
+        assert!(table.contains("| 100 | agrees |  |"), "{table}");
+        let text = counts(&kept);
+        assert!(
+            text.contains("| Manylogs (MSST 2016) | 1 | 0 | 0 | 0 | 0 | 0 | 1 | 0 |"),
+            "{text}"
+        );
+        assert!(text.contains("| manylogs-7 on given traces: hour-2.csv (00ff) | yes |"), "{text}");
+        kept.given.get_mut("manylogs-7").unwrap().made_by.program = "another".into();
+        let table = rows(&kept, &["manylogs-7"]);
+        assert!(table.contains("last an unknown commit: 100 |"), "{table}");
     }
 
     #[test]

@@ -100,7 +100,8 @@ const ALIKE: [(&str, &str); 1] = [(
 fn a_value_counts_once() {
     let kept = KeptResults::read(&docs().join("figures.json")).unwrap();
     let mut by_values: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    let figures = kept.figures.iter().filter(|(name, _)| *name != "sensitivity");
+    let all = kept.figures.iter().chain(&kept.given);
+    let figures = all.filter(|(name, _)| *name != "sensitivity");
     for claim in figures.flat_map(|(_, figure)| &figure.claims) {
         if claim.standing() == Standing::Counted && !claim.values.is_empty() {
             by_values.entry(format!("{:?}", claim.values)).or_default().push(&claim.statement);
