@@ -21,11 +21,11 @@ use std::path::Path;
 pub struct KeptResults {
     /// The program that wrote the report, by folders of figures; results of others are not current.
     pub programs: BTreeMap<String, String>,
-    /// Its commit.
+    /// The commit of that program.
     pub commit: String,
     pub figures: BTreeMap<String, KeptFigure>,
-    /// Results on traces that were given, with the rows of these alone; the figures' results on made
-    /// ones stay beside them.
+    /// Results on given traces, with the rows of these alone; the figures' results on made ones are
+    /// in `figures`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub given: BTreeMap<String, KeptFigure>,
     /// Results of the last joint variation of all chosen numbers.
@@ -80,13 +80,13 @@ impl KeptResults {
     }
 
     /// Adds finished figures, which replace earlier results of theirs. Quick ones are left out. The
-    /// report is this program's from then on, so nothing that another one played is current, whether
-    /// it was finished now or reported before.
+    /// report is this program's from then on, so nothing that another program played is current,
+    /// whether it was finished now or reported before.
     pub fn add(&mut self, finished: &[FigureRecord]) {
         (self.programs, self.commit) = (programs(), COMMIT.into());
         for record in finished.iter().filter(|record| !record.quick) {
             let FigureRecord { seed, seeds, .. } = *record;
-            // The parameters of all figures are 300 KB, and tell nothing more: the values are in the
+            // The parameters of all figures are 300 KB and add nothing: their values are in the
             // checksum of the program, their records in the sources at its commit.
             let made_by = Identity { parameters: BTreeMap::new(), ..record.made_by.clone() };
             let is_given = record.has_given_traces();

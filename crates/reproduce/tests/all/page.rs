@@ -1,5 +1,5 @@
-//! Tests of docs/FIGURES.md: its tables are those of its results, what does not agree has its cause,
-//! and no value counts twice.
+//! Tests of docs/FIGURES.md: its tables are those of its results, what does not agree has its
+//! cause, and no value counts twice.
 
 use reproduce::{KeptResults, Standing, fill, find_statement, statements};
 use std::collections::{BTreeMap, BTreeSet};
