@@ -4,7 +4,7 @@
 //! a whole figure.
 
 use crate::figure::{Figure, Results, Scale};
-use crate::{Claim, Context, Identity, Standing, Tally, Verdict, chart, csv};
+use crate::{Claim, Context, Identity, Standing, Statement, Tally, Verdict, chart, csv};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -84,6 +84,11 @@ impl FigureRecord {
         self.made_by.plays_as(&Identity::of(&self.figure))
     }
 
+    /// Whether it has rows that are judged on given traces, and was played on some.
+    pub(crate) fn has_given_traces(&self) -> bool {
+        self.results.claims.iter().any(is_of_given_traces)
+    }
+
     /// Summarises in a sentence how far we agree with the paper.
     pub fn verdict(&self) -> String {
         let claims = &self.results.claims;
@@ -108,6 +113,11 @@ impl FigureRecord {
             format!("Of the statements {}: {}.", tally.in_words(), differing.join("; "))
         }
     }
+}
+
+/// Whether a claim is a row of given traces.
+pub(crate) fn is_of_given_traces(claim: &Claim) -> bool {
+    claim.announced().is_some_and(Statement::is_of_given_traces)
 }
 
 pub(crate) fn json_path(directory: &Path, figure: &str) -> PathBuf {

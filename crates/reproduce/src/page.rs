@@ -28,11 +28,13 @@ pub(crate) fn html(figures: &[FigureRecord], joint: Option<&JointResults>) -> St
     )
 }
 
-/// Returns each paper and the tally of its statements, in the order of the figures.
+/// Returns each paper and the tally of its statements, in the order of the figures. What another
+/// program played is not counted.
 fn papers(figures: &[FigureRecord]) -> impl Iterator<Item = (&str, Tally)> {
     let mut papers: Vec<(&str, Vec<&Claim>)> = Vec::new();
     // Sensitivity shows the other figures' statements once more.
-    let others = figures.iter().filter(|figure| figure.figure != SENSITIVITY);
+    let is_counted = |it: &&FigureRecord| it.figure != SENSITIVITY && it.is_current();
+    let others = figures.iter().filter(is_counted);
     for claim in others.flat_map(|figure| &figure.results.claims) {
         let paper = paper_of(claim);
         match papers.iter_mut().find(|(name, _)| *name == paper) {
@@ -63,8 +65,9 @@ fn row(figure: &FigureRecord) -> String {
     let tally = Tally::of(&figure.results.claims);
     let name = escaped(&figure.figure);
     let class = if tally.differ == 0 { "yes" } else { "no" };
+    let other = if figure.is_current() { "" } else { "; not counted, of another program" };
     format!(
-        "<tr><td><a href=\"#f-{name}\">{name}</a></td><td>{}</td><td class=\"{class}\">{}</td></tr>\n",
+        "<tr><td><a href=\"#f-{name}\">{name}</a></td><td>{}</td><td class=\"{class}\">{}{other}</td></tr>\n",
         escaped(&figure.title),
         tally.in_words()
     )
@@ -154,6 +157,7 @@ fn claims(figure: &FigureRecord, all: &[FigureRecord], joint: Option<&JointResul
 fn rerun(figure: &FigureRecord) -> String {
     let name = escaped(&figure.figure);
     let quick = if figure.quick { " --quick" } else { "" };
+    let traces = if figure.has_given_traces() { " --block-traces DIR" } else { "" };
     let same = match figure.real_time {
         true => "Measured by the clock on the wall: numbers differ from run to run.",
         false => "The same seed gives the same bytes.",
@@ -167,7 +171,7 @@ fn rerun(figure: &FigureRecord) -> String {
         false => "",
     };
     format!(
-        "<p class=\"source\">Played by program {program}{commit}. Again: <code>okeanos-lab reproduce {name} --seed {seed}{quick} --again</code>. {same}{shortened} \
+        "<p class=\"source\">Played by program {program}{commit}. Again: <code>okeanos-lab reproduce {name} --seed {seed}{quick}{traces} --again</code>. {same}{shortened} \
          Numbers: {files}.</p>\n",
         seed = figure.seed,
         program = escaped(&figure.made_by.program),
@@ -218,5 +222,15 @@ mod tests {
         assert_eq!(page.matches("<svg").count(), 4);
         assert!(page.contains("<li>ours: 1 agree, 0 direction only, 1 differ, 0 undecided.</li>"));
         assert!(page.contains("okeanos-lab reproduce made-up --seed 7 --quick --again"));
+    }
+
+    #[test]
+    fn what_another_program_played_is_marked_and_not_counted() {
+        let mut figures = figures();
+        assert!(!html(&figures, None).contains("another program"));
+        figures[0].made_by.program = "another".into();
+        let page = html(&figures, None);
+        assert!(page.contains("1 differ, 0 undecided; not counted, of another program</td>"));
+        assert!(!page.contains("<li>ours:"));
     }
 }

@@ -339,5 +339,15 @@ mod tests {
         assert_eq!(of("discreet-table-4/hitachi-7k80"), "fitted");
         assert_eq!(of("manylogs-6/mlsmr-w1"), "shown");
         assert_eq!(of("7a/data-over-wasteless"), "counted");
+        // What was chosen after made traces and one hour had failed is judged on other hours.
+        let given = statements().iter().filter(|it| it.is_of_given_traces() && !it.is_ours);
+        let counted: Vec<&str> =
+            given.filter(|it| of(&it.id) == "counted").map(|it| it.id.as_str()).collect();
+        assert_eq!(counted.len(), 20, "{counted:?}");
+        for row in ["mlb-w1", "mlb-mean", "mlsmr-w5", "mlsmr-mean"] {
+            assert_eq!(of(&format!("manylogs-6/given-{row}")), "counted", "{row}");
+        }
+        assert_eq!(of("manylogs-6/given-soonest-mean"), "shown");
+        assert_eq!(of("manylogs-7/given-longest"), "counted");
     }
 }

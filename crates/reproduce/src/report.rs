@@ -6,7 +6,7 @@
 //! theirs, and the page can be checked.
 
 use crate::figure::SENSITIVITY;
-use crate::figure_record::FigureRecord;
+use crate::figure_record::{FigureRecord, is_of_given_traces};
 use crate::identity::{COMMIT, folder_of, programs};
 use crate::number::short;
 use crate::statement::{WEAK_BASELINE, find, interval, of_figure, statements};
@@ -19,10 +19,15 @@ use std::path::Path;
 /// Results of figures, without pictures and notes.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct KeptResults {
-    /// The program of the last report, by folders of figures; results of others are not current.
+    /// The program that wrote the report, by folders of figures; results of others are not current.
     pub programs: BTreeMap<String, String>,
+    /// The commit of that program.
     pub commit: String,
     pub figures: BTreeMap<String, KeptFigure>,
+    /// Results on given traces, with the rows of these alone; the figures' results on made ones are
+    /// in `figures`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub given: BTreeMap<String, KeptFigure>,
     /// Results of the last joint variation of all chosen numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub joint: Option<JointResults>,
@@ -34,6 +39,9 @@ pub struct KeptFigure {
     pub made_by: Identity,
     pub seed: u64,
     pub seeds: u64,
+    /// Names and checksums of the traces that were given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub block_traces: Vec<String>,
     /// Claims; without values for a program whose results named no statements.
     pub claims: Vec<Claim>,
 }
@@ -71,25 +79,74 @@ impl KeptResults {
         crate::figure_record::replace(path, &(json + "\n"))
     }
 
-    /// Adds finished figures, which replace earlier results of theirs. Quick ones are left out.
-    /// Without any, those of the last report stay current.
+    /// Adds finished figures, which replace earlier results of theirs. Quick ones are left out. The
+    /// report is this program's from then on, so nothing that another program played is current,
+    /// whether it was finished now or reported before.
     pub fn add(&mut self, finished: &[FigureRecord]) {
-        if finished.is_empty() {
-            return;
-        }
         (self.programs, self.commit) = (programs(), COMMIT.into());
         for record in finished.iter().filter(|record| !record.quick) {
             let FigureRecord { seed, seeds, .. } = *record;
+            // The parameters of all figures are 300 KB and add nothing: their values are in the
+            // checksum of the program, their records in the sources at its commit.
             let made_by = Identity { parameters: BTreeMap::new(), ..record.made_by.clone() };
-            let claims = record.results.claims.clone();
-            self.figures.insert(record.figure.clone(), KeptFigure { made_by, seed, seeds, claims });
+            let is_given = record.has_given_traces();
+            let mut claims = record.results.claims.clone();
+            claims.retain(|claim| is_of_given_traces(claim) == is_given);
+            let block_traces = if is_given { record.block_traces.clone() } else { Vec::new() };
+            let figures = if is_given { &mut self.given } else { &mut self.figures };
+            let kept = KeptFigure { made_by, seed, seeds, block_traces, claims };
+            figures.insert(record.figure.clone(), kept);
         }
     }
 
-    /// Returns a figure's results if the program of the report played it.
+    /// Returns the results that have a statement's row, whoever played them.
+    fn last(&self, statement: &Statement) -> Option<&KeptFigure> {
+        let is_given = statement.is_of_given_traces();
+        let figures = if is_given { &self.given } else { &self.figures };
+        figures.get(statement.figure())
+    }
+    /// Whether the program that wrote the report played a figure's results.
+    fn is_current(&self, figure: &str, kept: &KeptFigure) -> bool {
+        self.programs.get(folder_of(figure)) == Some(&kept.made_by.program)
+    }
+    /// Returns the results that have a statement's row, if they are current.
+    fn current_of(&self, statement: &Statement) -> Option<&KeptFigure> {
+        self.last(statement).filter(|kept| self.is_current(statement.figure(), kept))
+    }
+
+    /// Returns a figure's results if the program that wrote the report played it.
     fn current(&self, figure: &str) -> Option<&KeptFigure> {
-        let program = self.programs.get(folder_of(figure));
-        self.figures.get(figure).filter(|kept| Some(&kept.made_by.program) == program)
+        self.figures.get(figure).filter(|kept| self.is_current(figure, kept))
+    }
+    /// Formats which commits' programs played the figures.
+    fn origins(&self) -> String {
+        let mut groups: BTreeMap<(&str, bool), Vec<&str>> = BTreeMap::new();
+        for (name, figure) in &self.figures {
+            let group = (&*figure.made_by.commit, self.current(name).is_some());
+            groups.entry(group).or_default().push(name);
+        }
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+        let commits = match &groups[..] {
+            [_] => "one commit".into(),
+            groups => format!("{} commits", groups.len()),
+        };
+        let mut text = format!(
+            "Written by the program of {}. The figures are of {commits}:\n\n\
+             | played by | figures | counted |\n|---|---|---|\n",
+            known(&self.commit)
+        );
+        for (at, ((commit, is_current), names)) in groups.iter().enumerate() {
+            let names = if at == 0 { names.len().to_string() } else { names.join(", ") };
+            let counted = if *is_current { "yes" } else { OTHER };
+            text += &format!("| {} | {names} | {counted} |\n", known(commit));
+        }
+        for (name, figure) in &self.given {
+            let (commit, traces) = (known(&figure.made_by.commit), figure.block_traces.join(", "));
+            let counted = if self.is_current(name, figure) { "yes" } else { OTHER };
+            text += &format!("| {commit} | {name} on given traces: {traces} | {counted} |\n");
+        }
+        text
     }
     fn sensitivity(&self) -> Option<&[Claim]> {
         self.current(SENSITIVITY).map(|kept| &kept.claims[..])
@@ -98,6 +155,13 @@ impl KeptResults {
     fn joint_cell(&self, id: &str, judged: Option<Verdict>) -> String {
         self.joint.as_ref().map_or(String::new(), |joint| joint.cell(id, judged))
     }
+}
+
+const OTHER: &str = "no, it is another program";
+
+/// Returns what names a commit.
+fn known(commit: &str) -> &str {
+    if commit.is_empty() { "an unknown commit" } else { commit }
 }
 
 /// The column that `sensitivity` fills.
@@ -129,7 +193,7 @@ pub(crate) fn dependence(claim: &Claim, sensitivity: Option<&[Claim]>) -> String
     }
 }
 
-/// Formats the counts of each paper's rows.
+/// Formats the counts of each paper's rows, and which commits' programs played them.
 pub fn counts(kept: &KeptResults) -> String {
     let names = Tally::default().columns().map(|(name, _)| name);
     let mut text = format!("| paper | {} | not played |\n", names.join(" | "));
@@ -142,7 +206,7 @@ pub fn counts(kept: &KeptResults) -> String {
         }
         let (_, claims, missing) =
             papers.iter_mut().find(|(paper, ..)| *paper == name).expect("it is there now");
-        match kept.current(statement.figure()) {
+        match kept.current_of(statement) {
             None => *missing += 1,
             Some(figure) => {
                 claims.extend(figure.claims.iter().filter(|it| it.statement == statement.id));
@@ -153,7 +217,7 @@ pub fn counts(kept: &KeptResults) -> String {
         let counts = Tally::of(claims).columns().map(|(_, count)| count.to_string());
         text += &format!("| {paper} | {} | {missing} |\n", counts.join(" | "));
     }
-    text
+    text + "\n" + &kept.origins()
 }
 
 const HEAD: &str = "| row | statement | paper | agrees | ours | judged | why it is not counted | ";
@@ -173,9 +237,20 @@ pub fn rows(kept: &KeptResults, figures: &[&str]) -> String {
                 }
             }
             None => {
-                for statement in of_figure(figure) {
-                    text += &add(not_played(statement, figure, kept));
+                for statement in of_figure(figure).filter(|it| !it.is_of_given_traces()) {
+                    text += &add(not_played(statement, kept));
                 }
+            }
+        }
+        // Rows of given traces stand there when some were given.
+        for statement in of_figure(figure).filter(|it| it.is_of_given_traces()) {
+            let is_it = |claim: &&Claim| claim.statement == statement.id;
+            match kept.current_of(statement).map(|given| given.claims.iter().find(is_it)) {
+                Some(claim) => claim.into_iter().for_each(|it| text += &add(played(it, kept))),
+                None if kept.last(statement).is_some() => {
+                    text += &add(not_played(statement, kept));
+                }
+                None => {}
             }
         }
     }
@@ -209,15 +284,15 @@ fn played(claim: &Claim, kept: &KeptResults) -> [String; 9] {
     ]
 }
 
-fn not_played(statement: &'static Statement, figure: &str, kept: &KeptResults) -> [String; 9] {
+fn not_played(statement: &'static Statement, kept: &KeptResults) -> [String; 9] {
     let [says, paper, agrees] = stated(statement);
     let found = |last: &KeptFigure| {
         let claim = last.claims.iter().find(|claim| claim.statement == statement.id);
         claim.map_or(String::new(), |claim| format!(": {}", claim.ours))
     };
-    let last = match kept.figures.get(figure) {
+    let last = match kept.last(statement) {
         Some(last) => {
-            let (commit, found) = (&last.made_by.commit, found(last));
+            let (commit, found) = (known(&last.made_by.commit), found(last));
             format!("not played with this program; last {commit}{found}")
         }
         None => "not played".into(),
@@ -235,17 +310,18 @@ fn stated(statement: &Statement) -> [String; 3] {
 /// Formats everything that is finished, for people.
 pub fn markdown(kept: &KeptResults) -> String {
     let all = crate::all();
-    let played: Vec<&str> = all
+    let finished: Vec<&str> = all
         .iter()
         .map(|figure| figure.name)
-        .filter(|name| *name != SENSITIVITY && kept.current(name).is_some())
+        .filter(|name| *name != SENSITIVITY)
+        .filter(|name| kept.figures.contains_key(*name) || kept.given.contains_key(*name))
         .collect();
-    format!("{}\n{}\n{WEAK_BASELINE}\n", counts(kept), rows(kept, &played))
+    format!("{}\n{}\n{WEAK_BASELINE}\n", counts(kept), rows(kept, &finished))
 }
 
 /// Formats one row by its identifier, such as `7a/data-over-wasteless`.
 pub fn row(kept: &KeptResults, id: &str) -> Option<String> {
-    let figure = kept.current(find(id)?.figure())?;
+    let figure = kept.current_of(find(id)?)?;
     let claim = figure.claims.iter().find(|claim| claim.statement == id)?;
     let cells = played(claim, kept);
     let names = HEAD.trim_matches(['|', ' ']).split(" | ").chain([DEPENDS, KEEPS]);
@@ -330,7 +406,73 @@ mod tests {
         let text = rows(&kept, &["7b"]);
         assert!(!text.contains("agrees |  |"), "{text}");
         assert!(text.contains("not played with this program; last abc of 2026-01-01"), "{text}");
-        assert!(counts(&kept).lines().skip(2).all(|line| line.contains(" | 0 | 0 | 0 | 0 | ")));
+        let counts = counts(&kept);
+        let mut papers = counts.lines().skip(2).take_while(|line| !line.is_empty());
+        assert!(papers.all(|line| line.contains(" | 0 | 0 | 0 | 0 | ")));
+        let marked = "| abc of 2026-01-01 | 1 | no, it is another program |\n";
+        assert!(counts.ends_with(marked), "{counts}");
+        assert!(markdown(&kept).contains("| 7b/wasteless-over-data |"));
+    }
+
+    #[test]
+    fn a_report_is_of_the_program_that_writes_it() {
+        let mut kept = kept();
+        kept.programs.insert("okeanos".into(), "another".into());
+        kept.figures.get_mut("7b").unwrap().made_by.program = "another".into();
+        assert!(kept.current("7b").is_some());
+        kept.add(&[]);
+        let text = rows(&kept, &["7b"]);
+        assert!(text.contains("not played with this program; last an unknown commit"), "{text}");
+    }
+
+    #[test]
+    fn counts_name_the_commits_that_played() {
+        let mut kept = kept();
+        kept.commit = "def of 2026-01-02".into();
+        let of = |commit: &str, kept: &KeptResults| {
+            let mut figure = kept.figures["7b"].clone();
+            figure.made_by.commit = commit.into();
+            figure
+        };
+        for (name, commit) in [("7b", "abc of 2026-01-01"), ("7a", "abc of 2026-01-01")] {
+            kept.figures.insert(name.into(), of(commit, &kept));
+        }
+        let text = counts(&kept);
+        let one = "Written by the program of def of 2026-01-02. The figures are of one commit:\n\n\
+                   | played by | figures | counted |\n|---|---|---|\n\
+                   | abc of 2026-01-01 | 2 | yes |\n";
+        assert!(text.ends_with(one), "{text}");
+        kept.figures.insert("8a".into(), of("def of 2026-01-02", &kept));
+        let text = counts(&kept);
+        assert!(text.contains("The figures are of 2 commits:"), "{text}");
+        assert!(text.ends_with("| def of 2026-01-02 | 8a | yes |\n"), "{text}");
+    }
+
+    #[test]
+    fn results_on_given_traces_stand_beside_those_on_made_ones() {
+        let figure = crate::find("manylogs-7").unwrap();
+        let mut record =
+            FigureRecord::new(&figure, &test_figure::context(1), 5, test_figure::results());
+        record.results.claims = vec![Claim::of("manylogs-7/longest", 130.0)];
+        let mut kept = KeptResults::of(std::slice::from_ref(&record));
+        let json = serde_json::to_string(&kept).unwrap();
+        assert!(!json.contains("given") && !json.contains("block_traces"), "{json}");
+        record.block_traces = vec!["hour-2.csv (00ff)".into()];
+        record.results.claims = vec![Claim::of("manylogs-7/given-longest", 100.0)];
+        kept.add(&[record]);
+        assert_eq!(kept.given["manylogs-7"].block_traces, ["hour-2.csv (00ff)"]);
+        let table = rows(&kept, &["manylogs-7"]);
+        assert!(table.contains("| 130 | shown (agrees) | made traces |"), "{table}");
+        assert!(table.contains("| 100 | agrees |  |"), "{table}");
+        let text = counts(&kept);
+        assert!(
+            text.contains("| Manylogs (MSST 2016) | 1 | 0 | 0 | 0 | 0 | 0 | 1 | 0 |"),
+            "{text}"
+        );
+        assert!(text.contains("| manylogs-7 on given traces: hour-2.csv (00ff) | yes |"), "{text}");
+        kept.given.get_mut("manylogs-7").unwrap().made_by.program = "another".into();
+        let table = rows(&kept, &["manylogs-7"]);
+        assert!(table.contains("last an unknown commit: 100 |"), "{table}");
     }
 
     #[test]

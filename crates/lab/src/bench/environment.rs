@@ -4,6 +4,7 @@ use crate::error::CliError;
 use crate::text::output::{print, print_json};
 use crate::text::progress::Progress;
 use cli::doctor::measured_on;
+use emulated::Model;
 use std::path::PathBuf;
 use testbeds::{Environment, Programs, RigError};
 
@@ -64,6 +65,7 @@ impl OutputArguments {
         compare: impl FnOnce(&dyn Fn(&str)) -> Result<Vec<Row>, RigError>,
         tables: impl FnOnce(&[Row]) -> Result<Tables, CliError>,
     ) -> Result<(), CliError> {
+        let emulated = model.map(|name| Ok((name, disk::find(name)?))).transpose()?;
         let machine = self.markdown.then(|| measured_on(&self.directory)).transpose()?;
         let progress = Progress::new();
         let rows = compare(&|text| progress.show(text)).map_err(rig_error)?;
@@ -73,17 +75,38 @@ impl OutputArguments {
             return print_json(&rows);
         }
         match machine {
-            Some(machine) => print(&format_args!("{}\n\n{markdown}", caption(&machine, model))),
+            Some(machine) => {
+                let emulated = emulated.as_ref().map(|(name, model)| (*name, model));
+                print(&format_args!("{}\n\n{markdown}", caption(&machine, emulated)))
+            }
             None => print(&table),
         }
     }
 }
 
-/// Returns what a table needs to be compared with others: machine, disk, and how requests came.
-fn caption(machine: &str, model: Option<&str>) -> String {
-    let disk =
-        model.map_or("loop devices on it".into(), |name| format!("above it {name}, emulated"));
+/// Returns what a table needs to be compared with others: machine, disk, and how requests came. The
+/// machine's durable write is that of the disk below; an emulated one above it has its own time.
+fn caption(machine: &str, emulated: Option<(&str, &Model)>) -> String {
+    let disk = emulated.map_or("loop devices on it".into(), |(name, model)| {
+        format!("above it {name}, emulated: {}", latency(model))
+    });
     format!("{machine}; {disk}; requests by `/dev/fuse` unless a column says otherwise.")
+}
+
+/// Formats what a request takes at least in an emulated disk that is idle.
+fn latency(model: &Model) -> String {
+    if let Some(volume) = &model.volume {
+        return format!("{} ms for a request", volume.latency_ms.get());
+    }
+    if let Some(flash) = &model.flash {
+        return format!(
+            "{} us for a write, {} for a flush",
+            flash.write_us.get(),
+            flash.flush_us.get()
+        );
+    }
+    let revolution = model.mechanics.as_ref().map(|mechanics| 60_000.0 / mechanics.rpm.get());
+    revolution.map_or("of unknown times".into(), |ms| format!("{ms:.1} ms for a revolution"))
 }
 
 #[cfg(test)]
@@ -92,12 +115,24 @@ mod tests {
 
     #[test]
     fn a_caption_names_machine_disk_and_transport() {
-        let line = caption("Linux 1.2, a durable write of 4 KiB: 3 us", Some("cloud-volume"));
+        let volume = disk::find("cloud-volume").unwrap();
+        let machine = "Linux 1.2, a durable write of 4 KiB: 3 us";
+        let line = caption(machine, Some(("cloud-volume", &volume)));
         assert_eq!(
             line,
-            "Linux 1.2, a durable write of 4 KiB: 3 us; above it cloud-volume, emulated; \
-             requests by `/dev/fuse` unless a column says otherwise."
+            "Linux 1.2, a durable write of 4 KiB: 3 us; above it cloud-volume, emulated: 0.6 ms for a \
+             request; requests by `/dev/fuse` unless a column says otherwise."
         );
         assert!(caption("", None).contains("loop devices"));
+    }
+
+    #[test]
+    fn each_kind_of_emulated_disk_has_its_latency() {
+        let of = |name: &str| latency(&disk::find(name).unwrap());
+        assert_eq!(of("cheetah-15k5"), "4.0 ms for a revolution");
+        assert_eq!(of("sata-ssd"), "200 us for a write, 400 for a flush");
+        for (name, _) in emulated::shipped() {
+            assert!(of(name) != "of unknown times", "{name}");
+        }
     }
 }

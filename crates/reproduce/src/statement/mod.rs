@@ -206,6 +206,11 @@ impl Statement {
     pub fn figure(&self) -> &str {
         self.id.split('/').next().unwrap_or_default()
     }
+    /// Whether it is judged on traces that are given, and not on made ones.
+    pub fn is_of_given_traces(&self) -> bool {
+        let (_, name) = self.id.split_once('/').unwrap_or_default();
+        name.split('-').next() == Some("given")
+    }
     /// Whether our ordered mode is part of it, not the kernel's.
     pub fn has_our_ordered(&self) -> bool {
         self.says.contains("ordered") && !self.says.contains("(the kernel's)")

@@ -1,10 +1,14 @@
 //! Tests that bounds were announced before results, and that every parameter has a record.
 
+use emulated::Shingles;
 use reproduce::{Bound, KeptResults, bounds, dimensions, find_statement, parameters, rigs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use testbeds::{Caching, StageOptions};
+use std::time::Duration;
+use testbeds::{
+    BlockLayer, BlockRun, Caching, MetadataTimes, SharedClient, SharedOptions, StageOptions,
+};
 
 fn own() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -35,8 +39,9 @@ fn bounds_at(commit: &str) -> Option<BTreeMap<String, Bound>> {
 fn bounds_stood_before_the_results_that_they_judge() {
     let kept = KeptResults::read(&own().join("../../docs/figures.json")).unwrap();
     let mut changed = Vec::new();
+    let all = kept.figures.iter().chain(&kept.given);
     // Earlier programs named no statements.
-    for (name, figure) in kept.figures.iter().filter(|(_, it)| !it.made_by.program.is_empty()) {
+    for (name, figure) in all.filter(|(_, it)| !it.made_by.program.is_empty()) {
         let commit = figure.made_by.commit.split(' ').next().unwrap_or_default();
         assert!(!figure.made_by.commit.ends_with("changed since"), "{name}: sources were changed");
         if git(&["cat-file", "-e", &format!("{commit}^{{commit}}")]).is_none() {
@@ -105,6 +110,114 @@ fn every_option_of_a_stage_has_a_record() {
         let missing: Vec<_> = fields.iter().filter(|name| !recorded.contains(*name)).collect();
         assert!(missing.is_empty(), "{rig}: {missing:?} need a record in parameters/stages.toml");
     }
+}
+
+/// Returns the fields of a structure's printed form at all depths.
+fn all_fields(printed: &str) -> BTreeSet<&str> {
+    printed.lines().filter_map(|line| Some(line.trim_start().split_once(": ")?.0)).collect()
+}
+
+/// Returns the fields that a structure has in its source, or that a source gives it.
+fn fields_in<'a>(text: &'a str, structure: &str) -> BTreeSet<&'a str> {
+    let head = format!("{structure} {{\n");
+    let mut found = BTreeSet::new();
+    for (at, _) in text.match_indices(&head) {
+        let body = &text[at + head.len()..];
+        let indent = body.len() - body.trim_start_matches([' ', '\n']).len();
+        let lines = body
+            .lines()
+            .take_while(|line| line.trim_start().len() + indent <= line.len() || line.is_empty());
+        let own = lines.filter(|line| line.len() - line.trim_start().len() == indent);
+        let names = own.filter_map(|line| {
+            line.trim_start().trim_start_matches("pub ").split([':', ',']).next()
+        });
+        found.extend(names.filter(|name| {
+            !name.is_empty() && name.chars().all(|it| it == '_' || it.is_ascii_lowercase())
+        }));
+    }
+    assert!(!found.is_empty(), "{structure} is not found");
+    found
+}
+
+/// Asserts that a rig has a record of each field.
+fn has_records<'a>(rig: &str, fields: impl IntoIterator<Item = &'a str>) {
+    let recorded = recorded(rig);
+    let missing: Vec<_> = fields.into_iter().filter(|name| !recorded.contains(*name)).collect();
+    assert!(missing.is_empty(), "{rig}: {missing:?} need a record in parameters/stages.toml");
+}
+
+#[test]
+fn every_option_of_block_runs_has_a_record() {
+    let run = |layer| BlockRun {
+        model: "constellation-es3",
+        changes: Vec::new(),
+        layer,
+        requests: Vec::new().into(),
+        checkpoint: false,
+    };
+    let layers = [
+        BlockLayer::Scattered { logged: 0 },
+        BlockLayer::Shingled(Shingles::scattered_logs()),
+        BlockLayer::Shingled(Shingles::single_log()),
+    ];
+    let printed = layers.map(|layer| format!("{:#?}", run(layer))).concat();
+    let fields = all_fields(&printed);
+    assert!(fields.len() > 12, "the fields are not found: {fields:?}");
+    has_records("blocks", fields);
+    let stage = source("testbeds/src/virtual_time/blocks.rs");
+    for given in ["BlocksFormatOptions", "= EngineOptions"] {
+        has_records("blocks", fields_in(&stage, given));
+    }
+    has_records("blocks", constants(&stage));
+}
+
+#[test]
+fn every_option_of_shared_files_has_a_record() {
+    let (time, clients) = (
+        Duration::ZERO,
+        [
+            SharedClient::Cached { writeback: Duration::ZERO, expire: Duration::ZERO },
+            SharedClient::Journaled {
+                flush: Duration::ZERO,
+                writeback: Duration::ZERO,
+                destage: None,
+            },
+        ],
+    );
+    for client in clients {
+        let options = SharedOptions {
+            client,
+            servers: 3,
+            latency: time,
+            bytes_per_second: 1,
+            home_every: time,
+            processor: time,
+            metadata: MetadataTimes::default(),
+            changes: Vec::new(),
+            seed: 1,
+        };
+        has_records("arion", fields(&format!("{options:#?}")));
+        has_records("arion", all_fields(&format!("{client:#?}")));
+    }
+    // The figures do not see the host's options themselves.
+    has_records("arion", fields_in(&source("host/src/options.rs"), "pub struct HostOptions"));
+    let stage = source("testbeds/src/virtual_time/shared_files/mod.rs");
+    for given in ["ServerDisks", "= Network", "= HostOptions"] {
+        has_records("arion", fields_in(&stage, given));
+    }
+}
+
+/// Returns the text of a source file of another crate.
+fn source(path: &str) -> String {
+    let path = own().join("..").join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Returns the names of a file's constants.
+fn constants(text: &str) -> Vec<&str> {
+    let lines =
+        text.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("const "));
+    lines.filter_map(|line| line.split(':').next()).collect()
 }
 
 /// Returns the keys of a model, sections before them; lists and small tables are one.

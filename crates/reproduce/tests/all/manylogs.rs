@@ -2,7 +2,7 @@
 //! numbers.
 
 use crate::workloads::{announced, quick};
-use reproduce::find;
+use reproduce::{Context, Standing, find};
 
 fn play(name: &str) -> String {
     let results = (find(name).expect("the figure is in the list").run)(&quick()).expect(name);
@@ -46,4 +46,35 @@ fn a_writer_on_four_disks_and_with_more_memory_runs() {
 #[test]
 fn logs_are_counted_with_the_same_numbers_twice() {
     assert_eq!(play("manylogs-logs"), play("manylogs-logs"));
+}
+
+/// Returns a directory with a short trace.
+fn given_trace() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut text = "time_us,op,offset_bytes,size_bytes\n".to_owned();
+    for request in 0..600u64 {
+        let (time, op) = (request * 100_000, if request % 3 == 0 { 'R' } else { 'W' });
+        // A prime number of blocks apart, within 50 GB.
+        let at = request * 1_000_003 % 12_000_000 * 4096;
+        text += &format!("{time},{op},{at},{}\n", 4096 << (request % 3));
+    }
+    std::fs::write(directory.path().join("hour.csv"), text).expect("a trace");
+    directory
+}
+
+#[test]
+fn rows_of_given_traces_count() {
+    let directory = given_trace();
+    let context = Context { block_traces: Some(directory.path().into()), ..quick() };
+    for (name, counted) in [("manylogs-6", 12), ("manylogs-7", 2)] {
+        let results = (find(name).expect("the figure is in the list").run)(&context).expect(name);
+        announced(&results);
+        for claim in &results.claims {
+            assert!(claim.statement.starts_with(&format!("{name}/given-")), "{}", claim.statement);
+        }
+        let counts = results.claims.iter().filter(|it| it.standing() == Standing::Counted).count();
+        assert_eq!(counts, counted, "{name}");
+        assert!(results.pictures.iter().all(|it| it.title.ends_with(" (given traces)")), "{name}");
+        assert!(results.notes[0].starts_with("Given traces "), "{name}");
+    }
 }

@@ -1,8 +1,8 @@
-//! Tests of docs/FIGURES.md: its tables are those of its results, and what does not agree has its
-//! cause.
+//! Tests of docs/FIGURES.md: its tables are those of its results, what does not agree has its
+//! cause, and no value counts twice.
 
-use reproduce::{KeptResults, fill, find_statement, statements};
-use std::collections::BTreeSet;
+use reproduce::{KeptResults, Standing, fill, find_statement, statements};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -88,4 +88,34 @@ fn whatever_does_not_agree_has_its_cause_or_is_called_unknown() {
             assert!(named.contains(&figure), "nothing says why figure {figure} does not agree");
         }
     }
+}
+
+/// Rows whose values are those of another row, although the two state different things; and why.
+const ALIKE: [(&str, &str); 1] = [(
+    "13/scan-selective",
+    "of another mode, which logs what 13/scan-wasteless logs, byte for byte",
+)];
+
+#[test]
+fn a_value_counts_once() {
+    let kept = KeptResults::read(&docs().join("figures.json")).unwrap();
+    let mut by_values: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let all = kept.figures.iter().chain(&kept.given);
+    let figures = all.filter(|(name, _)| *name != "sensitivity");
+    for claim in figures.flat_map(|(_, figure)| &figure.claims) {
+        if claim.standing() == Standing::Counted && !claim.values.is_empty() {
+            by_values.entry(format!("{:?}", claim.values)).or_default().push(&claim.statement);
+        }
+    }
+    assert!(by_values.len() > 60, "the rows are not found: {}", by_values.len());
+    let mut exceptions = BTreeSet::from(ALIKE.map(|(row, _)| row));
+    let mut twice = Vec::new();
+    for mut rows in by_values.into_values().filter(|rows| rows.len() > 1) {
+        rows.retain(|row| !exceptions.remove(row));
+        if rows.len() > 1 {
+            twice.push(rows);
+        }
+    }
+    assert!(twice.is_empty(), "mark all but one of each as shown_only, or say why not: {twice:?}");
+    assert!(exceptions.is_empty(), "these are like no other row: {exceptions:?}");
 }

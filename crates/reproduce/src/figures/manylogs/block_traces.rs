@@ -268,11 +268,28 @@ pub fn busiest_hour(tenant: &Tenant) -> Vec<Recorded> {
     of_hour.map(|request| Recorded { time: request.time - begin, ..request.clone() }).collect()
 }
 
+/// Returns what the names of rows of given traces begin with; nothing for made ones, whose rows are
+/// not counted.
+pub fn given(context: &Context) -> &'static str {
+    if context.block_traces.is_some() { "given-" } else { "" }
+}
+
+/// Returns the title of a picture of traces; it says so if they were given.
+pub fn titled(context: &Context, title: &str) -> String {
+    match context.block_traces {
+        Some(_) => format!("{title} (given traces)"),
+        None => title.into(),
+    }
+}
+
 /// Describes which traces were played.
 pub fn note(context: &Context, tenants: &[Tenant]) -> String {
     let names: Vec<&str> = tenants.iter().map(|tenant| tenant.name.as_str()).collect();
     match context.block_traces {
-        Some(_) => format!("Traces that were given with --block-traces: {}.", names.join(", ")),
+        Some(_) => format!(
+            "Given traces (--block-traces): {}. Rules were chosen on the recorded hour of CloudPhysics (docs/notes/figures.md), so rows judge other hours alone.",
+            names.join(", ")
+        ),
         None => format!(
             "No traces were given (--block-traces), so made ones stand in the place of the paper's ten Microsoft servers: {}. Their rates, \
              sizes and places are chosen after what such servers do (reproduce/figures/manylogs/block_traces).",

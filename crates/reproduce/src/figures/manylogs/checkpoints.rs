@@ -1,6 +1,6 @@
 //! Figures 7 and 8: checkpoints of what an hour has left in the logs.
 
-use super::block_traces::{Tenant, busiest_hour, note, tenants};
+use super::block_traces::{Tenant, busiest_hour, given, note, tenants, titled};
 use super::figure_6::MODEL;
 use crate::figures::common::{axis, most, ours, picture};
 use crate::{Claim, Context, Figure, FigureError, Picture, Results, Scale};
@@ -59,10 +59,11 @@ fn seconds(served: &BlocksServed) -> f64 {
     home(served).took.as_secs_f64()
 }
 
-fn times(names: &Scale, served: &[BlocksServed]) -> Picture {
+fn times(context: &Context, names: &Scale, served: &[BlocksServed]) -> Picture {
     let points = served.iter().enumerate().map(|(at, served)| (at as f64, seconds(served)));
     let series = vec![ours("checkpoint", points.collect())];
-    picture("Time", axis("trace", names.clone()), axis("s", Scale::Linear), series)
+    let title = titled(context, "Time");
+    picture(&title, axis("trace", names.clone()), axis("s", Scale::Linear), series)
 }
 
 fn names(tenants: &[Tenant]) -> Scale {
@@ -77,7 +78,7 @@ fn run_7(context: &Context) -> Result<Results, FigureError> {
         served.iter().enumerate().map(|(at, served)| (at as f64, share(served))).collect()
     };
     let saved = picture(
-        "What the checkpoint is spared",
+        &titled(context, "What the checkpoint is spared"),
         axis("trace", names.clone()),
         axis("%", Scale::Linear),
         vec![ours("writes", shares(|both| both.0)), ours("blocks", shares(|both| both.1))],
@@ -86,10 +87,11 @@ fn run_7(context: &Context) -> Result<Results, FigureError> {
     let overwritten =
         |served: &BlocksServed| home(served).reduced.map_or(0.0, |(_, blocks)| blocks * 100.0);
     let table = |served: &BlocksServed| served.table_bytes as f64 / 1e6;
+    let id = |row: &str| format!("manylogs-7/{}{row}", given(context));
     let claims = vec![
-        Claim::of("manylogs-7/longest", most(of_all(&seconds))),
-        Claim::of_each("manylogs-7/overwritten", &of_all(&overwritten)),
-        Claim::of("manylogs-7/table", most(of_all(&table))),
+        Claim::of(&id("longest"), most(of_all(&seconds))),
+        Claim::of_each(&id("overwritten"), &of_all(&overwritten)),
+        Claim::of(&id("table"), most(of_all(&table))),
     ];
     let notes = vec![
         note(context, &tenants),
@@ -97,7 +99,7 @@ fn run_7(context: &Context) -> Result<Results, FigureError> {
          it reads before it writes."
             .into(),
     ];
-    Ok(Results { pictures: vec![times(&names, &served), saved], claims, notes })
+    Ok(Results { pictures: vec![times(context, &names, &served), saved], claims, notes })
 }
 
 fn run_8(context: &Context) -> Result<Results, FigureError> {
@@ -123,5 +125,5 @@ fn run_8(context: &Context) -> Result<Results, FigureError> {
          take 0.6 to 1.6 s."
             .into(),
     ];
-    Ok(Results { pictures: vec![times(&names(&tenants), shingled)], claims, notes })
+    Ok(Results { pictures: vec![times(context, &names(&tenants), shingled)], claims, notes })
 }

@@ -1,6 +1,6 @@
 //! Figure 6: scattered logs below file systems, and in shingled drives, on mixes of block traces.
 
-use super::block_traces::{MIXES, mix, note, tenants};
+use super::block_traces::{MIXES, given, mix, note, tenants, titled};
 use crate::figures::common::result_cache::ResultCache;
 use crate::figures::common::{axis, least, ours, picture};
 use crate::{Claim, Context, Figure, FigureError, Results, Scale};
@@ -143,7 +143,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
         let series = mixes.iter().map(|mix| ours(mix.name, mix.speed_ups(layer, base))).collect();
         let title = format!("{} over {}", layers()[layer].0, layers()[base].0);
         picture(
-            &title,
+            &titled(context, &title),
             axis("percentile", Scale::Linear),
             axis("times as fast", Scale::Linear),
             series,
@@ -151,7 +151,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     };
     let pictures = vec![
         picture(
-            "W1: requests that took so long or less",
+            &titled(context, "W1: requests that took so long or less"),
             axis("ms", Scale::Logarithmic),
             axis("%", Scale::Linear),
             (0..layers().len()).map(curve).collect(),
@@ -194,7 +194,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
          SLSMR here, and its reads seek 0.3 to 1.4 ms longer."
             .into(),
     ];
-    Ok(Results { pictures, claims: claims(&mixes), notes })
+    Ok(Results { pictures, claims: claims(given(context), &mixes), notes })
 }
 
 type SpeedUp = fn(&Mixed) -> f64;
@@ -203,11 +203,12 @@ type SpeedUp = fn(&Mixed) -> f64;
 const COMPARED: [(&str, SpeedUp); 3] =
     [("mlb", Mixed::of_mlb), ("soonest", Mixed::of_mlsmr), ("mlsmr", Mixed::of_mlsmr_by_cylinder)];
 
-fn claims(mixes: &[Mixed]) -> Vec<Claim> {
+/// Returns the rows; `traces` begins their names.
+fn claims(traces: &str, mixes: &[Mixed]) -> Vec<Claim> {
     let mut claims = Vec::new();
     for (name, speed_up) in COMPARED {
         let mut claim = |row: &str, value: f64| {
-            claims.push(Claim::of(&format!("manylogs-6/{name}-{row}"), value));
+            claims.push(Claim::of(&format!("manylogs-6/{traces}{name}-{row}"), value));
         };
         for mix in mixes {
             claim(&mix.name.to_lowercase(), speed_up(mix));

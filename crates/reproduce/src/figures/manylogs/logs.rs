@@ -1,7 +1,7 @@
 //! Statements of the paper's text on the logs: swaps, the mapping table, and the checkpoint of a
 //! shingled drive, each by the paper's own rule for the log of a write.
 
-use super::block_traces::{MIXES, busiest_hour, mix, note, tenants};
+use super::block_traces::{MIXES, busiest_hour, given, mix, note, tenants, titled};
 use crate::figures::common::{axis, most, of_paper, ours, picture};
 use crate::{Claim, Context, Figure, FigureError, Results, Scale, Series};
 use emulated::replay::Recorded;
@@ -88,8 +88,7 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let pairs = hours_of_mlsmr.iter().zip(&hours_of_mlb);
     let over =
         pairs.map(|(shingled, plain)| checkpoint_seconds(shingled) / checkpoint_seconds(plain));
-    let given = if context.block_traces.is_some() { "given-" } else { "" };
-    let id = |row: &str| format!("manylogs-logs/{given}{row}");
+    let id = |row: &str| format!("manylogs-logs/{}{row}", given(context));
     let claims = vec![
         Claim::of(&id("mlb-swaps"), of_mlb),
         Claim::of(&id("mlsmr-swaps"), of_mlsmr),
@@ -116,10 +115,16 @@ fn run(context: &Context) -> Result<Results, FigureError> {
     let by_trace = |title: &str, label: &str, value: fn(&BlocksServed) -> f64| {
         let series = NAMES.iter().zip([&hours_of_mlb, &hours_of_mlsmr]);
         let series = series.map(|(name, served)| bars(name, served, value)).collect();
-        picture(title, axis("trace", of_traces.clone()), axis(label, Scale::Linear), series)
+        let title = titled(context, title);
+        picture(&title, axis("trace", of_traces.clone()), axis(label, Scale::Linear), series)
     };
     let pictures = vec![
-        picture("Swaps", axis("mix", of_mixes), axis("swaps of logs", Scale::Linear), swapped),
+        picture(
+            &titled(context, "Swaps"),
+            axis("mix", of_mixes),
+            axis("swaps of logs", Scale::Linear),
+            swapped,
+        ),
         by_trace("Mapping table", "MB", table_mb),
         by_trace("Checkpoint", "s", checkpoint_seconds),
     ];
