@@ -6,12 +6,12 @@ use crate::faults::FaultPlan;
 use crate::judge::{ExtraChecks, Recoveries, Violation, judge};
 use crate::lying_disk::LyingDisk;
 use crate::model::{History, Outcome, WriteBounds};
-use crate::script::{Mix, Script, ScriptSize, add_requests, add_rests, make_scripts};
+use crate::script::{Action, Mix, Script, ScriptSize, add_requests, add_rests, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
 use crate::written_log::WrittenLog;
 use device::Operation;
-use engine::{BarrierKind, DataMode};
+use engine::{BarrierKind, CheckpointTimes, DataMode, Statistics};
 use runtime::SplitMix;
 
 /// Parameters that decide a run: the same case is the same run.
@@ -250,6 +250,14 @@ pub struct CaseReport {
     /// Cuts that lost something, where that is counted: on disks for which evictions are no
     /// certainty.
     pub lost: u64,
+    /// Scripts that discarded free space, and that were told where a file lies.
+    pub trimmed: u64,
+    pub located: u64,
+    /// Runs with a gap between transactions, on two disks of unequal sectors, and with a
+    /// `checkpoint=` other than by age.
+    pub gaps: u64,
+    pub unequal_disks: u64,
+    pub other_checkpoints: u64,
 }
 
 impl CaseReport {
@@ -277,6 +285,11 @@ impl CaseReport {
         self.by_snapshot += other.by_snapshot;
         self.not_by_snapshot += other.not_by_snapshot;
         self.lost += other.lost;
+        self.trimmed += other.trimmed;
+        self.located += other.located;
+        self.gaps += other.gaps;
+        self.unequal_disks += other.unequal_disks;
+        self.other_checkpoints += other.other_checkpoints;
     }
 }
 
@@ -349,16 +362,12 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
     if let Some(fault) = case.fault {
         return crate::faults::run(case, fresh, fault);
     }
-    let Recording { snapshots, at_cuts, outcomes, redirected, swaps } =
-        record(case, fresh, only_cut)?;
+    let Recording { snapshots, at_cuts, outcomes, statistics } = record(case, fresh, only_cut)?;
     let histories = case.histories(&outcomes);
     let mut report = CaseReport {
-        scripts: 1,
         cuts: at_cuts.len() as u64,
         refused: refused(&outcomes),
-        redirected,
-        swaps,
-        ..CaseReport::default()
+        ..report_of_run(case, &statistics)
     };
     let (mut last_lost, mut first_torn) = (None, None);
     let (mut log, mut last_cut) = (WrittenLog::new(case, &at_cuts), None);
@@ -408,6 +417,23 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
             let why = format!("{}; torn in all: {torn} of {writes} writes", failure.why);
             Err(Box::new(Failure { why, ..*failure }))
         }
+    }
+}
+
+/// Returns the report of a run that has ended, without what its cuts have left.
+fn report_of_run(case: &Case, statistics: &Statistics) -> CaseReport {
+    let scripts = case.scripts();
+    let has = |is: fn(&Action) -> bool| scripts.iter().flatten().any(|step| is(&step.action));
+    CaseReport {
+        scripts: 1,
+        redirected: statistics.redirected_reads,
+        swaps: statistics.swaps,
+        trimmed: has(|action| matches!(action, Action::Trim { .. })).into(),
+        located: has(|action| matches!(action, Action::Address { .. })).into(),
+        gaps: (statistics.log.gap_bytes > 0).into(),
+        unequal_disks: case.long_sectors().is_some().into(),
+        other_checkpoints: (case.checkpoint() != CheckpointTimes::ByAge).into(),
+        ..CaseReport::default()
     }
 }
 

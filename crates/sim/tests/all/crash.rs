@@ -189,6 +189,22 @@ fn scattered_blocks_lose_nothing_while_write_back_meets_commits() {
     }
 }
 
+/// Plays cases in which the choices besides the scripts have every effect.
+#[test]
+fn requests_gaps_sectors_and_checkpoints_are_played() {
+    let setup = setup::find("external-1k").unwrap();
+    let fresh = setup::make(setup).unwrap();
+    let mut total = CaseReport::default();
+    // Cases with packed records, which alone have gaps.
+    for seed in 5..9 {
+        let case = Case::random(setup, DataMode::Selective, seed, 2, 4);
+        total.add(run(&Case { sample: 1000, ..case }, &fresh));
+    }
+    let CaseReport { trimmed, located, gaps, unequal_disks, other_checkpoints, .. } = total;
+    let played = [trimmed, located, gaps, unequal_disks, other_checkpoints];
+    assert!(played.iter().all(|cases| *cases > 0), "{total:?}");
+}
+
 /// Follows `fuse_fill_write_pages` in Linux with writes through the page cache.
 #[test]
 fn a_write_that_the_kernel_splits_survives_in_order() {
