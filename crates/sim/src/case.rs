@@ -9,6 +9,7 @@ use crate::model::{History, Outcome, WriteBounds};
 use crate::script::{Action, Mix, Script, ScriptSize, add_requests, add_rests, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
+use crate::stalls;
 use crate::written_log::WrittenLog;
 use device::Operation;
 use engine::{BarrierKind, CheckpointTimes, DataMode, Statistics};
@@ -356,6 +357,19 @@ impl std::fmt::Display for Failure {
 
 /// Runs the case on a copy of `fresh` and judges every image. `only_cut`: the only cut to judge.
 pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseReport, Box<Failure>> {
+    let judged = play(case, fresh, only_cut);
+    let in_time = stalls::check();
+    let report = judged?;
+    match in_time {
+        Ok(()) => Ok(report),
+        Err(why) => {
+            let (case, left) = (case.clone(), "everything".into());
+            Err(Box::new(Failure { case, cut: only_cut.unwrap_or(0), left, why }))
+        }
+    }
+}
+
+fn play(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseReport, Box<Failure>> {
     if case.hostile {
         return crate::hostile::run(case, fresh);
     }
