@@ -63,7 +63,7 @@ const LATER_SCRIPTS: (usize, usize) = (2, 7);
 /// Bound of the images that one cut leaves.
 const IMAGES_A_CUT: u64 = 16;
 /// One in this many images that a cut leaves is continued after its recovery.
-const IMAGES_A_LIFE: u64 = 8;
+const IMAGES_A_LIFE: u64 = 4;
 /// Scattered logs: images taken always when the superblock was to record that logs are swapped, or
 /// which snapshot counts.
 const IMAGES_AT_SUPERBLOCK: u64 = 4;
