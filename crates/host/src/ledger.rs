@@ -195,21 +195,59 @@ mod tests {
     use super::*;
 
     fn states(count: usize) -> Vec<Version> {
-        vec![Version { number: 1, ctime_ns: 2, size: 3 }; count]
+        let number = |at| Version { number: at, ctime_ns: 2 * at, size: 3 * at };
+        (1..=count as u64).map(number).collect()
+    }
+
+    /// Returns ledgers of all numbers of files, with as many states as fit in one of them or in
+    /// each, and every file finished in one.
+    fn all_kinds() -> Vec<Ledger> {
+        let mut ledgers = Vec::new();
+        for count in 0..=FILES_MAX {
+            let each = STATES_TOGETHER_MAX / count.max(1);
+            let most = each.min(STATES_MAX);
+            for noted in [0, 1, 2, most - 1, most] {
+                for finished in 0..=count as u64 {
+                    let files = (0..count as u64).map(|at| match at < finished {
+                        true => (FileId(7 + at), Progress::Finished),
+                        false => (FileId(7 + at), Progress::Noted(states(noted))),
+                    });
+                    let done = (noted > 0).then_some(FileId(5));
+                    let (sequence, log) = (9 + finished, (3, noted as u32));
+                    ledgers.push(Ledger { sequence, log, done, files: files.collect() });
+                }
+            }
+        }
+        ledgers
     }
 
     #[test]
-    fn ledgers_come_back_and_torn_ones_do_not() {
-        let noted =
-            |file: u64| (FileId(file), Progress::Noted(states(STATES_TOGETHER_MAX / FILES_MAX)));
-        let mut files: BTreeMap<_, _> = (6..6 + FILES_MAX as u64).map(noted).collect();
-        files.insert(FileId(7), Progress::Finished);
-        let ledger = Ledger { sequence: 9, log: (3, 4), done: Some(FileId(5)), files };
-        let mut bytes = ledger.to_bytes();
-        assert_eq!(bytes.len(), BLOCK.bytes());
-        assert_eq!(Ledger::parse(&bytes), Some(ledger));
-        bytes[512..].fill(0);
-        assert_eq!(Ledger::parse(&bytes), None);
+    fn ledgers_of_all_sizes_come_back() {
+        let ledgers = all_kinds();
+        assert!(ledgers.len() > 700, "only {}", ledgers.len());
+        for ledger in ledgers {
+            let bytes = ledger.to_bytes();
+            assert_eq!(bytes.len(), BLOCK.bytes());
+            assert_eq!(Ledger::parse(&bytes), Some(ledger));
+        }
+    }
+
+    /// Any changed byte, and the beginning or the end of another ledger.
+    #[test]
+    fn damaged_ledgers_do_not_come_back() {
+        for ledger in all_kinds().into_iter().step_by(29) {
+            let whole = ledger.to_bytes();
+            for at in 0..whole.len() {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 0x40;
+                assert_eq!(Ledger::parse(&bytes), None, "byte {at} of {ledger:?}");
+            }
+            let older = Ledger { sequence: ledger.sequence - 2, ..ledger }.to_bytes();
+            for at in (512..whole.len()).step_by(512) {
+                let torn = [&whole[..at], &older[at..]].concat();
+                assert!(torn == whole || Ledger::parse(&torn).is_none(), "torn at {at}");
+            }
+        }
     }
 
     #[test]

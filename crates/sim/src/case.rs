@@ -6,20 +6,14 @@ use crate::faults::FaultPlan;
 use crate::judge::{ExtraChecks, Recoveries, Violation, judge};
 use crate::lying_disk::LyingDisk;
 use crate::model::{History, Outcome, WriteBounds};
-use crate::script::{Mix, Script, ScriptSize, add_requests, add_rests, make_scripts};
+use crate::script::{Action, Mix, Script, ScriptSize, add_requests, add_rests, make_scripts};
 use crate::script_text::format_scripts;
 use crate::setup::{Disks, JournalStart, Setup};
+use crate::stalls;
 use crate::written_log::WrittenLog;
 use device::Operation;
-use engine::{
-    BarrierKind, CheckpointTimes, DataMode, EngineOptions, LogGap, RecordFormat, WriteThreshold,
-};
-use ext4::DurableOnly;
+use engine::{BarrierKind, CheckpointTimes, DataMode, Statistics};
 use runtime::SplitMix;
-use std::time::Duration;
-
-/// Bytes of a page of the kernel that splits writes.
-const PAGE: usize = 4096;
 
 /// Parameters that decide a run: the same case is the same run.
 #[derive(Clone, Debug)]
@@ -59,49 +53,17 @@ pub enum Scripts {
     Given { scripts: Vec<Script>, quiet: usize },
 }
 
-/// Intervals of the engine before commits and write-back. Faults of write-back between two
-/// commits are never seen where it is rare.
-#[derive(Clone, Copy, Debug)]
-pub struct Intervals {
-    pub commit: Duration,
-    pub writeback: Duration,
-    pub expire: Duration,
-}
-
-impl Intervals {
-    const fn of(commit: u64, writeback: u64, expire: u64) -> Intervals {
-        let time = Duration::from_micros;
-        Intervals { commit: time(commit), writeback: time(writeback), expire: time(expire) }
-    }
-    /// Intervals within the milliseconds that a script takes.
-    const EVEN: Intervals = Intervals::of(3000, 2000, 5000);
-    /// Write-back all the time, commits only where a writer waits for them.
-    const EAGER: Intervals = Intervals::of(20_000, 100, 50);
-    /// Blocks of one transaction are written back in several rounds.
-    const PATCHY: Intervals = Intervals::of(20_000, 300, 900);
-    /// Write-back meets blocks of commits that are in flight to home.
-    const RESTLESS: Intervals = Intervals::of(20_000, 200, 100);
-    /// Intervals so long that nothing is written back before the log, or memory, is full.
-    const LAZY: Intervals = Intervals::of(3000, 400_000, 1_000_000);
-}
-
 pub const CACHE_BYTES: u64 = 256 << 20;
 /// Cache bytes, so few that blocks are evicted all the time.
 pub const SMALL_CACHE: u64 = 128 << 10;
 /// Cache of as many blocks as the engine must have: no block stays in memory unless it is held.
 pub const LEAST_CACHE: u64 = 0;
-/// Bytes logged between two snapshots of a mapping table, see [`Case::snapshot_after`].
-pub const SNAPSHOT_EACH_RUN: u64 = 1;
-/// Snapshot interval in bytes, more than any script logs: pieces are written by swaps alone.
-const SNAPSHOT_OF_SWAPS: u64 = 1 << 40;
-/// Items of a short piece.
-const SHORT_PIECE: usize = 6;
 /// Writers, and steps of each, in the life behind a cut.
 const LATER_SCRIPTS: (usize, usize) = (2, 7);
 /// Bound of the images that one cut leaves.
 const IMAGES_A_CUT: u64 = 16;
 /// One in this many images that a cut leaves is continued after its recovery.
-const IMAGES_A_LIFE: u64 = 8;
+const IMAGES_A_LIFE: u64 = 4;
 /// Scattered logs: images taken always when the superblock was to record that logs are swapped, or
 /// which snapshot counts.
 const IMAGES_AT_SUPERBLOCK: u64 = 4;
@@ -177,167 +139,6 @@ impl Case {
         }
     }
 
-    /// Whether the disk has FUA. Without it every commit is a flush, and takes the log's tail along
-    /// where the log is in the volume.
-    pub(crate) fn has_forced_unit_access(&self) -> bool {
-        self.seed % 2 == 1
-    }
-
-    /// Whether transactions have a checksum, in the modes whose log others read otherwise: one case
-    /// of four.
-    pub(crate) fn has_transaction_checksum(&self) -> bool {
-        self.seed / 2 % 4 == 1
-    }
-
-    /// Returns the threshold of small requests: learnt in half of the cases, in others a block, a
-    /// part of one, or a byte.
-    pub(crate) fn threshold(&self) -> WriteThreshold {
-        match self.seed % 6 {
-            0 | 2 | 4 => WriteThreshold::Auto,
-            1 => WriteThreshold::Fixed(4096),
-            3 => WriteThreshold::Fixed(700),
-            _ => WriteThreshold::Fixed(1),
-        }
-    }
-
-    /// Returns the record format: packed in one case of three, and in two where that is the mode's
-    /// default; one of four of those in units of 1 KiB.
-    pub(crate) fn records(&self) -> (RecordFormat, Option<u32>) {
-        let unit = (self.seed % 4 == 3).then_some(1024);
-        let default = EngineOptions { data: self.mode, ..EngineOptions::default() }.record_format();
-        match self.seed / 4 % 3 {
-            0 => (RecordFormat::Blocks, None),
-            1 => (RecordFormat::Packed, unit),
-            _ => (default, unit),
-        }
-    }
-
-    /// Whether overwrites in place that bypass the log are ordered before the commit: half of the
-    /// cases.
-    pub(crate) fn order_overwrites(&self) -> bool {
-        (self.seed / 5) % 2 == 0
-    }
-
-    /// Returns the length from which whole blocks bypass the cache, in half of the cases any.
-    pub(crate) fn past_cache_from(&self) -> Option<u64> {
-        let never_long = EngineOptions::default().past_cache_from;
-        if (self.seed / 7) % 2 == 0 { Some(0) } else { never_long }
-    }
-
-    /// Returns the page size if writes come through the kernel's page cache, in one case of four:
-    /// one that begins within a page and ends behind it comes in two requests
-    /// (`fuse_fill_write_pages`).
-    pub(crate) fn splits_at_page(&self) -> Option<usize> {
-        (self.seed / 11 % 4 == 3 && self.fault.is_none() && !self.hostile).then_some(PAGE)
-    }
-
-    /// Returns the commits in flight: two in half of the cases, where that is permitted.
-    pub(crate) fn commits_in_flight(&self) -> usize {
-        1 + (self.seed / 3 % 2) as usize
-    }
-
-    /// Returns the gap between packed transactions in the journal, in three cases of four: a few
-    /// sectors, more than most are long, or as the drive's times suggest.
-    pub(crate) fn log_gap(&self) -> LogGap {
-        let gaps = [LogGap::Off, LogGap::Always(1536), LogGap::Always(20 << 10), LogGap::Auto];
-        gaps[((self.seed / 6 + self.life) % 4) as usize]
-    }
-
-    /// Returns the time of write-back: in every other case that of each block by its age.
-    pub(crate) fn checkpoint(&self) -> CheckpointTimes {
-        match (self.rotation() / 3 + self.life) % 6 {
-            1 => CheckpointTimes::Manual,
-            3 => CheckpointTimes::Periodic(Duration::from_millis(4)),
-            5 => CheckpointTimes::Idle(Duration::from_millis(1)),
-            _ => CheckpointTimes::ByAge,
-        }
-    }
-
-    /// Whether free blocks are discarded and addresses of files queried: every other case.
-    fn has_requests(&self) -> bool {
-        (self.rotation() / 2 + self.life) % 2 == 0 && !self.setup.is_tight() && !self.hostile
-    }
-
-    /// Whether the physical sectors of home and journal disk have different lengths: two cases of
-    /// three with a journal on a disk of its own.
-    pub(crate) fn has_unequal_disks(&self) -> bool {
-        (self.seed / 2) % 3 != 0
-    }
-
-    /// Returns the files for which durability is enough: one of each writer, in one case of three
-    /// in scattered logs.
-    pub(crate) fn durable_only(&self) -> Option<DurableOnly> {
-        let has_one = self.setup.logs.is_some() && self.seed % 3 == 2;
-        has_one.then(|| "file-1".parse().expect("a name"))
-    }
-
-    /// Scattered logs: whether they hold what an earlier life has left, which a power cut ended, in
-    /// every other case.
-    pub(crate) fn had_earlier_life(&self) -> bool {
-        let is_plain = self.lying_disk.is_none() && self.fault.is_none() && !self.hostile;
-        self.setup.logs.is_some() && is_plain && self.seed % 4 < 2
-    }
-
-    /// Circular logs: whether an earlier life without barriers has left what it wrote in the disk's
-    /// cache, in one of three cases.
-    pub(crate) fn had_unflushed_life(&self) -> bool {
-        let is_plain = self.lying_disk.is_none() && self.fault.is_none() && !self.hostile;
-        let flushes =
-            (self.barrier, self.later_barrier) == (BarrierKind::Flush, BarrierKind::Flush);
-        let is_circular = self.setup.logs.is_none() && !self.setup.is_tight();
-        is_circular && is_plain && flushes && self.draw("unflushed life", 3) == 0
-    }
-
-    /// Whether files of an earlier life are there.
-    pub(crate) fn has_earlier_files(&self) -> bool {
-        self.had_earlier_life() || self.had_unflushed_life()
-    }
-
-    /// Scattered logs: whether memory that survives the cuts has a table of their runs, in two of
-    /// three cases.
-    pub(crate) fn has_run_table(&self) -> bool {
-        self.setup.logs.is_some() && self.lying_disk.is_none() && self.seed % 3 != 1
-    }
-
-    /// Scattered logs: whether the disk is idle from time to time, so that logs are swapped, in
-    /// every other case and every other later life. Otherwise blocks freed by an earlier life are
-    /// used at once.
-    fn has_rests(&self) -> bool {
-        let rests = match self.life {
-            // Where each commit is in a snapshot, swaps are to meet that.
-            0 => self.draw("rests", 2) == 0 || self.snapshot_after() == Some(SNAPSHOT_EACH_RUN),
-            life => (life + life / IMAGES_A_LIFE) % 2 == 1,
-        };
-        self.setup.logs.is_some() && rests
-    }
-
-    /// Returns a number below `limit` that the seed decides, different for each name: remainders of
-    /// the seed would always coincide.
-    fn draw(&self, name: &str, limit: u64) -> u64 {
-        let salt = name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
-        SplitMix::new(self.seed ^ salt << 32).below(limit)
-    }
-
-    /// Scattered logs: returns the bytes after which a snapshot of the mapping table is written:
-    /// each run in two cases of five; many, never, or by swaps alone.
-    pub fn snapshot_after(&self) -> Option<u64> {
-        let times = [Some(SNAPSHOT_EACH_RUN), Some(3 << 20), None, Some(SNAPSHOT_OF_SWAPS)];
-        match self.life {
-            0 => times[[0, 0, 1, 2, 3][self.draw("snapshots", 5) as usize]],
-            // Mostly the snapshot of the first life stays, and gets a backlog.
-            life => times[[3, 1, 3, 0][(life % 4) as usize]],
-        }
-    }
-
-    /// Returns the most items of a piece of a snapshot: in every other case so few that pieces are
-    /// written with a backlog.
-    pub(crate) fn snapshot_items(&self) -> usize {
-        match self.draw("pieces", 2) {
-            0 => SHORT_PIECE,
-            _ => EngineOptions::default().snapshot_items,
-        }
-    }
-
     /// Returns the case of the life after a cut: short scripts of its own in the same mode.
     #[must_use]
     pub(crate) fn later_life(&self, life: u64) -> Case {
@@ -353,7 +154,9 @@ impl Case {
     /// Returns the life that follows the recovery of an image, if any. `always`: regardless of the
     /// random number generator.
     pub(crate) fn lives_on(&self, image: u64, always: bool) -> Option<u64> {
-        let is_drawn = always || (image + self.seed) % IMAGES_A_LIFE == 0;
+        // A remainder would always choose the same of the images of a cut.
+        let drawn = SplitMix::new(self.seed ^ image << 32).below(IMAGES_A_LIFE);
+        let is_drawn = always || drawn == 0;
         is_drawn.then_some(1 + image)
     }
 
@@ -364,28 +167,9 @@ impl Case {
             && (image + self.seed) % IMAGES_A_LEFT_OUT == 1
     }
 
-    /// Returns the position of the seed in the rotation over all worlds, which begins at another
-    /// one on each kind of volume.
-    fn rotation(&self) -> u64 {
-        let name =
-            self.setup.name.bytes().fold(0u64, |sum, byte| sum.wrapping_mul(31) + u64::from(byte));
-        self.seed.wrapping_add(name)
-    }
-    fn has_short_log(&self) -> bool {
+    pub(crate) fn has_short_log(&self) -> bool {
         matches!(self.setup.journal, JournalStart::Blocks(_))
             || self.setup.logs.is_some_and(|logs| logs.each < SHORT_LOGS)
-    }
-    fn mix(&self) -> Mix {
-        if let Some(mix) = self.mix {
-            return mix;
-        }
-        match (self.rotation() / 4).wrapping_add(self.rotation()) % 4 {
-            _ if self.setup.is_tight() => Mix::Large,
-            0 if self.has_short_log() => Mix::Large,
-            0 | 1 => Mix::Overwrites,
-            2 => Mix::Crossing,
-            _ => Mix::All,
-        }
     }
     pub(crate) fn is_scattered(&self) -> bool {
         self.mix == Some(Mix::Scattered)
@@ -395,17 +179,6 @@ impl Case {
     pub(crate) fn changes_a_cut(&self) -> u64 {
         if self.is_scattered() { SCATTERED_CHANGES_A_CUT } else { 1 }
     }
-    pub fn intervals(&self) -> Intervals {
-        match (self.rotation() + self.life) % 4 {
-            _ if self.is_scattered() => Intervals::RESTLESS,
-            0 => Intervals::EAGER,
-            1 => Intervals::PATCHY,
-            // A short log is to move its tail because it is full, not because time passes.
-            _ if self.has_short_log() => Intervals::LAZY,
-            _ => Intervals::EVEN,
-        }
-    }
-
     /// Returns the guarantees of single writes, and how the kernel passes them on.
     pub(crate) fn write_bounds(&self) -> WriteBounds {
         WriteBounds { page: self.splits_at_page(), ..self.setup.write_bounds() }
@@ -478,6 +251,14 @@ pub struct CaseReport {
     /// Cuts that lost something, where that is counted: on disks for which evictions are no
     /// certainty.
     pub lost: u64,
+    /// Scripts that discarded free space, and that were told where a file lies.
+    pub trimmed: u64,
+    pub located: u64,
+    /// Runs with a gap between transactions, on two disks of unequal sectors, and with a
+    /// `checkpoint=` other than by age.
+    pub gaps: u64,
+    pub unequal_disks: u64,
+    pub other_checkpoints: u64,
 }
 
 impl CaseReport {
@@ -505,6 +286,11 @@ impl CaseReport {
         self.by_snapshot += other.by_snapshot;
         self.not_by_snapshot += other.not_by_snapshot;
         self.lost += other.lost;
+        self.trimmed += other.trimmed;
+        self.located += other.located;
+        self.gaps += other.gaps;
+        self.unequal_disks += other.unequal_disks;
+        self.other_checkpoints += other.other_checkpoints;
     }
 }
 
@@ -571,22 +357,31 @@ impl std::fmt::Display for Failure {
 
 /// Runs the case on a copy of `fresh` and judges every image. `only_cut`: the only cut to judge.
 pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseReport, Box<Failure>> {
+    let judged = play(case, fresh, only_cut);
+    let in_time = stalls::check();
+    let report = judged?;
+    match in_time {
+        Ok(()) => Ok(report),
+        Err(why) => {
+            let (case, left) = (case.clone(), "everything".into());
+            Err(Box::new(Failure { case, cut: only_cut.unwrap_or(0), left, why }))
+        }
+    }
+}
+
+fn play(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseReport, Box<Failure>> {
     if case.hostile {
         return crate::hostile::run(case, fresh);
     }
     if let Some(fault) = case.fault {
         return crate::faults::run(case, fresh, fault);
     }
-    let Recording { snapshots, at_cuts, outcomes, redirected, swaps } =
-        record(case, fresh, only_cut)?;
+    let Recording { snapshots, at_cuts, outcomes, statistics } = record(case, fresh, only_cut)?;
     let histories = case.histories(&outcomes);
     let mut report = CaseReport {
-        scripts: 1,
         cuts: at_cuts.len() as u64,
         refused: refused(&outcomes),
-        redirected,
-        swaps,
-        ..CaseReport::default()
+        ..report_of_run(case, &statistics)
     };
     let (mut last_lost, mut first_torn) = (None, None);
     let (mut log, mut last_cut) = (WrittenLog::new(case, &at_cuts), None);
@@ -636,6 +431,23 @@ pub fn run(case: &Case, fresh: &Disks, only_cut: Option<u64>) -> Result<CaseRepo
             let why = format!("{}; torn in all: {torn} of {writes} writes", failure.why);
             Err(Box::new(Failure { why, ..*failure }))
         }
+    }
+}
+
+/// Returns the report of a run that has ended, without what its cuts have left.
+fn report_of_run(case: &Case, statistics: &Statistics) -> CaseReport {
+    let scripts = case.scripts();
+    let has = |is: fn(&Action) -> bool| scripts.iter().flatten().any(|step| is(&step.action));
+    CaseReport {
+        scripts: 1,
+        redirected: statistics.redirected_reads,
+        swaps: statistics.swaps,
+        trimmed: has(|action| matches!(action, Action::Trim { .. })).into(),
+        located: has(|action| matches!(action, Action::Address { .. })).into(),
+        gaps: (statistics.log.gap_bytes > 0).into(),
+        unequal_disks: case.long_sectors().is_some().into(),
+        other_checkpoints: (case.checkpoint() != CheckpointTimes::ByAge).into(),
+        ..CaseReport::default()
     }
 }
 

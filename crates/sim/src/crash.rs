@@ -14,6 +14,7 @@ use crate::stalls;
 use crate::writer::{Progress, Writers, check_memory};
 use device::{Disk, Operation};
 use disks::{Atomicity, CrashPolicy, Image};
+use engine::Statistics;
 use ext4::{Error, Volume};
 use runtime::{SplitMix, VirtualWorld};
 use std::cell::{Cell, RefCell};
@@ -61,9 +62,8 @@ pub struct Recording {
     pub at_cuts: Vec<CutContent>,
     /// Outcomes of each writer's actions.
     pub outcomes: Vec<Vec<Outcome>>,
-    /// Reads that found in the log blocks that were not home yet.
-    pub redirected: u64,
-    pub swaps: u64,
+    /// The engine's counts at the end.
+    pub statistics: Statistics,
 }
 
 pub fn record(
@@ -121,16 +121,16 @@ pub fn record(
             }
             volume.close().await?;
             let statistics = volume.engine().statistics();
-            Ok::<_, Error>((outcomes.take(), statistics.redirected_reads, statistics.swaps))
+            Ok::<_, Error>((outcomes.take(), statistics))
         }
     });
     stalls::note(&world);
     world.end();
     disks.stop_watching();
     match outcome {
-        Ok((outcomes, redirected, swaps)) => {
+        Ok((outcomes, statistics)) => {
             let (snapshots, at_cuts) = (snapshots.take(), at_cuts.take());
-            Ok(Recording { snapshots, at_cuts, outcomes, redirected, swaps })
+            Ok(Recording { snapshots, at_cuts, outcomes, statistics })
         }
         Err(error) => Err(unexpected(error, at_cuts.borrow().len() as u64)),
     }

@@ -5,6 +5,7 @@
 mod ace;
 mod bytes_read;
 mod case;
+mod choices;
 mod crash;
 mod earlier_life;
 pub mod enumerate;
@@ -29,7 +30,6 @@ mod writer;
 mod written_log;
 
 pub use ace::{Ace, Workload};
-pub use case::{
-    CACHE_BYTES, Case, CaseReport, Failure, LEAST_CACHE, SNAPSHOT_EACH_RUN, Scripts, run, shrink,
-};
+pub use case::{CACHE_BYTES, Case, CaseReport, Failure, LEAST_CACHE, Scripts, run, shrink};
+pub use choices::SNAPSHOT_EACH_RUN;
 pub use explorer::Explorer;

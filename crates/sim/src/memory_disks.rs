@@ -1,6 +1,7 @@
 //! The disks of one run, and the volume on them.
 
-use crate::case::{Case, Intervals};
+use crate::case::Case;
+use crate::choices::{Intervals, LongSectors};
 use crate::setup::Disks;
 use disks::{CrashPolicy, Fault, Image, Latency, Logged, MemoryDisk};
 use engine::{DurableMemory, EngineOptions, LogKind};
@@ -63,12 +64,12 @@ impl MemoryDisks {
                 disk.set_latency(SCATTERED_LATENCY);
             }
         }
-        if let Some(journal) = &self.journal {
-            let long = [&self.home, journal][usize::from(case.seed / 2 % 3 == 1)];
-            if case.has_unequal_disks() {
-                long.set_physical_sector(LONG_SECTOR);
-            }
-        }
+        let long = match case.long_sectors() {
+            None => None,
+            Some(LongSectors::Home) => Some(&self.home),
+            Some(LongSectors::Journal) => self.journal.as_ref(),
+        };
+        long.into_iter().for_each(|disk| disk.set_physical_sector(LONG_SECTOR));
         self
     }
 

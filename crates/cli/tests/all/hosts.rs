@@ -112,6 +112,19 @@ fn a_store_on_fuse_is_refused_unless_forced() {
     );
 }
 
+#[test]
+fn list_counts_files_that_the_store_refuses() {
+    Rig::new().run(&format!(
+        r#"{HOST}
+           mount -t tmpfs -o size=1M none store; head -c 100000 /dev/urandom >content
+           OPTIONS="-o destage=1,writeback=1"; host store journal; $O list | grep "$M" | grep -q ok
+           touch $M/file; sync $M/file; head -c 2M /dev/zero >store/filler 2>printed && exit 1; cat content >$M/file; sync $M/file
+           for i in $(seq 300); do $O list >listed; grep -q '1 files cannot go to the store' listed && break; sleep 0.1; done
+           grep "$M" listed | grep -q '1 files cannot go to the store: see the system log' || {{ cat listed; exit 1; }}
+           cmp content $M/file; rm store/filler; $O umount $M; wait $DAEMON; cmp content store/file; umount store"#
+    ));
+}
+
 /// The file system of the store keeps times in whole seconds, so that a time of change proves
 /// little: what was synced after a destage is in the file all the same.
 #[test]

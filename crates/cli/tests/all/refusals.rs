@@ -62,6 +62,19 @@ fn a_damaged_journal_of_a_host_is_not_made_anew() {
     ));
 }
 
+/// The superblock of btrfs lies behind zeros.
+#[test]
+fn a_foreign_file_system_becomes_no_journal_unasked() {
+    Rig::new().run(&format!(
+        r#"{KEPT} mkdir store; truncate -s 64M ext4 btrfs; mke2fs -q -F -t ext4 ext4
+           printf _BHRfS_M | dd of=btrfs bs=1 seek=$((65536 + 64)) conv=notrunc status=none
+           S="--store dir:$PWD/store --journal"
+           for image in ext4 btrfs; do kept $image $O host mount $S $image $M; kept $image $O host mount --format $S $image $M; done
+           [ $(grep -c -- --force printed) = 2 ] || {{ cat printed; exit 1; }}
+           $O host mount --format --force $S btrfs $M; $O umount $M"#
+    ));
+}
+
 #[test]
 fn a_trial_of_mke2fs_makes_nothing_else_either() {
     Rig::new().run(&format!(

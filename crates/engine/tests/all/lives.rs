@@ -84,6 +84,14 @@ fn what_follows_an_interrupted_swap_is_found_without_a_snapshot() {
 fn what_follows_an_interrupted_swap_is_found_with_a_snapshot_of_each_commit() {
     live_twice([Some(1), Some(1)]);
 }
+#[test]
+fn what_follows_an_interrupted_swap_is_found_beside_snapshots_of_the_first_life() {
+    live_twice([Some(1), Some(64 << 20)]);
+}
+#[test]
+fn what_follows_an_interrupted_swap_is_found_though_later_lives_write_none() {
+    live_twice([Some(1), None]);
+}
 
 /// The second life writes no snapshots, but goes on with that of the first, and a swap adds a piece
 /// to it, which records what was freed.

@@ -111,7 +111,7 @@ pub fn print_stalls(stalls: &[LongSteps]) -> Result<(), CliError> {
 }
 
 /// Returns every count with its name.
-fn columns(report: &CaseReport) -> [(&'static str, u64); 23] {
+fn columns(report: &CaseReport) -> [(&'static str, u64); 28] {
     // Destructured in full: a new count must not be forgotten here.
     let CaseReport {
         scripts,
@@ -137,6 +137,11 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 23] {
         by_snapshot,
         not_by_snapshot,
         lost,
+        trimmed,
+        located,
+        gaps,
+        unequal_disks,
+        other_checkpoints,
     } = *report;
     [
         ("scripts", scripts),
@@ -162,5 +167,10 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 23] {
         ("snapshots accepted", by_snapshot),
         ("snapshots refused", not_by_snapshot),
         ("cuts that lost", lost),
+        ("trimmed", trimmed),
+        ("told addresses", located),
+        ("with gaps", gaps),
+        ("unequal disks", unequal_disks),
+        ("other checkpoint=", other_checkpoints),
     ]
 }

@@ -68,7 +68,6 @@ fn where_replacement_is_random_losses_are_counted_beside_the_bound() {
     let lying_disk = LyingDisk::coerced(LineReplacement::Random, TRIALS);
     let profile = lying_disk.profile.clone().unwrap();
     let mut total = CaseReport::default();
-    // Seed 2 alone loses nothing.
     for seed in 2..4 {
         for mode in DataMode::ALL {
             let case = Case::random(setup, mode, seed, 3, 14);

@@ -7,8 +7,7 @@ use sim::lying_disk::{LyingDisk, TRIALS};
 use sim::setup::{self, SETUPS};
 use sim::{Case, CaseReport};
 
-/// Seeds from which the explorer makes cases with packed transactions: on disks without and with
-/// FUA, and in units of 512 and 1024 bytes.
+/// Seeds from which the explorer makes cases with packed transactions.
 const SEEDS: std::ops::Range<u64> = 4..8;
 
 fn explore(mode: DataMode) {
