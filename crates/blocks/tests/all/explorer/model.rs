@@ -152,13 +152,18 @@ impl Model {
     /// replaced. Where a write shows in one sector, it or a later one is in all of its sectors that
     /// `atomic` names.
     pub fn check_crashed(&self, all: &[u64], atomic: Atomic) -> Result<(), String> {
-        let is_promised = |version: &Version| {
-            version.is_durable || version.acknowledged.is_some_and(|at| at < self.flushed)
-        };
         match all.len() as u64 >= self.size {
-            true => self.check(0, all, atomic, is_promised),
+            true => self.check(0, all, atomic, |version| self.is_promised(version)),
             false => Err(format!("{} sectors are left of {}", all.len(), self.size)),
         }
+    }
+
+    /// Checks what a read found after a failure of the disk: what a flush covered is there.
+    pub fn check_unflushed(&self, first: u64, read: &[u64]) -> Result<(), String> {
+        self.check(first, read, Atomic::Sector, |version| self.is_promised(version))
+    }
+    fn is_promised(&self, version: &Version) -> bool {
+        version.is_durable || version.acknowledged.is_some_and(|at| at < self.flushed)
     }
 
     fn check(
