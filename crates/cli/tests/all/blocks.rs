@@ -189,7 +189,7 @@ fn a_service_that_could_not_write_everything_home_ends_with_an_error() {
     let rig = Rig::new();
     rig.run(
         r#"truncate -s 24M small; mke2fs -q -F -t ext2 small; mkdir under; mount -o loop small under
-        truncate -s 64M under/image; $O blocks format --log-size 2M under/image >/dev/null
+        truncate -s 64M under/image; $O blocks format --journal-size 2M under/image >/dev/null
         $O blocks attach -f --via loop under/image >attached 2>said & D=$!
         for i in $(seq 600); do [ -s attached ] && break; sleep 0.1; done
         dd if=/dev/urandom of=$(cat attached) bs=256k count=4 seek=20 oflag=direct conv=notrunc status=none
