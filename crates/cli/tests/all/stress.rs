@@ -40,7 +40,10 @@ fn survives(arguments: &[&str], options: &str) {
     bench(&["--threads", "16", "--operations", &operations, "--seed", &seed, "--names", "25"]);
     volume.umount_and_check();
     assert!(daemon.wait().unwrap().success());
-    assert_eq!(std::fs::read_to_string(complaints).unwrap(), "", "{options}, seed {seed}");
+    let complaints = std::fs::read_to_string(complaints).unwrap();
+    // A mount without a loop device is warned of.
+    let others: Vec<_> = complaints.lines().filter(|line| !line.contains("syncfs(2)")).collect();
+    assert!(others.is_empty(), "{options}, seed {seed}: {others:?}");
     volume.mount("");
     bench(&["--check"]);
     volume.umount_and_check();
