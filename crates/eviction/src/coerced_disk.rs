@@ -28,6 +28,9 @@ use std::rc::Rc;
 #[derive(Clone)]
 pub struct CoercedDisk(Rc<State>);
 
+/// Called with the error of an eviction.
+type Report = Box<dyn Fn(&DeviceError)>;
+
 struct State {
     world: Rc<dyn World>,
     drive: Rc<dyn Disk>,
@@ -44,7 +47,7 @@ struct State {
     /// The error of an eviction.
     failed: RefCell<Option<DeviceError>>,
     /// Called with the first error where the drive's flush alone is enough from then on.
-    on_failure: Option<Box<dyn Fn(&DeviceError)>>,
+    on_failure: Option<Report>,
     /// Whether it does so by now.
     only_flushes: Cell<bool>,
     statistics: Cell<CoercionStatistics>,
