@@ -56,8 +56,11 @@ fn remains(place: &Place) -> Result<Option<(EarlierDevice, Remains)>, CliError> 
     match ublk_device::remains(place, number)? {
         Remains::Nothing => {
             place.unlink_ublk();
-            // The link hid it.
-            self::remains(place)
+            // The link hid it, unless it stays.
+            match place.driver_device() {
+                Some(hidden) if hidden != device => self::remains(place),
+                _ => Ok(None),
+            }
         }
         remains => Ok(Some((EarlierDevice::Ublk(number), remains))),
     }
@@ -188,6 +191,8 @@ pub fn take_away(place: &Place) -> Result<(), CliError> {
     // Nobody mounts it any more from here on.
     let held = match open_exclusively(&path) {
         Some(Err(error)) if error.raw_os_error() == Some(libc::EBUSY) => return Err(in_use(&path)),
+        // Whether another program has it open is not known, and nothing would be flushed.
+        None if is_served => return Err(in_use(&path)),
         // One that has ended has no block device.
         held => held.and_then(Result::ok),
     };
