@@ -338,10 +338,7 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
         match served {
             Either::Left(Err(error)) => Err(CliError::system(uri, error)),
             _ if clean => Ok(()),
-            _ => Err(CliError::new(format!(
-                "{}: not everything was written home",
-                plan.source.display()
-            ))),
+            _ => Err(daemon::not_home(plan.source.display())),
         }
     });
     world.end();

@@ -34,6 +34,11 @@ pub fn ended_at_once(ended: &Option<Result<(), SessionError>>) -> CliError {
     }
 }
 
+/// Returns the error of a daemon that ended before everything was on its disk.
+pub fn not_home(source: impl std::fmt::Display) -> CliError {
+    CliError::new(format!("{source}: not everything was written home"))
+}
+
 /// Reports how the start went to the process that started the daemon.
 pub struct StartNotifier {
     background: Option<Background>,

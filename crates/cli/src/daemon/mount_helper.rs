@@ -228,13 +228,29 @@ impl MountHelper {
         &self,
         world: &RealWorld,
         session: &Session<F>,
-        mut served: Receiver<Result<(), SessionError>>,
-        mut signals: Signals,
+        served: Receiver<Result<(), SessionError>>,
+        signals: Signals,
     ) -> Option<Result<(), SessionError>> {
-        match race(&mut served, signals.next()).await {
-            Either::Left(result) => result,
-            Either::Right(_) => self.end(world, session, served, signals).await,
-        }
+        let never = std::future::pending::<()>();
+        self.until_over_or(world, session, (served, signals), never).await.0
+    }
+
+    /// Waits as [`MountHelper::until_over`] does. `failure` ends the session, too, and is returned
+    /// then.
+    pub async fn until_over_or<F: FileSystem, E>(
+        &self,
+        world: &RealWorld,
+        session: &Session<F>,
+        (mut served, mut signals): (Receiver<Result<(), SessionError>>, Signals),
+        failure: impl Future<Output = E>,
+    ) -> (Option<Result<(), SessionError>>, Option<E>) {
+        let stopped = race(signals.next(), failure);
+        let failed = match race(&mut served, stopped).await {
+            Either::Left(result) => return (result, None),
+            Either::Right(Either::Left(_)) => None,
+            Either::Right(Either::Right(error)) => Some(error),
+        };
+        (self.end(world, session, served, signals).await, failed)
     }
 
     /// Removes the mount and ends the session.
@@ -291,7 +307,7 @@ impl Child {
         drop((socket, mounted));
         if let Some(connected) = connected {
             if let Ok(client) = NbdClient::open() {
-                // Nobody is there to be told of an error.
+                // Nobody is left who could act on an error.
                 let _ = client.disconnect(&connected);
             }
         }

@@ -4,7 +4,7 @@ use crate::daemon::control::{End, socket_directory_beside};
 use crate::daemon::control_server::{Answers, ControlServer, ControlSocket, no_control};
 use crate::daemon::mount_helper::{EstablishedMount, MountHelper};
 use crate::daemon::privileges::{self, kept_rights};
-use crate::daemon::{StartNotifier, ended_at_once, mount_table};
+use crate::daemon::{StartNotifier, ended_at_once, mount_table, not_home};
 use crate::disk::front_end::DiskFrontEnd;
 use crate::error::CliError;
 use device::Disk;
@@ -64,7 +64,7 @@ pub async fn serve(
     close: impl AsyncFnOnce() -> bool,
 ) -> Result<(), CliError> {
     let helper = at.1;
-    let PreparedService { session, mut signals, control, device, warnings } =
+    let PreparedService { session, signals, control, device, warnings } =
         match prepare(world, disk, at) {
             Ok(up) => up,
             Err(error) => {
@@ -91,20 +91,10 @@ pub async fn serve(
         }
     };
     notifier.up(&warnings);
-    let mut failed = None;
-    let result = match begun {
-        Either::Left(result) => result,
+    let (result, failed) = match begun {
+        Either::Left(result) => (result, None),
         Either::Right(_) => {
-            let stopped = race(signals.next(), failure);
-            match race(&mut session_over, stopped).await {
-                Either::Left(result) => result,
-                Either::Right(stopped) => {
-                    if let Either::Right(error) = stopped {
-                        failed = Some(error);
-                    }
-                    helper.end(world, &session, session_over, signals).await
-                }
-            }
+            helper.until_over_or(world, &session, (session_over, signals), failure).await
         }
     };
     let result = match result {
@@ -118,6 +108,6 @@ pub async fn serve(
     match failed {
         Some(error) => Err(error),
         None if is_home || result.is_err() => result,
-        None => Err(CliError::new("not everything was written home")),
+        None => Err(not_home(disk.name())),
     }
 }

@@ -348,10 +348,7 @@ impl Mounted {
                 reporter.report(&error.to_string());
                 Err(CliError::new(error.to_string()))
             }
-            _ => Err(CliError::new(format!(
-                "{}: not everything was written home",
-                plan.source.display()
-            ))),
+            _ => Err(daemon::not_home(plan.source.display())),
         }
     }
 

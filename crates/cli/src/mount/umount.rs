@@ -4,7 +4,7 @@ use crate::daemon::control::{About, Again, Ask, Client, End, Place, no_answer, u
 use crate::daemon::held_mount::HeldParent;
 use crate::daemon::holders::holders_of;
 use crate::daemon::mount_table::{self, Liveness, Mount};
-use crate::daemon::reporter;
+use crate::daemon::{not_home, reporter};
 use crate::error::CliError;
 use crate::mount::users;
 use crate::text::shell::word;
@@ -161,11 +161,7 @@ impl Daemon {
         while unsafe { libc::poll(&raw mut poll, 1, -1) } < 0 {}
         match end {
             Ok(Some(End { clean: true })) => Ok(()),
-            _ => Err(CliError::new(format!(
-                "{}: not everything was written home",
-                mount.source.display()
-            ))
-            .with_remedy(
+            _ => Err(not_home(mount.source.display()).with_remedy(
                 "See the system log for the cause; the next mount recovers what was synced.",
             )),
         }
