@@ -1,6 +1,6 @@
 //! `okeanos blocks detach`.
 
-use super::driver_device;
+use super::{PATIENCE, driver_device};
 use crate::daemon::control::Place;
 use crate::daemon::mount_table;
 use crate::daemon::mounted::refuse_mounted;
@@ -10,9 +10,6 @@ use crate::mount::umount;
 use crate::text::shell::word;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Time limit: udev may hold a device open for a moment.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 pub fn run(device: &Path) -> Result<(), CliError> {
     let place = match Place::behind(device) {

@@ -4,7 +4,7 @@
 //!
 //! A device counts only where its driver shows the volume's mark: device numbers are used again.
 
-use super::{nbd_device, ublk_device};
+use super::{PATIENCE, nbd_device, ublk_device};
 use crate::daemon::control::{DriverDevice, Place};
 use crate::daemon::holders::refuse_open_device;
 use crate::daemon::mount_table;
@@ -18,11 +18,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
-use std::time::Duration;
 use ublk::Remains;
-
-/// Time limit for others to close a device that is taken away: udev may hold it for a moment.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The device of an earlier attachment. It is looked up once: a later connection of the same number
 /// is another daemon's.

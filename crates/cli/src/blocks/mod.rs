@@ -23,6 +23,10 @@ use crate::options::page::{OptionWords, help};
 use crate::text::quantity::parse_size;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Time limit for others to close a device that is taken away: udev may hold it for a moment.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,6 +4,7 @@
 //! The kernel's list of devices is the same in all mount and network namespaces, and it knows
 //! whether a connection lives. So no command relies on what its namespace shows of the daemon.
 
+use super::PATIENCE;
 use crate::daemon::control::{DriverDevice, Place};
 use crate::error::CliError;
 use device::{LocalFuture, World};
@@ -15,8 +16,6 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use ublk::Remains;
 
-/// Time limit for others to close a device that is taken away: udev may hold it for a moment.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Longest wait for the kernel to see that a dead daemon's connection has ended, where the daemon
 /// has certainly ended, since its disk is free; and where it may live.
 const RECONNECTION: Duration = Duration::from_secs(90);

@@ -1,5 +1,6 @@
 //! An attached volume as a ublk device: its driver's commands.
 
+use super::PATIENCE;
 use crate::daemon::control::{About, Ask, Client, DriverDevice, Place, no_answer};
 use crate::daemon::mount_table;
 use crate::error::CliError;
@@ -8,11 +9,7 @@ use runtime::{Either, IoChoice, NoRing, RealWorld, RingRefusal, race};
 use std::fs::File;
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
 use ublk::{Control, Device, ExportedDisk, Remains, Server, Unavailable, WantedDevice};
-
-/// Time limit for others to close a device that is taken away: udev may hold it for a moment.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Returns why no ublk device can be had; call it before anything that a fork does not share.
 pub fn probe() -> Result<(), Unavailable> {
