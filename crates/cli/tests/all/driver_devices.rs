@@ -41,6 +41,31 @@ pub fn run(driver: &Driver, script: &str) {
     Rig::new().run(&format!("VIA={via}; {DEVICE}{script}; trap - EXIT"));
 }
 
+/// Makes a test of each function below for a driver.
+macro_rules! shared_tests {
+    ($driver:ident) => {
+        crate::driver_devices::shared_tests! {
+            $driver:
+            what_ext4_has_synced_survives_a_killed_daemon,
+            a_device_that_a_program_has_open_is_left,
+            io_waits_for_the_next_daemon,
+            a_device_that_waits_can_be_taken_away,
+            a_device_that_waits_is_only_for_its_disk_as_it_was,
+            a_device_in_use_is_not_taken_away_from_another_mount_namespace,
+            the_mount_behind_a_device_stays_as_long_as_it,
+        }
+    };
+    ($driver:ident: $($name:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                crate::driver_devices::$name(&$driver);
+            }
+        )*
+    };
+}
+pub(crate) use shared_tests;
+
 /// Content of the exported disk is checked where it lies in the drained volume.
 const CHECK_IMAGE: &str = r#"
     AT=$($O blocks inspect --json image | sed -n 's/^ *"data_offset": \([0-9]*\),*$/\1/p')

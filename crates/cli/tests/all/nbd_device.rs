@@ -8,34 +8,7 @@ const DRIVER: Driver = Driver {
     refusal: "no NBD device: .* is not loaded.*modprobe nbd",
 };
 
-#[test]
-fn what_ext4_has_synced_survives_a_killed_daemon() {
-    driver_devices::what_ext4_has_synced_survives_a_killed_daemon(&DRIVER);
-}
-#[test]
-fn a_device_that_a_program_has_open_is_left() {
-    driver_devices::a_device_that_a_program_has_open_is_left(&DRIVER);
-}
-#[test]
-fn io_waits_for_the_next_daemon() {
-    driver_devices::io_waits_for_the_next_daemon(&DRIVER);
-}
-#[test]
-fn a_device_that_waits_can_be_taken_away() {
-    driver_devices::a_device_that_waits_can_be_taken_away(&DRIVER);
-}
-#[test]
-fn a_device_that_waits_is_only_for_its_disk_as_it_was() {
-    driver_devices::a_device_that_waits_is_only_for_its_disk_as_it_was(&DRIVER);
-}
-#[test]
-fn a_device_in_use_is_not_taken_away_from_another_mount_namespace() {
-    driver_devices::a_device_in_use_is_not_taken_away_from_another_mount_namespace(&DRIVER);
-}
-#[test]
-fn the_mount_behind_a_device_stays_as_long_as_it() {
-    driver_devices::the_mount_behind_a_device_stays_as_long_as_it(&DRIVER);
-}
+driver_devices::shared_tests!(DRIVER);
 
 /// The kernel sends them again over the next connection, some seconds after it is there.
 #[test]
