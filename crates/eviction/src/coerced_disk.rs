@@ -46,9 +46,9 @@ struct State {
     next_round: Cell<u64>,
     /// The error of an eviction.
     failed: RefCell<Option<DeviceError>>,
-    /// Called with the first error where the drive's flush alone is enough from then on.
+    /// Called with the first failed write, where the drive's flush alone is enough from then on.
     on_failure: Option<Report>,
-    /// Whether it does so by now.
+    /// Whether that is so by now.
     only_flushes: Cell<bool>,
     statistics: Cell<CoercionStatistics>,
 }
@@ -104,16 +104,18 @@ impl CoercedDisk {
     /// gets: for a recovery, which a bad sector of the zone must not prevent. Call before the first
     /// use.
     pub fn or_flush(self, report: impl Fn(&DeviceError) + 'static) -> CoercedDisk {
-        let mut state = Rc::into_inner(self.0).expect("it is not shared yet");
-        state.on_failure = Some(Box::new(report));
-        CoercedDisk(Rc::new(state))
+        self.with(|state| state.on_failure = Some(Box::new(report)))
     }
 
     /// Makes an eviction submit all its writes together, as a kernel would, for hosts that sort
     /// requests and give a drive one at a time. Call before the first use.
     pub fn all_at_once(self) -> CoercedDisk {
+        self.with(|state| state.at_once = usize::MAX)
+    }
+
+    fn with(self, change: impl FnOnce(&mut State)) -> CoercedDisk {
         let mut state = Rc::into_inner(self.0).expect("it is not shared yet");
-        state.at_once = usize::MAX;
+        change(&mut state);
         CoercedDisk(Rc::new(state))
     }
 
