@@ -73,6 +73,20 @@ impl TestImage {
         MemoryDisk::from_image(world.clone(), self.read())
     }
 
+    /// Runs a script in virtual time with a disk that has the volume. The volume is then what the
+    /// disk that it returns holds, and clean.
+    pub fn on_disk(
+        &self,
+        script: impl AsyncFnOnce(Rc<dyn World>, MemoryDisk) -> MemoryDisk + 'static,
+    ) {
+        let virtual_world = VirtualWorld::new(1);
+        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+        let disk = self.disk(&world);
+        let left = virtual_world.run(async move { script(world, disk).await });
+        left.write_image(&self.path()).unwrap();
+        self.check();
+    }
+
     /// Output of debugfs for a read-only request.
     pub fn debugfs(&self, request: &str) -> String {
         let output =

@@ -278,11 +278,7 @@ fn tree_block(file: &Inode) -> u64 {
 fn bytes_that_no_mount_could_free_stay_away() {
     for kind in [EXT4, EXT4_1K] {
         let image = TestImage::of(kind);
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
-        let path = image.path();
-        virtual_world.run(async move {
+        image.on_disk(async move |world, disk| {
             let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
             let file = make_fragmented(&volume).await;
             let (number, size) = (file.number, volume.block_size().bytes() as u64);
@@ -307,9 +303,8 @@ fn bytes_that_no_mount_could_free_stay_away() {
             let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
             assert_eq!(volume.open_report().orphans, Default::default(), "{kind:?}");
             volume.close().await.unwrap();
-            disk.write_image(&path).unwrap();
+            disk
         });
-        image.check();
     }
 }
 
@@ -317,11 +312,7 @@ fn bytes_that_no_mount_could_free_stay_away() {
 #[test]
 fn a_nameless_file_that_is_cut_stays_an_orphan() {
     let image = TestImage::of(Kind { arguments: "-t ext4 -b 1024 -J size=1", size: "16M" });
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    let path = image.path();
-    virtual_world.run(async move {
+    image.on_disk(async move |world, disk| {
         let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let file = create(&volume, &root, 0o100_600).await.unwrap();
@@ -336,20 +327,15 @@ fn a_nameless_file_that_is_cut_stays_an_orphan() {
         let volume = open(&world, &left, Access::ReadWrite).await.unwrap();
         assert_eq!(volume.open_report().orphans.freed, 1);
         volume.close().await.unwrap();
-        left.write_image(&path).unwrap();
+        left
     });
-    image.check();
 }
 
 /// A file without a name gets one behind a truncate that failed: the rest is freed all the same.
 #[test]
 fn a_file_cut_half_way_that_gets_a_name_stays_an_orphan() {
     let image = TestImage::of(EXT4);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    let path = image.path();
-    virtual_world.run(async move {
+    image.on_disk(async move |world, disk| {
         let options = with_engine(EngineOptions { cache_bytes: 0, ..EngineOptions::default() });
         let volume = crate::image::open(&world, &disk, None, options).await.unwrap();
         let (file, tree) = make_nameless(&volume).await;
@@ -372,9 +358,8 @@ fn a_file_cut_half_way_that_gets_a_name_stays_an_orphan() {
         // The block of the end, and the one in which its extents were.
         assert!(volume.getattr(&file).sectors <= 2 * size / 512);
         volume.close().await.unwrap();
-        left.write_image(&path).unwrap();
+        left
     });
-    image.check();
 }
 
 /// Opens what a crash left while `block` cannot be read, and then again when it can.
