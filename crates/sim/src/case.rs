@@ -251,7 +251,7 @@ pub struct CaseReport {
     /// Cuts that lost something, where that is counted: on disks for which evictions are no
     /// certainty.
     pub lost: u64,
-    /// Scripts that discarded free space, and that were told where a file lies.
+    /// Scripts that discarded free space, and that asked where a file lies.
     pub trimmed: u64,
     pub located: u64,
     /// Runs with a gap between transactions, on two disks of unequal sectors, and with a

@@ -168,7 +168,7 @@ fn columns(report: &CaseReport) -> [(&'static str, u64); 28] {
         ("snapshots refused", not_by_snapshot),
         ("cuts that lost", lost),
         ("trimmed", trimmed),
-        ("told addresses", located),
+        ("asked addresses", located),
         ("with gaps", gaps),
         ("unequal disks", unequal_disks),
         ("other checkpoint=", other_checkpoints),
