@@ -11,6 +11,7 @@ Examples (as root):
   okeanos-lab bench compare --contenders ext4:ordered,okeanos,okeanos:ordered --writers 100 --runs 3
   okeanos-lab bench compare --model cloud-volume --writers 100 --runs 1
   okeanos-lab bench compare --contenders okeanos:wasteless,okeanos-classic:wasteless --writers 16,100
+  okeanos-lab bench compare --contenders okeanos@/opt/older/okeanos,okeanos    two releases
 
 Each run makes every file system anew on a loop device over a file of real zeros, mounts it where nobody else
 sees it, and runs `bench streams` on it. The ratio is the median of the ratios within each run. Writes and bytes
@@ -21,8 +22,8 @@ of a sync are what the kernel counts at the loop device while the writers write.
 #[command(after_help = EXAMPLES)]
 pub struct CompareArguments {
     /// File systems to compare; the first is the baseline. ext4:MODE, ext4:fast_commit, xfs,
-    /// btrfs, okeanos, okeanos:MODE; okeanos-classic:MODE, without io_uring; blocks:MODE, the
-    /// kernel's ext4 over a block volume
+    /// btrfs, okeanos, okeanos:MODE; okeanos-classic:MODE, without io_uring; okeanos@PROGRAM:MODE,
+    /// of another release; blocks:MODE, the kernel's ext4 over a block volume
     #[arg(
         long,
         value_name = "NAME,NAME,…",

@@ -2,12 +2,13 @@
 
 use crate::real_time::block_volume::BlockVolume;
 use crate::real_time::rig::{self, MountedDirectory, RigError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 
 /// A file system and how it is mounted: `ext4:ordered`, `ext4:fast_commit`, `xfs`, `btrfs`,
-/// `okeanos`, `okeanos:wasteless`, `okeanos-classic:wasteless`, `blocks:ordered`.
+/// `okeanos`, `okeanos:wasteless`, `okeanos-classic:wasteless`, `okeanos@/PATH/okeanos:wasteless`,
+/// `blocks:ordered`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Contender {
     /// The kernel's ext4 with `data=`.
@@ -19,6 +20,8 @@ pub enum Contender {
     Okeanos(Option<String>),
     /// Okeanos without io_uring, also where it could be had.
     OkeanosClassic(Option<String>),
+    /// Okeanos of another release, by its program.
+    OkeanosOf(PathBuf, Option<String>),
     /// The kernel's ext4 above a block volume of ours: `data=` of ext4, or `fast_commit`; options
     /// of the volume after a `+` each.
     Blocks(String),
@@ -27,6 +30,13 @@ pub enum Contender {
 impl FromStr for Contender {
     type Err = String;
     fn from_str(text: &str) -> Result<Contender, String> {
+        if let Some(program) = text.strip_prefix("okeanos@") {
+            let (program, data) = match program.split_once(':') {
+                Some((program, data)) => (program, Some(data.to_owned())),
+                None => (program, None),
+            };
+            return Ok(Contender::OkeanosOf(program.into(), data));
+        }
         match text.split_once(':') {
             Some(("ext4", "fast_commit")) => Ok(Contender::Ext4FastCommit),
             Some(("ext4", data @ ("ordered" | "journal" | "writeback"))) => {
@@ -47,7 +57,9 @@ impl FromStr for Contender {
             _ => Err(format!(
                 "{text:?} is no file system to compare: ext4:ordered, ext4:journal, ext4:writeback, \
                  ext4:fast_commit, xfs, btrfs, okeanos, okeanos:MODE, okeanos:MODE+OPTION, \
-                 okeanos-classic:MODE+OPTION (without io_uring), blocks:ordered, blocks:fast_commit, blocks:ordered+OPTION (ext4 above a block volume)"
+                 okeanos-classic:MODE+OPTION (without io_uring), okeanos@PROGRAM:MODE+OPTION \
+                 (another release), blocks:ordered, blocks:fast_commit, blocks:ordered+OPTION \
+                 (ext4 above a block volume)"
             )),
         }
     }
@@ -64,6 +76,10 @@ impl std::fmt::Display for Contender {
             Contender::Okeanos(Some(data)) => write!(f, "okeanos:{data}"),
             Contender::OkeanosClassic(None) => f.write_str("okeanos-classic"),
             Contender::OkeanosClassic(Some(data)) => write!(f, "okeanos-classic:{data}"),
+            Contender::OkeanosOf(program, None) => write!(f, "okeanos@{}", program.display()),
+            Contender::OkeanosOf(program, Some(data)) => {
+                write!(f, "okeanos@{}:{data}", program.display())
+            }
             Contender::Blocks(words) => write!(f, "blocks:{words}"),
         }
     }
@@ -71,12 +87,20 @@ impl std::fmt::Display for Contender {
 
 impl Contender {
     pub fn is_ours(&self) -> bool {
-        matches!(self, Contender::Okeanos(_) | Contender::OkeanosClassic(_))
+        self.of_okeanos().is_some()
     }
 
     /// Returns what the environment of its daemon has besides.
     pub(crate) fn environment(&self) -> Option<(&'static str, &'static str)> {
         matches!(self, Contender::OkeanosClassic(_)).then_some(("OKEANOS_IO", "classic"))
+    }
+
+    /// Returns the program that mounts it, where `program` is this release's.
+    pub(crate) fn program<'a>(&'a self, program: &'a Path) -> &'a Path {
+        match self {
+            Contender::OkeanosOf(other, _) => other,
+            _ => program,
+        }
     }
 
     /// Attaches the block volume that lies between the disk and the file system, if one does.
@@ -88,6 +112,16 @@ impl Contender {
         let Contender::Blocks(words) = self else { return Ok(None) };
         let options = words.split_once('+').map_or("", |(_, options)| options);
         BlockVolume::new(program, &options.replace('+', ","), disk).map(Some)
+    }
+
+    /// Returns the mode and options of Okeanos, if it is a volume of Okeanos.
+    fn of_okeanos(&self) -> Option<Option<&str>> {
+        match self {
+            Contender::Okeanos(data)
+            | Contender::OkeanosClassic(data)
+            | Contender::OkeanosOf(_, data) => Some(data.as_deref()),
+            _ => None,
+        }
     }
 
     /// Returns what ext4 is asked for, if it is ext4.
@@ -127,16 +161,16 @@ impl Contender {
         device: &Path,
         directory: &Path,
     ) -> Result<MountedDirectory, RigError> {
+        if let Some(data) = self.of_okeanos() {
+            let options = format!("{}allow_other", mode_option(data));
+            let mut daemon = Command::new(self.program(program));
+            daemon.envs(self.environment());
+            return MountedDirectory::okeanos(daemon, &options, device, directory);
+        }
         let (kind, options) = match self {
-            Contender::Okeanos(data) | Contender::OkeanosClassic(data) => {
-                let options = format!("{}allow_other", mode_option(data.as_deref()));
-                let mut daemon = Command::new(program);
-                daemon.envs(self.environment());
-                return MountedDirectory::okeanos(daemon, &options, device, directory);
-            }
             Contender::Xfs => ("xfs", "defaults".to_owned()),
             Contender::Btrfs => ("btrfs", "ssd".to_owned()),
-            Contender::Ext4(_) | Contender::Ext4FastCommit | Contender::Blocks(_) => {
+            _ => {
                 // Fast commits are a feature of the volume, which is mounted as any other.
                 let data = self.of_ext4().filter(|data| *data != "fast_commit");
                 ("ext4", format!("data={}", data.unwrap_or("ordered")))
@@ -163,6 +197,14 @@ mod tests {
     }
 
     #[test]
+    fn only_another_release_has_another_program() {
+        let now = Path::new("/now/okeanos");
+        let other: Contender = "okeanos@/then/okeanos:wasteless".parse().unwrap();
+        assert_eq!(other.program(now), Path::new("/then/okeanos"));
+        assert_eq!("okeanos:wasteless".parse::<Contender>().unwrap().program(now), now);
+    }
+
+    #[test]
     fn names_of_contenders_are_read_and_written_alike() {
         for name in [
             "ext4:ordered",
@@ -174,6 +216,8 @@ mod tests {
             "okeanos:ordered+cache=64M",
             "okeanos-classic",
             "okeanos-classic:wasteless+cache=64M",
+            "okeanos@/release/okeanos",
+            "okeanos@/release/okeanos:wasteless+cache=64M",
             "blocks:fast_commit",
             "blocks:ordered+data=wasteless+cache=64M",
         ] {

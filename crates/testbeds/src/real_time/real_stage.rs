@@ -100,7 +100,8 @@ fn make(options: &RealStageOptions, home: &Path, journal: &Path) -> Result<(), R
         Contender::Ext4(_)
         | Contender::Ext4FastCommit
         | Contender::Okeanos(_)
-        | Contender::OkeanosClassic(_) => {
+        | Contender::OkeanosClassic(_)
+        | Contender::OkeanosOf(..) => {
             let blocks = (options.journal_size / BLOCK).to_string();
             let outside = format!("device={journal_name}");
             let mke2fs = || {
@@ -141,12 +142,14 @@ fn mount(
         }
         Contender::Blocks(_) => Err(above_blocks()),
         Contender::Btrfs => MountedDirectory::kernel("btrfs", "nobarrier", home, mount_point),
-        Contender::Okeanos(data) | Contender::OkeanosClassic(data) => {
+        Contender::Okeanos(data)
+        | Contender::OkeanosClassic(data)
+        | Contender::OkeanosOf(_, data) => {
             let settings = format!(
                 "{}records=blocks,nobarrier,commit=5,writeback=5,expire=30,journal_dev={journal}",
                 mode_option(data.as_deref())
             );
-            let mut command = daemon(&options.programs.okeanos);
+            let mut command = daemon(options.contender.program(&options.programs.okeanos));
             command.envs(options.contender.environment());
             command.args(["mount", "-f", "-o", &settings]).arg(home);
             MountedDirectory::by(command, mount_point)
