@@ -22,9 +22,9 @@ use store::{
 
 /// The library gives up on servers that do not answer after half of it.
 const CONNECT: Duration = Duration::from_secs(90);
-/// Time for which restarted servers wait for a client that had a session (Ceph's default,
-/// `mds_reconnect_timeout`).
-const RECONNECT: Duration = Duration::from_secs(45);
+/// Time after which servers end the session of a client that does not renew it, if another client
+/// waits for it (Ceph's default). Restarted ones wait for 45 s (`mds_reconnect_timeout`).
+const SESSION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Object size of the default layout, which an administrator may change.
 const OBJECT_BYTES: u64 = 4 << 20;
 
@@ -158,15 +158,18 @@ fn error_of_lost(store: &str, Lost { fenced, why }: Lost) -> StoreError {
 }
 
 impl Shared {
-    /// The servers' patience, `session_timeout`, begins with the last renewal that they have, not
-    /// with a request. The library renews at a clock tick of a second when a third of the timeout
-    /// has passed. So two thirds of it are left, less a tick, when a request is sent. The patience
-    /// for recalls is three quarters of it: four fifths of this are 0.6 of the timeout. The
-    /// difference to two thirds is for the tick, messages in flight, and clocks. Restarted servers
-    /// wait for their clients for a while, and a tenth of that is for clocks.
+    /// Returns how long an answer of the servers proves that they have not ended the session.
+    ///
+    /// Their patience is `session_timeout`, of which the library says nothing. It is 60 s by
+    /// default, and must not be shorter unless `session_autoclose` is, too: this one the library
+    /// returns, and the patience for recalls is three quarters of it. The servers' patience begins
+    /// with the last renewal that they have, not with a request. The library renews at a clock tick
+    /// of a second when a third of the timeout has passed. So two thirds of it are left, less a
+    /// tick, when a request is sent; 0.6 of the timeout are the lease. The difference is for the
+    /// tick, messages in flight, and clocks.
     fn lease(&self) -> Duration {
         let recall = Duration::from_millis(self.hello_reply.get().recall_ms);
-        (recall * 4 / 5).min(RECONNECT * 9 / 10)
+        (recall * 4 / 5).min(SESSION_TIMEOUT * 6 / 10)
     }
     async fn ask(
         &self,
