@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use store::{
     AttributeChange, FileAttributes, FileId, FileKind, LOCK_END, NewNode, TRANSFER_BYTES_MAX,
-    Token, XATTR_BYTES_MAX,
+    TimeChange, Token, XATTR_BYTES_MAX,
 };
 
 /// Copying more takes longer than waking a thread for it.
@@ -285,8 +285,11 @@ impl Server {
             }
             HelperRequest::SetAttributes { file, change } => {
                 let file = files.get(file)?;
-                // Truncating a file sets its times, too: the given times are set after it.
-                let cut = AttributeChange { size: change.size, ..AttributeChange::default() };
+                // Truncating a file sets its times, too: the given times are set after it. The
+                // library, where it resizes by itself, takes the time of the change from here.
+                let modified = change.size.map(|_| TimeChange::Now);
+                let cut =
+                    AttributeChange { size: change.size, modified, ..AttributeChange::default() };
                 let rest = AttributeChange { size: None, ..change };
                 let size = file.inode.attributes()?.version.size;
                 let resizes = change.size.is_some_and(|new| new != size);

@@ -174,11 +174,13 @@ fn configure(call: Functions, settings: &Settings) -> Result<Mount, Failed> {
         }
         let hold = HOLD_S.to_string();
         let connect = CONNECT_S.to_string();
-        let options: [(&CStr, &str); 8] = [
+        let options: [(&CStr, &str); 9] = [
             // T3: each of the two alone would let data or attributes be sent first. The library's
             // clock tick is not changed: it also renews the session.
             (c"client_oc_max_dirty_age", &hold),
             (c"client_caps_release_delay", &hold),
+            // A sync under a token does not end without the library's buffer.
+            (c"client_oc", "true"),
             // Dirty bytes beyond this are sent to the servers at once.
             (c"client_oc_target_dirty", "67108864"),
             (c"client_oc_max_dirty", "100663296"),

@@ -148,6 +148,33 @@ fn a_long_directory_is_listed_in_parts_without_gaps() {
     });
 }
 
+/// The library resizes by itself under an exclusive token, and takes all times from the caller.
+#[test]
+fn a_file_that_is_resized_is_modified_now() {
+    let cluster = Cluster::small();
+    let options = cluster.options("here");
+    run(|world| async move {
+        let store = connect(&world, options).await;
+        let file = make(&store, "file").await;
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
+        let past = Timestamp { seconds: 1_000_000_000, nanoseconds: 0 };
+        for token in [Token::SharedWrite, Token::ExclusiveWrite] {
+            store.take_token(open, token).await.unwrap();
+            for size in [10_000, 5_000, 10_000] {
+                let modified = Some(TimeChange::To(past));
+                let back = AttributeChange { modified, ..AttributeChange::default() };
+                store.set_attributes(file, back).await.unwrap();
+                let resize = AttributeChange { size: Some(size), ..AttributeChange::default() };
+                let after = store.set_attributes(file, resize).await.unwrap();
+                let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+                let age = now.unwrap().as_secs() as i64 - after.modified.seconds;
+                assert!((-1..60).contains(&age), "{size} under {token:?}: {age} s ago");
+            }
+        }
+        store.disconnect().await.unwrap();
+    });
+}
+
 #[test]
 fn attributes_change_with_and_without_a_token_and_others_see_them() {
     let cluster = Cluster::small();
