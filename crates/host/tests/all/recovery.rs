@@ -1,13 +1,14 @@
 //! Recovery of many files: several at once, cut at every message, beside peers.
 
+use crate::common::watched_store::WatchedStore;
 use crate::common::*;
 use device::{Disk, Durability};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
-use host::{Destage, Durable, FileFate, Host, HostOptions, HostRecoveryReport};
+use host::{Destage, Durable, FileFate, Host, HostError, HostOptions, HostRecoveryReport};
 use runtime::race;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Cut, CutKind, FileId, Moment, Network};
+use store::{Cut, CutKind, FileId, Moment, Network, OpenMode};
 
 fn under_pressure() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
@@ -286,6 +287,99 @@ fn a_file_that_a_peer_keeps_stops_no_other_and_is_recovered_later() {
     stage.world.run(async move { peer.return_token(first).await.unwrap() });
     recovered(&stage, &stage.disk(image));
     assert_eq!(stage.content(first), written(0, 2));
+}
+
+/// A client that keeps a file of a dead host open during the recovery.
+#[derive(Clone, Copy, Debug)]
+enum StandIn {
+    ChangedBefore,
+    ChangesAfter(Duration),
+    ClosesAfter(Duration),
+    OnlyKeeps,
+}
+
+/// Recovers a host of two files beside a client that keeps the first one open. Returns the result,
+/// the virtual time it took, and both files.
+fn recovered_beside(
+    stage: &Rc<Stage>,
+    stand_in: StandIn,
+) -> (Result<HostRecoveryReport, HostError>, Duration, Vec<FileId>) {
+    let (files, image) = crashed(stage, 2, |_| 2);
+    let (inner, disk, file) = (stage.clone(), stage.disk(image), files[0]);
+    let (result, took) = stage.world.run(async move {
+        let (world, peer) = (inner.world(), inner.peer());
+        peer.fence(&identity()).await.unwrap();
+        let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
+        let change = async || {
+            peer.write(open, 0, b"theirs").await.unwrap();
+            peer.make_durable(open).await.unwrap();
+        };
+        if let StandIn::ChangedBefore = stand_in {
+            change().await;
+        }
+        let store = Rc::new(WatchedStore::new(inner.connect()));
+        store.kept.set(Some(file));
+        let begun = world.now();
+        let begin = begin_host(inner.world(), store.clone(), disk, under_pressure());
+        let recovery = runtime::spawn_with_result(&*world, begin);
+        match stand_in {
+            StandIn::ChangesAfter(time) => {
+                sleep(&*world, time).await;
+                change().await;
+            }
+            StandIn::ClosesAfter(time) => {
+                sleep(&*world, time).await;
+                peer.close(open).await.unwrap();
+                store.kept.set(None);
+            }
+            StandIn::ChangedBefore | StandIn::OnlyKeeps => {}
+        }
+        let result = recovery.await.unwrap().map(|(_, report)| report);
+        (result, world.now().since(begun))
+    });
+    assert_eq!(stage.content(files[1]), written(1, 2), "{stand_in:?}: a file nobody else has");
+    (result, took, files)
+}
+
+/// A host comes back after a fail-over, and its stand-in works on.
+#[test]
+fn a_file_that_its_keeper_changed_is_set_aside_at_once() {
+    let later = Duration::from_secs(5);
+    for (stand_in, changed) in
+        [(StandIn::ChangedBefore, Duration::ZERO), (StandIn::ChangesAfter(later), later)]
+    {
+        let stage = Rc::new(Stage::new(7));
+        let (result, took, files) = recovered_beside(&stage, stand_in);
+        let report = result.unwrap();
+        let fates: Vec<&FileFate> = report.files.iter().map(|file| &file.outcome).collect();
+        assert!(
+            matches!(fates[..], [FileFate::SetAside { .. }, FileFate::Replayed]),
+            "{stand_in:?}: {report:?}"
+        );
+        assert!(took < changed + Duration::from_secs(1), "{stand_in:?}: {took:?}");
+        assert!(stage.content(files[0]).starts_with(b"theirs"), "{stand_in:?}");
+        assert_eq!(stage.set_aside(files[0]), [written(0, 2)], "{stand_in:?}");
+    }
+}
+
+/// The file may not be set aside before its keeper has changed it.
+#[test]
+fn a_file_that_its_keeper_left_alone_is_waited_for() {
+    let stage = Rc::new(Stage::new(7));
+    let (result, took, files) =
+        recovered_beside(&stage, StandIn::ClosesAfter(Duration::from_secs(5)));
+    assert_eq!(result.unwrap().files[0].outcome, FileFate::Replayed);
+    assert!((5..6).contains(&took.as_secs()), "{took:?}");
+    assert_eq!(stage.content(files[0]), written(0, 2));
+
+    let stage = Rc::new(Stage::new(7));
+    let (result, took, files) = recovered_beside(&stage, StandIn::OnlyKeeps);
+    assert!(
+        matches!(result, Err(HostError::KeptOpen { file }) if file == files[0].0),
+        "{result:?}"
+    );
+    assert!((30..31).contains(&took.as_secs()), "{took:?}");
+    assert_eq!(stage.set_aside(files[0]), Vec::<Vec<u8>>::new());
 }
 
 /// The servers get an unsynced write with the recall: the journal has it first.
