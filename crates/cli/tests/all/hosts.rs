@@ -12,6 +12,25 @@ const HOST: &str = r#"
     }
 "#;
 
+/// The rule of `docs/KERNELS.md`; a host that is refused the ring is mounted without it.
+#[test]
+fn a_host_takes_the_ring_when_asked_for_and_goes_without() {
+    let Some(ring) = Ring::take() else { return };
+    for (is_allowed, of_uring) in [(true, "io_uring"), (false, "classic")] {
+        ring.allow(is_allowed);
+        Rig::new().run(&format!(
+            r#"{HOST}
+               for asked in default auto classic uring; do
+                   OPTIONS="-o transport=$asked"; [ $asked != default ] || OPTIONS=
+                   host store journal 2>printed; echo $asked >>$M/file; $O stats --json $M >stats
+                   expected=classic; [ $asked != uring ] || expected={of_uring}
+                   grep -q "\"transport\": *\"$expected\"" stats; $O umount $M; wait $DAEMON
+               done
+               [ "$(echo $(cat store/file))" = 'default auto classic uring' ]"#
+        ));
+    }
+}
+
 /// The daemon may not use the second processor, whose queue has one entry then.
 #[test]
 fn locks_over_a_ring_leave_an_entry_for_the_unlock() {

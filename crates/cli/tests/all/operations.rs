@@ -489,3 +489,22 @@ fn requests_come_through_the_ring_when_asked_for() {
     assert!(statistics["front_end"]["ring_requests"].as_u64().unwrap() > 100, "{statistics:#}");
     volume.umount_and_check();
 }
+
+/// The rule of `docs/KERNELS.md`: small synchronous writes are not faster over the ring.
+#[test]
+fn the_ring_is_taken_only_when_asked_for() {
+    let Some(ring) = common::ring::Ring::take() else { return };
+    let volume = Volume::new(&["-t", "ext4"]);
+    for is_allowed in [true, false] {
+        ring.allow(is_allowed);
+        for options in ["", "transport=auto", "transport=classic"] {
+            volume.mount(options);
+            fs::write(volume.at("file"), "content").unwrap();
+            let statistics = volume.statistics();
+            assert_eq!(statistics["transport"], "classic", "{is_allowed}, {options}");
+            let over_ring = &statistics["front_end"]["ring_requests"];
+            assert_eq!(over_ring, 0, "{is_allowed}, {options}");
+            volume.umount_and_check();
+        }
+    }
+}
