@@ -2,7 +2,9 @@
 //! that no clock is needed.
 
 use crate::names::support::{EXT4_1K, ROOT, TestImage, list, make_directory, make_file};
-use ext4::{Inode, Volume};
+use ext4::{Caller, Inode, Volume};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 
 /// Entries of one request of the kernel.
@@ -102,5 +104,48 @@ fn a_name_made_where_all_was_empty_is_listed() {
         }
         let listed = list(&volume, &directory, CHUNK).await;
         assert_eq!(listed.len(), 2 + 10);
+    });
+}
+
+/// Returns the output, and the number of steps it took: other tasks run between two.
+async fn in_steps<T>(work: impl Future<Output = T>) -> (T, u32) {
+    let (mut work, mut steps) = (pin!(work), 0);
+    let output = poll_fn(|context| {
+        steps += 1;
+        work.as_mut().poll(context)
+    });
+    (output.await, steps)
+}
+
+/// The blocks are in memory, so that nothing else lets other tasks run.
+#[test]
+fn walks_over_many_leaves_yield() {
+    const NAMES: u32 = 20_000;
+    /// Yields of a walk: one for 256 leaves of up to 50 names each.
+    const YIELDS: u32 = NAMES / (256 * 50);
+    TestImage::of_inodes(EXT4_1K, "64M", 100).with(1, |volume, _| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        let file = make_file(&volume, &root, "file").await;
+        let mut steps_of = Vec::new();
+        for count in [1, NAMES] {
+            let directory = make_directory(&volume, &root, "directory").await;
+            let name = |number: u32| format!("name {number}").into_bytes();
+            for number in 0..count {
+                volume.link(&file, &directory, &name(number), &Caller::ROOT).await.unwrap();
+            }
+            // After a change a chunk is short.
+            list(&volume, &directory, CHUNK).await;
+            let (listed, listing) =
+                in_steps(volume.readdir(&directory, 0, NAMES as usize + 2)).await;
+            assert_eq!(listed.unwrap().len(), count as usize + 2);
+            for number in 0..count {
+                volume.unlink(&directory, &name(number)).await.unwrap();
+            }
+            let (removed, removal) = in_steps(volume.rmdir(&root, b"directory")).await;
+            removed.unwrap();
+            steps_of.push((listing, removal));
+        }
+        let [few, many] = steps_of[..] else { unreachable!("two directories") };
+        assert!(many.0 >= few.0 + YIELDS && many.1 >= few.1 + YIELDS, "{few:?}, {many:?}");
     });
 }
