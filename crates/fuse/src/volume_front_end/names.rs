@@ -9,6 +9,8 @@ use std::rc::Rc;
 use units::Refusal;
 
 const PERMISSIONS: u32 = 0o7777;
+/// Nodes that are forgotten before other tasks run.
+const FORGETS_AT_ONCE: usize = 256;
 
 impl VolumeFrontEnd {
     pub(super) async fn lookup(&self, header: &InHeader, name: &[u8]) -> Result {
@@ -35,9 +37,12 @@ impl VolumeFrontEnd {
 
     pub(super) async fn forget_all(&self, nodes: Vec<ForgetOne>) -> Result {
         let mut result = Ok(Reply::empty());
-        for ForgetOne { nodeid, nlookup } in nodes {
+        for (at, ForgetOne { nodeid, nlookup }) in nodes.into_iter().enumerate() {
             // The kernel forgets all of them, whatever becomes of one.
             result = result.and(self.forget(nodeid, nlookup).await);
+            if at % FORGETS_AT_ONCE == FORGETS_AT_ONCE - 1 {
+                runtime::yield_now().await;
+            }
         }
         result
     }

@@ -4,6 +4,7 @@
 mod common;
 mod flags;
 mod forgetting;
+mod long_requests;
 mod memory_of_a_request;
 mod set_group;
 mod synchronous;
