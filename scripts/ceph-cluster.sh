@@ -3,14 +3,15 @@
 # one monitor, one metadata server, one to three OSDs, and a file system named "okeanos".
 #
 #   ceph-cluster.sh start DIR [--osds N] [--replicas N] [--store memstore|bluestore] [--osd-size MIB]
-#       [--auth] [--manager]
+#       [--auth] [--manager] [--standby]
 #   ceph-cluster.sh status DIR              state of the cluster; each daemon, its memory
-#   ceph-cluster.sh kill DIR NAME [SIGNAL]  sends a signal (KILL) to mon, mds, osd0, osd1, osd2
+#   ceph-cluster.sh kill DIR NAME [SIGNAL]  sends a signal (KILL) to mon, mds, standby, osd0, osd1, osd2
 #   ceph-cluster.sh resume DIR              starts the daemons that do not run; returns when all serve
 #   ceph-cluster.sh stop DIR                ends the daemons and deletes DIR
 #
 # DIR is new or empty, and short: the daemons' sockets lie in it. Clients take DIR/ceph.conf.
-# --manager adds a manager daemon without modules: quotas of pools need what it counts.
+# --manager adds a manager daemon without modules: quotas of pools need what it counts. --standby
+# adds a metadata server, which takes over from the first when that dies.
 # Everything listens on 127.0.0.1 only. Nothing is authenticated, except with --auth: all keys are in
 # DIR/keyring then.
 set -euo pipefail
@@ -24,7 +25,7 @@ fail() {
     exit 1
 }
 
-[ $# -ge 2 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 2; }
 verb=$1
 mkdir -p "$2"
 home=$(cd "$2" && pwd -P)
@@ -96,6 +97,7 @@ is_cluster() { [ -d "$home/daemons" ] || fail "$home holds no cluster"; }
 ceph_commands() { timeout "$PATIENCE" ceph --conf "$conf" --connect-timeout "$PATIENCE" "$@"; }
 
 osds() { names | grep -c '^osd' || true; }
+standbys() { names | grep -c '^standby' || true; }
 
 # Returns when the metadata server serves and all OSDs are up. The monitor's word is good only for
 # daemons that it learned of anew: `resume` first has it forget those that died.
@@ -107,7 +109,7 @@ wait_until_served() {
             running "$name" >/dev/null || fail "$name died; $home/log/$name.out ends: $(tail -n 5 "$home/log/$name.out")"
         done
         status=$(ceph_commands --format json status 2>"$home/log/status.out" | tr -d ' \n') || status=
-        if [[ $status == *'"num_up_osds":'"$wanted",* && $status == *'"status":"up:active"'* ]]; then
+        if [[ $status == *'"num_up_osds":'"$wanted",* && $status == *'"status":"up:active"'* && $status == *'"up:standby":'$(standbys)* ]]; then
             return 0
         fi
         sleep 0.2
@@ -196,7 +198,7 @@ make_keys() {
 port_is_free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 start() {
-    local osds=1 replicas= store=memstore mib=2048 auth=none manager= port id pid
+    local osds=1 replicas= store=memstore mib=2048 auth=none manager= standby= port id pid
     while [ $# -gt 0 ]; do
         case $1 in
             --auth)
@@ -209,6 +211,11 @@ start() {
                 shift
                 continue
                 ;;
+            --standby)
+                standby=1
+                shift
+                continue
+                ;;
             --osds) osds=$2 ;;
             --replicas) replicas=$2 ;;
             --store) store=$2 ;;
@@ -218,7 +225,7 @@ start() {
         shift 2
     done
     replicas=${replicas:-$osds}
-    [ -z "$manager" ] || [ $auth = none ] || fail "--manager has no key: not with --auth"
+    [ -z "$manager$standby" ] || [ $auth = none ] || fail "--manager and --standby have no key: not with --auth"
     [[ $osds == [123] && $replicas == [123] && $replicas -le $osds ]] || fail "one to three OSDs, and no more replicas than OSDs"
     [[ $store == memstore || $store == bluestore ]] || fail "--store is memstore or bluestore"
     [ -z "$(ls -A "$home")" ] || fail "$home is not empty"
@@ -290,6 +297,11 @@ start() {
         launch mgr
     fi
     wait_until_served
+    if [ -n "$standby" ]; then
+        declare_daemon standby ceph-mds --foreground --conf "$conf" --id b
+        launch standby
+        wait_until_served
+    fi
     echo "$home/ceph.conf: $osds OSDs ($store), $replicas replicas, ready after $SECONDS s"
 }
 
@@ -316,7 +328,7 @@ resume() {
     for name in "${dead[@]}"; do
         case $name in
             mon) launch mon ;;
-            mds) commands+="mds fail 0"$'\n' ;;
+            mds) [ "$(standbys)" = 1 ] || commands+="mds fail 0"$'\n' ;;
             osd*) commands+="osd down ${name#osd}"$'\n' ;;
         esac
     done

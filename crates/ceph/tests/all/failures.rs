@@ -3,11 +3,12 @@
 use crate::common::{Cluster, ROOT, connect, is_disconnected, make, next_event, run};
 use device::World;
 use runtime::{Either, race};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    AttributeChange, NewNode, OpenMode, Refusal, RenameOver, Store as _, StoreError, StoreEvent,
-    Token,
+    AttributeChange, Identity, NewNode, OpenMode, Refusal, RenameOver, Store as _, StoreError,
+    StoreEvent, Token,
 };
 
 #[test]
@@ -81,6 +82,55 @@ fn a_metadata_server_and_an_osd_that_die_and_come_back_lose_nothing_durable() {
         assert_eq!(other.find(file).await.unwrap().attributes.version, version);
         let open = other.open(file, OpenMode::Read).await.unwrap();
         assert_eq!(other.read(open, 0, 100).await.unwrap(), b"mdsosd0");
+    });
+}
+
+#[test]
+fn a_standby_metadata_server_takes_over_amid_syncs() {
+    /// Syncs until a metadata server dies.
+    const SYNCS: u64 = 20;
+    let cluster = Rc::new(Cluster::start(&["--store", "bluestore", "--standby"]));
+    let (here, there) = (cluster.options("here"), cluster.options("there"));
+    run(move |world| async move {
+        let store = Rc::new(connect(&world, here).await);
+        let file = make(&store, "file").await;
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
+        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let synced = Rc::new(Cell::new(0));
+        let (inner, count) = (store.clone(), synced.clone());
+        let syncs = runtime::spawn_with_result(&world, async move {
+            loop {
+                let at = count.get();
+                inner.write(open, at, &[at as u8]).await?;
+                inner.make_durable(open).await?;
+                count.set(at + 1);
+            }
+        });
+        let until = async |count| {
+            while synced.get() < count {
+                world.sleep_until(world.now().plus(Duration::from_millis(1))).await;
+            }
+        };
+        until(SYNCS).await;
+        cluster.must("kill", &["mds"]);
+        cluster.administer(&["mds", "fail", "0"]);
+        // The client goes on with the other one.
+        until(synced.get() + SYNCS).await;
+        cluster.must("resume", &[]);
+        until(synced.get() + SYNCS).await;
+        // It dies with that.
+        cluster.must("kill", &["standby"]);
+        // SAFETY: a signal to the helper that this test started, and has not yet reaped.
+        assert_eq!(unsafe { libc::kill(store.helper().unwrap() as i32, libc::SIGKILL) }, 0);
+        let ended: Result<(), StoreError> = syncs.await.unwrap();
+        assert!(ended.is_err_and(|error| is_disconnected(&error)));
+        cluster.administer(&["mds", "fail", "0"]);
+        let other = connect(&world, there).await;
+        other.fence(&Identity("here".into())).await.unwrap();
+        let open = other.open(file, OpenMode::Read).await.unwrap();
+        let content = other.read(open, 0, 1000).await.unwrap();
+        let expected: Vec<u8> = (0..synced.get()).map(|at| at as u8).collect();
+        assert!(content.starts_with(&expected), "{content:?}, not {expected:?}");
     });
 }
 
