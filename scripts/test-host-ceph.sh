@@ -2,7 +2,8 @@
 # Hosts with a journal each, and ceph-fuse, in front of one real cluster. It plays hand-over,
 # recalls under load, and kill -9 of the client at random moments. It is killed again while it
 # connects or recovers, and while a short journal logs anew. A metadata server and an OSD die. A
-# host sleeps past the lease. Needs root, and what `make deps-ceph` installs. Some minutes.
+# host sleeps past the lease, and a helper alone. Needs root, and what `make deps-ceph` installs.
+# Some minutes.
 #
 #   [SEED=N] [ROUNDS=N] [STORE=bluestore|memstore] scripts/test-host-ceph.sh OKEANOS
 #
@@ -550,6 +551,38 @@ if ! is_in_memory; then
     # Its late sync journaled what it had over that, before it was refused: either may be set aside.
     timeout 60 grep -rqi '^mine$' fuse/okeanos-conflicts || fail "what was synced was not set aside"
 fi
+
+part "a helper that sleeps past the lease"
+# Its daemon does not sleep, and could answer a sync from the journal.
+coproc LATE { exec python3 -c '
+import os, sys
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+os.write(file, b"ours")
+os.fsync(file)
+os.pwrite(file, b"late", 0)
+print("written", flush=True)
+for line in sys.stdin:
+    try:
+        os.fsync(file)
+        print("synced", flush=True)
+    except OSError as error:
+        print(error.strerror, flush=True)' two/asleep; }
+background+=("$LATE_PID")
+read -r -t 60 _ <&"${LATE[0]}" || fail "an answered write is not answered"
+helper=$(helper_of "${daemon[two]}")
+[[ $helper ]] || fail "the daemon has no helper process"
+daemons+=("$helper")
+kill -STOP "$helper"
+timeout 150 bash -c 'echo theirs >fuse/asleep' || fail "another client does not get the file of a host whose helper sleeps"
+for _ in 1 2; do
+    echo >&"${LATE[1]}"
+    read -r -t 100 outcome <&"${LATE[0]}" || fail "a late sync is not answered"
+    [[ $outcome == "Input/output error" ]] || fail "a sync after the lease is a promise: $outcome"
+done
+kill "$LATE_PID"
+[[ $(timeout 60 cat fuse/asleep) == theirs ]] || fail "a host whose helper slept has overwritten what others wrote"
+timeout 60 grep -rqxE 'ours|late' fuse/okeanos-conflicts || fail "what was synced before the helper slept was not set aside"
+timeout 60 bash -c 'echo on >two/on && sync two/on' || fail "a host whose helper slept does not go on"
 
 for host in one two three; do leave_host $host; done
 timeout 60 "$OKEANOS" host recover --store "ceph:$WORK/c/ceph.conf" --journal journal-one | grep -q "is empty" ||

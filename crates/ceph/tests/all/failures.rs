@@ -128,7 +128,7 @@ fn a_standby_metadata_server_takes_over_amid_syncs() {
         let other = connect(&world, there).await;
         other.fence(&Identity("here".into())).await.unwrap();
         let open = other.open(file, OpenMode::Read).await.unwrap();
-        let content = other.read(open, 0, 1000).await.unwrap();
+        let content = other.read(open, 0, 1 << 20).await.unwrap();
         let expected: Vec<u8> = (0..synced.get()).map(|at| at as u8).collect();
         assert!(content.starts_with(&expected), "{content:?}, not {expected:?}");
     });
