@@ -48,6 +48,7 @@ macro_rules! shared_tests {
             $driver:
             what_ext4_has_synced_survives_a_killed_daemon,
             a_device_that_a_program_has_open_is_left,
+            a_device_in_use_outlives_a_daemon_that_sleeps,
             io_waits_for_the_next_daemon,
             a_device_that_waits_can_be_taken_away,
             a_device_that_waits_is_only_for_its_disk_as_it_was,
@@ -94,6 +95,21 @@ pub fn a_device_that_a_program_has_open_is_left(driver: &Driver) {
         driver,
         r#"attach; exec 9<>$L; refuses timeout 100 $O blocks detach image 2>said; grep -q 'in use by' said
         head -c 4096 written | dd bs=4096 conv=fsync status=none >&9; exec 9>&-; detach"#,
+    );
+}
+
+/// A device cannot be opened by others while its table of partitions is read.
+pub fn a_device_in_use_outlives_a_daemon_that_sleeps(driver: &Driver) {
+    run(
+        driver,
+        r#"attach; D=$(daemon); exec 9<>$L; kill -STOP $D; trap 'kill -CONT $D; leave' EXIT
+        refuses timeout 100 $O blocks detach image 2>said; grep -q "in use by bash ($$)" said
+        blockdev --rereadpt $L 2>read & R=$!; sleep 0.5
+        timeout 200 $O blocks detach image 2>said & X=$!
+        for i in $(seq 1000); do grep -q 'is in use' said && break; sleep 0.1; done
+        grep -q "$L is in use" said; kill -0 $R; kill -CONT $D; refuses wait $X; wait $R
+        dd if=written bs=4096 count=9 conv=fsync status=none >&9; exec 9>&-
+        dd if=$L bs=4096 count=9 iflag=direct status=none | cmp -n 36864 - written; detach"#,
     );
 }
 
