@@ -2,7 +2,7 @@
 //! itself is O_EXCL or a lock.
 
 use std::ffi::OsString;
-use std::fs::{Metadata, metadata, read_dir, read_to_string};
+use std::fs::{Metadata, metadata, read_dir, read_link, read_to_string};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn mounted_at(line: &str, number: u64) -> Option<PathBuf> {
 
 /// Devices (of device mapper, md, bcache) that stand on this one.
 fn holders(number: u64) -> Vec<String> {
-    let directory = Path::new("/sys/dev/block").join(numbers(number)).join("holders");
+    let directory = device_in_sysfs(number).join("holders");
     let names = read_dir(directory).into_iter().flatten().flatten();
     names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
@@ -51,14 +51,52 @@ fn is_swap(number: u64) -> bool {
     sources.any(|source| metadata(unescape(source)).is_ok_and(|meta| is_device(&meta, number)))
 }
 
-/// Whether the device can discard. A partition has the queue of its disk.
+/// Whether the device can discard.
 pub fn can_discard(number: u64) -> bool {
-    let device = Path::new("/sys/dev/block").join(numbers(number));
-    ["queue", "../queue"].iter().any(|queue| {
-        let bytes =
-            read_to_string(device.join(queue).join("discard_max_bytes")).unwrap_or_default();
-        bytes.trim().parse().is_ok_and(|bytes: u64| bytes > 0)
-    })
+    let most = disk_in_sysfs(&device_in_sysfs(number)).join("queue/discard_max_bytes");
+    let bytes = read_to_string(most).unwrap_or_default();
+    bytes.trim().parse().is_ok_and(|bytes: u64| bytes > 0)
+}
+
+/// Returns the number of the disk that a partition is of; of any other device its own.
+pub fn whole_disk(number: u64) -> u64 {
+    let found = read_to_string(disk_in_sysfs(&device_in_sysfs(number)).join("dev")).ok();
+    let parse = |text: String| {
+        let (major, minor) = text.trim().split_once(':')?;
+        Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
+    };
+    found.and_then(parse).unwrap_or(number)
+}
+
+/// Whether the kernel passes a durable write of the device on to a drive as forced unit access, and
+/// makes no flush for it.
+pub fn forces_unit_access(number: u64) -> bool {
+    forces_unit_access_in(&device_in_sysfs(number))
+}
+
+/// Counts drives alone. A device on other devices, such as of device mapper or md, has the queue's
+/// flag where some of those flush instead. A device of a server (NBD, ublk) has it where the server
+/// writes and then syncs a file, and so has memory that a host lends (pmem). A drive that a host or
+/// a storage server emulates over a file looks like any other here.
+fn forces_unit_access_in(device: &Path) -> bool {
+    /// Subsystems whose devices are drives.
+    const DRIVES: [&str; 4] = ["mmc", "nvme", "nvme-subsystem", "scsi"];
+    let disk = disk_in_sysfs(device);
+    let subsystem = read_link(disk.join("device/subsystem")).unwrap_or_default();
+    let is_drive = DRIVES.iter().any(|drive| subsystem.ends_with(drive));
+    let has_flag = read_to_string(disk.join("queue/fua")).is_ok_and(|flag| flag.trim() == "1");
+    has_flag && (is_drive || units::fault!("device-error-of-another"))
+}
+
+fn device_in_sysfs(number: u64) -> PathBuf {
+    Path::new("/sys/dev/block").join(numbers(number))
+}
+
+/// The directory of the disk of a partition, or the device's own. A partition has the queue of its
+/// disk.
+fn disk_in_sysfs(device: &Path) -> PathBuf {
+    let of_disk = if device.join("partition").exists() { ".." } else { "" };
+    device.join(of_disk)
 }
 
 /// Bytes that the device writes as one; 4096 if unknown. For a loop device, that of its file's
@@ -68,10 +106,8 @@ pub fn physical_sector(number: u64) -> u32 {
     const LOOPS_MAX: usize = 4;
     let (mut number, mut most) = (number, 0);
     for _ in 0..LOOPS_MAX {
-        let device = Path::new("/sys/dev/block").join(numbers(number));
-        let bytes = ["queue", "../queue"]
-            .iter()
-            .find_map(|queue| read_to_string(device.join(queue).join("physical_block_size")).ok());
+        let device = device_in_sysfs(number);
+        let bytes = read_to_string(disk_in_sysfs(&device).join("queue/physical_block_size")).ok();
         most = most.max(bytes.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(UNKNOWN));
         let Ok(behind) = read_to_string(device.join("loop/backing_file")) else { return most };
         let Ok(behind) = metadata(behind.trim_end_matches('\n')) else { return most.max(UNKNOWN) };
@@ -108,6 +144,37 @@ fn unescape(field: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::{create_dir_all, write};
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_drives_are_trusted_with_forced_unit_access() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let devices = [
+            ("nvme0n1", Some("class/nvme"), "1", true),
+            ("sda", Some("bus/scsi"), "1", true),
+            ("sdb", Some("bus/scsi"), "0", false),
+            ("vda", Some("bus/virtio"), "1", false),
+            ("pmem0", Some("bus/nd"), "1", false),
+            ("dm-0", None, "1", false),
+            ("nbd0", None, "1", false),
+            ("loop0", None, "0", false),
+        ];
+        for (name, subsystem, fua, expected) in devices {
+            let disk = sysfs.path().join(name);
+            for directory in ["queue", "device", "part1"] {
+                create_dir_all(disk.join(directory)).unwrap();
+            }
+            write(disk.join("queue/fua"), format!("{fua}\n")).unwrap();
+            write(disk.join("part1/partition"), "1\n").unwrap();
+            if let Some(subsystem) = subsystem {
+                symlink(Path::new("../..").join(subsystem), disk.join("device/subsystem")).unwrap();
+            }
+            assert_eq!(forces_unit_access_in(&disk), expected, "{name}");
+            assert_eq!(forces_unit_access_in(&disk.join("part1")), expected, "{name}");
+        }
+        assert!(!forces_unit_access_in(&sysfs.path().join("none")));
+    }
 
     #[test]
     fn mounts_are_found_by_number() {

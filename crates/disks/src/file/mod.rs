@@ -8,6 +8,7 @@ mod abandoned;
 mod claim;
 mod claims;
 mod dsync;
+mod flushes;
 mod lockers;
 mod loops;
 mod open;
@@ -22,13 +23,13 @@ pub use refusal::DiskOpenError;
 pub use system::{lock_range, next_data, range_lock_against};
 
 use claim::BackingClaim;
+use flushes::Flushes;
 
 use crate::check::check;
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
 use runtime::sync::Event;
 use runtime::{File, Ring};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -72,16 +73,13 @@ struct State {
     file: RefCell<File>,
     /// Kind of the locks: exclusive or not.
     locked_for: Cell<DiskAccess>,
-    /// A flush or durable write that failed.
-    failure: RefCell<Option<DeviceError>>,
-    /// Flushes and durable writes in flight, by the order in which they began.
-    unsettled: RefCell<BTreeSet<u64>>,
-    /// The number of the next one.
-    next: Cell<u64>,
+    flushes: Rc<Flushes>,
+    /// A durable write is forced unit access of the drive alone, and flushes nothing.
+    forces_unit_access: bool,
     /// Whether the device is being opened anew: requests wait.
     reopens: Cell<bool>,
-    /// Set when `reopens` is cleared, or one of `unsettled` has ended.
-    changed: Event,
+    /// Set when `reopens` is cleared.
+    reopened: Event,
     /// Backing files of a loop device, locked as long as the disk is open.
     behind: Vec<BackingClaim>,
     /// Kernels before 6.12 have no discard through the ring; a hole of zeros replaces it.
@@ -123,6 +121,15 @@ impl FileDisk {
         behind: Option<&std::fs::File>,
     ) -> Result<FileDisk, DiskOpenError> {
         let opened = open::open(path, access, behind)?;
+        let flushes = match opened.kind {
+            Kind::Device => Flushes::of_device(opened.number),
+            Kind::File => Rc::default(),
+        };
+        let is_direct_device = opened.kind == Kind::Device && opened.direct;
+        // Threads write by pwritev2(2), which flushes the device besides.
+        let is_asynchronous = ring.no_ring().is_none();
+        let forces_unit_access =
+            is_direct_device && is_asynchronous && claims::forces_unit_access(opened.number);
         Ok(FileDisk(Rc::new(State {
             ring: ring.clone(),
             name: path.display().to_string(),
@@ -133,11 +140,10 @@ impl FileDisk {
             direct: opened.direct,
             file: RefCell::new(Rc::new(opened.file.into())),
             locked_for: Cell::new(access),
-            failure: RefCell::new(None),
-            unsettled: RefCell::default(),
-            next: Cell::default(),
+            flushes,
+            forces_unit_access,
             reopens: Cell::default(),
-            changed: Event::default(),
+            reopened: Event::default(),
             behind: opened.behind,
             discards_by_hole: Cell::new(opened.kind == Kind::File),
         })))
@@ -250,40 +256,13 @@ impl FileDisk {
 
     /// Returns the open file for a request, which holds it until the request ends.
     async fn request_file(&self) -> File {
-        self.0.changed.until(|| (!self.0.reopens.get()).then(|| self.file())).await
+        self.0.reopened.until(|| (!self.0.reopens.get()).then(|| self.file())).await
     }
 
     fn failed(&self, operation: Operation, at: u64, length: u64, error: io::Error) -> DeviceError {
         // No errno: an end in the middle of the disk, because the file was truncated.
         let code = error.raw_os_error().unwrap_or(libc::EIO);
         DeviceError::Failed { disk: self.0.name.clone(), operation, at, length, code }
-    }
-
-    /// Carries out a flush or durable write, and fails with the first that failed: the drive may
-    /// have dropped what it had been given before, and no later flush brings it back. A file's
-    /// error is reported once (fsync(2)), to whichever of several callers, whose request may end
-    /// after one that succeeded because of that. So those that had begun are waited for.
-    async fn durable(
-        &self,
-        request: impl Future<Output = Result<(), DeviceError>>,
-    ) -> Result<(), DeviceError> {
-        let number = self.0.next.replace(self.0.next.get() + 1);
-        self.0.unsettled.borrow_mut().insert(number);
-        let unsettled = Unsettled { disk: self, number };
-        let result = request.await;
-        if let Err(error) = result {
-            self.0.failure.borrow_mut().get_or_insert(error);
-        }
-        drop(unsettled);
-        if self.0.kind == Kind::File && !units::fault!("file-error-of-another") {
-            let end = self.0.next.get();
-            let settled = || !self.0.unsettled.borrow().iter().any(|&begun| begun < end);
-            self.0.changed.until(|| settled().then_some(())).await;
-        }
-        match &*self.0.failure.borrow() {
-            Some(error) if !units::fault!("disk-flushes-after-failure") => Err(error.clone()),
-            _ => Ok(()),
-        }
     }
 
     async fn write_parts(
@@ -314,24 +293,12 @@ impl FileDisk {
     }
 }
 
-/// A flush or durable write in flight.
-struct Unsettled<'a> {
-    disk: &'a FileDisk,
-    number: u64,
-}
-impl Drop for Unsettled<'_> {
-    fn drop(&mut self) {
-        self.disk.0.unsettled.borrow_mut().remove(&self.number);
-        self.disk.0.changed.notify();
-    }
-}
-
 /// Lets requests go on when a device has been opened anew, or could not be.
 struct ReopenEnd<'a>(&'a FileDisk);
 impl Drop for ReopenEnd<'_> {
     fn drop(&mut self) {
         self.0.0.reopens.set(false);
-        self.0.0.changed.notify();
+        self.0.0.reopened.notify();
     }
 }
 
@@ -374,7 +341,12 @@ impl Disk for FileDisk {
             };
             match durability {
                 Durability::Cached => write.await,
-                Durability::Durable => disk.durable(write).await,
+                // It reports on itself alone, and takes no flush's report. A log's commits wait for
+                // no flush of home, then.
+                Durability::Durable if disk.0.forces_unit_access => {
+                    disk.0.flushes.after_write(write.await)
+                }
+                Durability::Durable => disk.0.flushes.carry_out(write).await,
             }
         })
     }
@@ -386,7 +358,7 @@ impl Disk for FileDisk {
                 let result = disk.0.ring.sync_data(&file).await;
                 result.map_err(|error| disk.failed(Operation::Flush, 0, 0, error))
             };
-            disk.durable(flush).await
+            disk.0.flushes.carry_out(flush).await
         })
     }
     fn discard(&self, at: u64, length: u64) -> LocalFuture<Result<(), DeviceError>> {
@@ -402,43 +374,31 @@ impl Disk for FileDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runtime::RealWorld;
+    use runtime::{RealWorld, yield_now};
 
-    /// The kernel reports the loss to one request alone, and its completion may be seen last.
     #[test]
-    fn a_flush_that_finds_no_error_waits_for_one_that_has_found_it() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        file.as_file().set_len(1 << 20).unwrap();
-        let world = RealWorld::new().unwrap();
-        let disk = FileDisk::open(world.ring(), file.path(), DiskAccess::ReadWrite).unwrap();
-        let within = world.clone();
-        world.run(async move {
-            let lost =
-                || disk.failed(Operation::Flush, 0, 0, io::Error::from_raw_os_error(libc::EIO));
-            let (first, error, end) = (disk.clone(), lost(), Rc::new(Event::default()));
-            let (ended, may_end) = (end.clone(), Rc::new(Cell::new(false)));
-            let ends = may_end.clone();
-            within.spawn(Box::pin(async move {
-                let failing = async {
-                    ended.until(|| ends.get().then_some(())).await;
-                    Err(error)
-                };
-                first.durable(failing).await.unwrap_err();
-            }));
-            runtime::yield_now().await;
-            let (second, seen) = (disk.clone(), Rc::new(RefCell::new(None)));
-            let result = seen.clone();
-            within.spawn(Box::pin(async move {
-                *result.borrow_mut() = Some(second.durable(async { Ok(()) }).await);
-            }));
-            runtime::yield_now().await;
-            assert!(seen.borrow().is_none(), "answered before the other one");
-            may_end.set(true);
-            end.notify();
-            while seen.borrow().is_none() {
-                runtime::yield_now().await;
-            }
-            assert!(matches!(seen.take(), Some(Err(DeviceError::Failed { .. }))));
-        });
+    fn only_forced_unit_access_waits_for_no_flush() {
+        for forces_unit_access in [false, true] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            file.as_file().set_len(1 << 20).unwrap();
+            let world = RealWorld::new().unwrap();
+            let opened = FileDisk::open(world.ring(), file.path(), DiskAccess::ReadWrite);
+            let mut disk = opened.unwrap();
+            Rc::get_mut(&mut disk.0).unwrap().forces_unit_access = forces_unit_access;
+            let within = world.clone();
+            world.run(async move {
+                let flushing = disk.clone();
+                within.spawn(Box::pin(async move {
+                    let _ = flushing.0.flushes.carry_out(std::future::pending()).await;
+                }));
+                yield_now().await;
+                let block = || vec![Rc::new(Buffer::zeroed(4096))];
+                let write = disk.write(0, block(), Durability::Durable);
+                let a_while = within.sleep_until(within.now().plus(Duration::from_millis(100)));
+                let written = runtime::race(write, a_while).await;
+                let is_written = matches!(written, runtime::Either::Left(Ok(())));
+                assert_eq!(is_written, forces_unit_access);
+            });
+        }
     }
 }

@@ -19,6 +19,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct Opened {
     pub file: File,
     pub kind: Kind,
+    /// Number of the device, or of that which the file is on.
+    pub number: u64,
     pub geometry: Geometry,
     pub physical_sector: u32,
     pub direct: bool,
@@ -91,7 +93,7 @@ pub(super) fn open(
     let geometry = Geometry { size, logical_sector: sector, discard, forced_unit_access };
     let number = if kind == Kind::Device { metadata.rdev() } else { metadata.dev() };
     let physical_sector = claims::physical_sector(number).max(sector);
-    Ok(Opened { file, kind, geometry, physical_sector, direct, behind })
+    Ok(Opened { file, kind, number, geometry, physical_sector, direct, behind })
 }
 
 /// Opens the same device again, with or without the exclusive claim.
