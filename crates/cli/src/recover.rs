@@ -65,6 +65,11 @@ pub struct RecoverArguments {
 }
 
 impl RecoverArguments {
+    /// Whether the recovery may leave out what was committed.
+    pub fn may_leave_out(&self) -> bool {
+        !self.dry_run && (self.until_damage || self.find_log || self.skip_unreadable)
+    }
+
     /// The options of a recovery, whatever the log is of.
     pub fn engine(&self) -> EngineOptions {
         EngineOptions {
@@ -237,6 +242,12 @@ pub fn replay_text(report: &RecoveryReport, orphans: &str, check: &str, skipped:
     };
     let restart = report.restart.as_ref().map_or(String::new(), restart_text);
     format!("{table}\n{transactions}{did}\n{restart}{orphans}{aborted}{gave_up}{skipped}")
+}
+
+/// Whether this recovery or an earlier one has left out what was committed, or damage was found,
+/// and nobody has said since that what is above was checked.
+pub fn lacks_some(report: &RecoveryReport) -> bool {
+    report.is_incomplete() || report.recorded_error == engine::ERRNO_DAMAGED
 }
 
 /// Returns the cause of the error that the journal recorded before this recovery.

@@ -11,7 +11,7 @@ use crate::text::shell::word;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub fn run(device: &Path) -> Result<(), CliError> {
+pub fn run(device: &Path, force: bool) -> Result<(), CliError> {
     let place = match Place::behind(device) {
         Some(place) => place,
         None => Place::of(device)?,
@@ -22,7 +22,7 @@ pub fn run(device: &Path) -> Result<(), CliError> {
         return Err(CliError::new(format!("{} is not attached", device.display()))
             .with_remedy("See what is attached: okeanos list."));
     }
-    driver_device::take_away(&place)?;
+    driver_device::take_away(&place, force)?;
     if let Some(attached) = place.loop_device() {
         refuse_mounted(&attached)?;
         let system = |error| CliError::system(attached.display(), error);

@@ -4,14 +4,17 @@
 //!
 //! A device counts only where its driver shows the volume's mark: device numbers are used again.
 
-use super::{PATIENCE, nbd_device, ublk_device};
+use super::{CLEAR, PATIENCE, nbd_device, ublk_device};
 use crate::daemon::control::{DriverDevice, Place};
 use crate::daemon::holders::refuse_open_device;
 use crate::daemon::mount_table;
 use crate::daemon::mounted::{not_opened, refuse_mounted};
+use crate::disk::block_volume::{VolumeOnDisk, volume_on};
 use crate::disk::identity::identity;
 use crate::disk::open_disk::hold_unlocked;
 use crate::error::CliError;
+use crate::recover;
+use engine::RecoveryReport;
 use nbd::ConnectedDevice;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -114,14 +117,9 @@ pub fn refuse_copy(place: &Place, source: &Path) -> Result<(), CliError> {
     if place.driver_device().is_none() {
         return Ok(());
     }
-    let disk = disk_of(source)?;
     let Some((left, _)) = remains(place)? else { return Ok(()) };
     let device = left.device();
-    let is_on_it = match device {
-        DriverDevice::Ublk(_) => place.disk_of_ublk().is_none_or(|found| found == disk),
-        DriverDevice::Nbd(number) => nbd_device::is_on(number, &disk),
-    };
-    if is_on_it {
+    if is_on(place, device, source)? {
         return Ok(());
     }
     let (name, device) = (source.display(), device.path());
@@ -131,6 +129,60 @@ pub fn refuse_copy(place: &Place, source: &Path) -> Result<(), CliError> {
             "Attach that disk, or remove its device first: okeanos blocks detach {device}. I/O \
              that waits fails then."
         )))
+}
+
+/// Whether a device of the volume is on this disk, and on no copy.
+fn is_on(place: &Place, device: DriverDevice, source: &Path) -> Result<bool, CliError> {
+    let disk = disk_of(source)?;
+    Ok(match device {
+        DriverDevice::Ublk(_) => place.disk_of_ublk().is_none_or(|found| found == disk),
+        DriverDevice::Nbd(number) => nbd_device::is_on(number, &disk),
+    })
+}
+
+/// Refuses to leave anything out of the volume on a disk, or to clear the record of it, below a
+/// device whose I/O waits: what is above the device has the acknowledgements, and would go on.
+/// Call it while the disk is claimed, so that no daemon can die behind it.
+pub fn refuse_to_leave_out(source: &Path) -> Result<(), CliError> {
+    let Ok(VolumeOnDisk::Found(uuid)) = volume_on(source) else { return Ok(()) };
+    let place = Place::of_uuid(&uuid);
+    let Some(device) = waiting(&place)? else { return Ok(()) };
+    if !is_on(&place, device, source)? || units::fault!("waiting-left-behind") {
+        return Ok(());
+    }
+    let device = device.path();
+    let device = device.display();
+    Err(CliError::new(format!(
+        "{device} waits for its daemon: it may have acknowledged what would be left out, and what \
+         is above it would go on"
+    ))
+    .with_remedy(format!(
+        "Detach it first, with --force where it is mounted: okeanos blocks detach {device}. Its \
+         I/O fails then."
+    )))
+}
+
+/// Refuses to let I/O that waits at a device go on over a volume that lacks some of what was
+/// committed, unless it did so already when the device was made.
+pub fn refuse_incomplete(
+    place: &Place,
+    device: DriverDevice,
+    report: &RecoveryReport,
+) -> Result<(), CliError> {
+    let was_so = || !report.is_incomplete() && place.is_marked_unchecked(device);
+    if !recover::lacks_some(report) || was_so() || units::fault!("waiting-left-behind") {
+        return Ok(());
+    }
+    let device = device.path();
+    let device = device.display();
+    Err(CliError::new(format!(
+        "{device} waits for its daemon, and may have acknowledged what the volume lacks: damage \
+         was found, or a recovery left out what was committed"
+    ))
+    .with_remedy(format!(
+        "Detach it, with --force where it is mounted: okeanos blocks detach {device}. Its I/O \
+         fails then. {CLEAR}"
+    )))
 }
 
 /// Refuses to change a volume past a device whose I/O waits for the next daemon: its writes come
@@ -165,12 +217,17 @@ pub fn start(place: &Place) -> Result<PathBuf, CliError> {
     Ok(device.path())
 }
 
-/// Flushes a device if its daemon serves it, and removes it.
-pub fn take_away(place: &Place) -> Result<(), CliError> {
+/// Flushes a device if its daemon serves it, and removes it. `force`: one that waits, and may be in
+/// use, has its I/O fail first.
+pub fn take_away(place: &Place, force: bool) -> Result<(), CliError> {
     let Some((left, remains)) = remains(place)? else { return Ok(()) };
     let path = left.path();
     let mount = mount_table::mount_on(&place.0).ok().flatten();
     let is_served = mount.is_some_and(|mount| !mount.is_dead());
+    if force && !is_served && remains == Remains::Waiting {
+        refuse_served(&left)?;
+        return remove(place, &left, None);
+    }
     // The proof that the daemon of an NBD device is dead delays what waits.
     let is_proved_last = remains == Remains::Waiting && matches!(left, EarlierDevice::Nbd(_));
     if !is_served && !is_proved_last {
@@ -182,7 +239,10 @@ pub fn take_away(place: &Place) -> Result<(), CliError> {
     refuse_mounted(&path).map_err(|error| match is_served || remains == Remains::Ended {
         true => error,
         false => CliError::new(format!("{} waits for its daemon, and is mounted", path.display()))
-            .with_remedy("Attach the volume again as before, and unmount then."),
+            .with_remedy(
+                "Attach the volume again as before, and unmount then. Where it cannot be attached, \
+                 --force has the I/O fail.",
+            ),
     })?;
     // Nobody mounts it any more from here on.
     let held = match open_exclusively(&path) {
@@ -231,6 +291,7 @@ fn remove(place: &Place, left: &EarlierDevice, held: Option<File>) -> Result<(),
         },
         EarlierDevice::Nbd(device) => nbd_device::remove(device, held)?,
     }
+    place.unmark_unchecked();
     Ok(())
 }
 
@@ -254,5 +315,33 @@ pub fn take_size(place: &Place, bytes: u64) -> Result<(), CliError> {
     match place.driver_device() {
         Some(DriverDevice::Ublk(number)) => ublk_device::take_size(number, bytes),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_goes_on_over_no_volume_that_went_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place(directory.path().join("3d"));
+        let (device, other) = (DriverDevice::Nbd(3), DriverDevice::Nbd(4));
+        let sound = RecoveryReport { recorded_error: -5, ..RecoveryReport::default() };
+        let was_left =
+            RecoveryReport { recorded_error: engine::ERRNO_DAMAGED, ..RecoveryReport::default() };
+        let leaves = RecoveryReport { gave_up: true, ..was_left.clone() };
+        let skips = RecoveryReport { skipped_blocks: vec![7], ..was_left.clone() };
+        let goes_on = |device, report| refuse_incomplete(&place, device, report).is_ok();
+        assert!(goes_on(device, &sound));
+        for lacking in [&was_left, &leaves, &skips] {
+            assert!(!goes_on(device, lacking));
+        }
+        // It was made over a volume that lacked some.
+        place.mark_unchecked(device).unwrap();
+        assert!(goes_on(device, &was_left) && !goes_on(other, &was_left));
+        assert!(!goes_on(device, &leaves) && !goes_on(device, &skips));
+        place.unmark_unchecked();
+        assert!(!goes_on(device, &was_left));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::GrowArguments;
 use super::driver_device;
-use super::offline::with_parts;
+use super::offline::with_parts_unless;
 use crate::daemon::control::{Ask, Client, Place, no_answer};
 use crate::daemon::mount_table;
 use crate::error::CliError;
@@ -31,8 +31,9 @@ pub(super) fn run(arguments: &GrowArguments) -> Result<(), CliError> {
         Some(mount) if !mount.is_dead() => while_attached(&mount, &place)?,
         _ => {
             // The device that waits keeps its size.
-            driver_device::refuse_waiting(&place)?;
-            with_parts(source, log.as_deref(), false, async |parts| blocks::grow(&parts).await)?
+            let refuse = || driver_device::refuse_waiting(&place);
+            let log = log.as_deref();
+            with_parts_unless(refuse, source, log, false, async |parts| blocks::grow(&parts).await)?
         }
     };
     match json {

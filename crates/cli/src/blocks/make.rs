@@ -17,18 +17,17 @@ use std::path::Path;
 
 pub fn run(arguments: &FormatArguments) -> Result<(), CliError> {
     crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.target)?;
-    for path in std::iter::once(&arguments.target).chain(&arguments.log) {
-        if let Ok(VolumeOnDisk::Found(uuid)) = volume_on(path) {
-            driver_device::refuse_waiting(&Place::of_uuid(&uuid))?;
-        }
-    }
     let zones = NewZones::new(arguments)?;
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let open = |path: &Path| open_disk(&world, path, DiskAccess::ReadWrite);
     let disk = open(&arguments.target)?;
     let log = arguments.log.as_deref().map(open).transpose()?;
-    // Behind the claim: another command may have made something while this one waited.
+    // Behind the claim: another command may have made something while this one waited, and a daemon
+    // may have died.
     for path in std::iter::once(&arguments.target).chain(&arguments.log) {
+        if let Ok(VolumeOnDisk::Found(uuid)) = volume_on(path) {
+            driver_device::refuse_waiting(&Place::of_uuid(&uuid))?;
+        }
         refuse_to_overwrite(path, arguments.force, "okeanos blocks format --force")?;
     }
     let uuid = || {

@@ -28,6 +28,10 @@ use std::time::Duration;
 /// Time limit for others to close a device that is taken away: udev may hold it for a moment.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Steps that clear a recorded error.
+const CLEAR: &str = "Attach the volume, check the file system above it, detach the volume, and \
+     clear the error: okeanos blocks drain --clear-error.";
+
 const EXAMPLES: &str = "\
 Examples:
   okeanos blocks format /dev/sdb                below the kernel's ext4, on a disk with an I/O limit
@@ -55,7 +59,8 @@ Examples:
 
 const DETACH_EXAMPLES: &str = "\
 Examples:
-  umount /mnt && okeanos blocks detach /dev/sdb";
+  umount /mnt && okeanos blocks detach /dev/sdb
+  okeanos blocks detach --force /dev/ublkb0     its I/O waits, and its volume cannot be attached";
 
 const DRAIN_EXAMPLES: &str = "\
 Examples:
@@ -189,6 +194,10 @@ struct AttachArguments {
 
 #[derive(Args)]
 struct DetachArguments {
+    /// Have I/O that waits for a daemon fail, also if the device is mounted or otherwise in use:
+    /// for a volume that cannot be attached again. Unmount it then, and detach it once more
+    #[arg(short, long)]
+    force: bool,
     /// The volume, or the block device that it is attached as
     #[arg(value_name = "IMAGE|DEVICE")]
     device: PathBuf,
@@ -245,7 +254,7 @@ pub fn run(arguments: BlocksArguments) -> Result<(), CliError> {
             refuse_as_log(&arguments.source, arguments.log.as_deref())?;
             attach::run(arguments)
         }
-        BlocksCommand::Detach(arguments) => detach::run(&arguments.device),
+        BlocksCommand::Detach(arguments) => detach::run(&arguments.device, arguments.force),
         BlocksCommand::Drain(arguments) => offline::drain(&arguments),
         BlocksCommand::Grow(arguments) => grow::run(&arguments),
         BlocksCommand::Inspect(arguments) => offline::inspect(&arguments),

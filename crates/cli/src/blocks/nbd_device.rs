@@ -68,13 +68,14 @@ pub fn is_on(number: u32, disk: &str) -> bool {
     Backend::of_device(number).is_some_and(|backend| backend.is_on(disk))
 }
 
-/// Makes the volume's device, or takes up the one that waits, and begins to serve it. The future
-/// returns if the connection breaks.
+/// Makes the volume's device, or takes up the one that waits unless that is refused, and begins to
+/// serve it. The future returns if the connection breaks.
 pub async fn serve(
     world: &RealWorld,
     (place, disk): (&Place, String),
     export: Export,
     waits: bool,
+    refuse: impl Fn(DriverDevice) -> Result<(), CliError>,
 ) -> Result<(ConnectedDevice, KernelConnection, LocalFuture<CliError>), CliError> {
     let client = client()?;
     let (volume, read_only) = (place.uuid(), export.read_only);
@@ -84,6 +85,7 @@ pub async fn serve(
     let (number, socket) = match waiting {
         Some(number) => {
             refuse_unlike(number, &backend, export.disk.geometry().size)?;
+            refuse(DriverDevice::Nbd(number))?;
             let until = world.now().plus(RECONNECTION);
             let socket = loop {
                 match client.take_up(number, &backend).map_err(not_taken_up(number))? {
@@ -94,11 +96,10 @@ pub async fn serve(
             };
             (number, socket)
         }
-        None => client.connect(&export, &backend).map_err(|error| {
-            let refused = error.kind() == io::ErrorKind::PermissionDenied;
-            let error = CliError::system("cannot make an NBD device", error);
-            if refused { error.with_remedy("Attach it as root.") } else { error }
-        })?,
+        None => {
+            place.unmark_unchecked();
+            client.connect(&export, &backend).map_err(not_made)?
+        }
     };
     let disconnected = || failed(number)(io::ErrorKind::NotFound.into());
     let (device, _) = remains(place, number).ok_or_else(disconnected)?;
@@ -110,6 +111,12 @@ pub async fn serve(
             .with_remedy("Attach the volume again.")
     };
     Ok((device, connection, Box::pin(failure)))
+}
+
+fn not_made(error: io::Error) -> CliError {
+    let refused = error.kind() == io::ErrorKind::PermissionDenied;
+    let error = CliError::system("cannot make an NBD device", error);
+    if refused { error.with_remedy("Attach it as root.") } else { error }
 }
 
 /// Returns the error of a device that the kernel gives no other connection.

@@ -1,6 +1,7 @@
 //! Commands on a volume that is not attached.
 
-use super::{DrainArguments, OfflineArguments, failed, zones};
+use super::driver_device::refuse_to_leave_out;
+use super::{CLEAR, DrainArguments, OfflineArguments, failed, zones};
 use crate::disk::coerce::Wanted;
 use crate::disk::open_disk::{open_disk, refuse_same};
 use crate::error::CliError;
@@ -88,9 +89,6 @@ impl fmt::Display for Replayed {
 
 /// Remedy where something that was acknowledged may be missing, in the imperative.
 const CHECK: &str = "check the file system above it before it is used";
-/// Steps that clear a recorded error.
-pub(super) const CLEAR: &str = "Attach the volume, check the file system above it, detach the \
-     volume, and clear the error: okeanos blocks drain --clear-error.";
 
 impl fmt::Display for BlocksReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -124,15 +122,28 @@ impl fmt::Display for BlocksReport {
 pub(super) fn drain(arguments: &DrainArguments) -> Result<(), CliError> {
     let DrainArguments { clear_error, volume: OfflineArguments { source, log, json } } = arguments;
     let clears = *clear_error;
-    let replayed = with_parts(source, log.as_deref(), false, async move |parts| {
+    let refuse = || if clears { refuse_to_leave_out(source) } else { Ok(()) };
+    let replayed = with_parts_unless(refuse, source, log.as_deref(), false, async move |parts| {
         let mut replayed = recovered(&parts, false).await?;
-        if clears {
+        // Only a volume whose detachment succeeded behind the check has an empty log: else the
+        // error may be one that was recorded since.
+        let was_detached = replayed.journal.clean || units::fault!("blocks-later-error-cleared");
+        if clears && was_detached {
             replayed.cleared = replayed.journal.recorded_error != 0;
             blocks::clear_recorded_error(&parts).await?;
         }
         Ok(replayed)
     })?;
-    print_replay(&replayed, *json)
+    print_replay(&replayed, *json)?;
+    if clears && !replayed.cleared && replayed.journal.recorded_error != 0 {
+        let name = source.display();
+        return Err(CliError::new(format!(
+            "{name}: the error stays recorded: the log was not empty, so nobody has checked what \
+             is above the volume and then detached it"
+        ))
+        .with_remedy(CLEAR));
+    }
+    Ok(())
 }
 
 /// Replays a block volume for `okeanos recover`.
@@ -140,7 +151,9 @@ pub fn replay(arguments: &RecoverArguments) -> Result<(), CliError> {
     let RecoverArguments { source, journal_device, dry_run, json, .. } = arguments;
     let (dry_run, log) = (*dry_run, journal_device.as_deref());
     let options = arguments.engine();
-    let replayed = with_parts(source, log, dry_run, async move |parts| {
+    let leaves_out = arguments.may_leave_out();
+    let refuse = || if leaves_out { refuse_to_leave_out(source) } else { Ok(()) };
+    let replayed = with_parts_unless(refuse, source, log, dry_run, async move |parts| {
         Ok(recovered(&BlockParts { options, ..parts }, dry_run).await)
     })?;
     print_replay(&replayed.map_err(|error| failed_otherwise(source, &error))?, *json)
@@ -256,7 +269,18 @@ fn story(found: &FoundSuperblock, report: &RecoveryReport) -> BlocksReport {
     }
 }
 
-pub(super) fn with_parts<T: 'static>(
+fn with_parts<T: 'static>(
+    source: &Path,
+    log: Option<&Path>,
+    read_only: bool,
+    work: impl AsyncFnOnce(BlockParts) -> Result<T, BlocksError> + 'static,
+) -> Result<T, CliError> {
+    with_parts_unless(|| Ok(()), source, log, read_only, work)
+}
+
+/// Does the work on the volume, unless that is refused when the disks are claimed.
+pub(super) fn with_parts_unless<T: 'static>(
+    refuse: impl FnOnce() -> Result<(), CliError>,
     source: &Path,
     log: Option<&Path>,
     read_only: bool,
@@ -276,6 +300,7 @@ pub(super) fn with_parts<T: 'static>(
         options: EngineOptions::default(),
         persistence: Persistence::WriteBack,
     };
+    refuse()?;
     let paths = (source.to_owned(), log.map(Path::to_owned));
     let result = world.run(async move {
         let (home, log) = (paths.0.as_path(), paths.1.as_deref());

@@ -3,7 +3,7 @@
 use super::device_kind::DeviceKind;
 use super::{driver_device, failed, grow, nbd_device, ublk_device, zones};
 use crate::checkpoint::Checkpointer;
-use crate::daemon::control::{About, Ask, Place};
+use crate::daemon::control::{About, Ask, DriverDevice, Place};
 use crate::daemon::control_server::Answers;
 use crate::daemon::io_path;
 use crate::daemon::mount_helper::MountHelper;
@@ -211,18 +211,27 @@ async fn of_driver(
     let (read_only, rotational) = (plan.read_only, false);
     let volatile_cache = plan.persistence == Persistence::WriteBack;
     let on = driver_device::disk_of(&plan.source)?;
+    let recovery = &volume.report().recovery;
+    let refuse = |device| driver_device::refuse_incomplete(place, device, recovery);
+    let mark = |device| match recover::lacks_some(recovery) {
+        true => place.mark_unchecked(device),
+        false => Ok(()),
+    };
+    let system = |error| CliError::system(place.0.display(), error);
     match kind {
         DeviceKind::Ublk => {
             let export = ublk::ExportedDisk { disk, read_only, volatile_cache, rotational };
-            let (number, server) = ublk_device::serve(world, place, &export).await?;
+            let (number, server) = ublk_device::serve(world, place, &export, refuse).await?;
             let linked = place.link_ublk(number, &on);
-            linked.map_err(|error| CliError::system(place.0.display(), error))?;
+            linked.and_then(|()| mark(DriverDevice::Ublk(number))).map_err(system)?;
             Ok(ServedDriver::until(move || server.stop()))
         }
         DeviceKind::Nbd => {
             let export = Export { disk, read_only, rotational };
-            let served = nbd_device::serve(world, (place, on), export, !volatile_cache).await;
+            let served =
+                nbd_device::serve(world, (place, on), export, !volatile_cache, refuse).await;
             let (device, connection, failure) = served?;
+            mark(DriverDevice::Nbd(device.number())).map_err(system)?;
             if volatile_cache {
                 helper.disconnect_at_end(&device);
             }
@@ -234,7 +243,7 @@ async fn of_driver(
 
 fn recorded_error(volume: &BlockVolume) -> Option<String> {
     let why = recover::recorded_error(&volume.report().recovery)?;
-    Some(format!("the journal records an error: {why}. {}", super::offline::CLEAR))
+    Some(format!("the journal records an error: {why}. {}", super::CLEAR))
 }
 
 fn report_opened(volume: &BlockVolume, say: &dyn Fn(&str)) {
@@ -299,6 +308,24 @@ fn statistics(
     })
 }
 
+/// Refuses a volume that lacks some of what was committed to clients that may have waited for this
+/// daemon: nobody knows which have, and they would go on.
+fn refuse_clients(plan: &AttachPlan, volume: &BlockVolume) -> Result<(), CliError> {
+    let lacks_some = recover::lacks_some(&volume.report().recovery);
+    if plan.read_only || !lacks_some || units::fault!("waiting-left-behind") {
+        return Ok(());
+    }
+    let name = plan.source.display();
+    Err(CliError::new(format!(
+        "{name}: damage was found, or a recovery left out what was committed: a client that \
+         connects again would go on without it"
+    ))
+    .with_remedy(
+        "End the clients, clear the error (okeanos blocks drain --clear-error), and check what is \
+         above it when it is served again. --read-only serves it as it is.",
+    ))
+}
+
 /// Serves NBD clients on a Unix socket, in the foreground.
 pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
     runtime::standard_error::print_panics_without_waiting();
@@ -308,11 +335,14 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
     let result = world.run(async move {
         let volume = plan.open(&own).await?.volume;
         // A volume that is open keeps a second server of it from replacing the socket.
-        let listener = match Listener::unix(&socket) {
+        let listener = refuse_clients(&plan, &volume).and_then(|()| {
+            Listener::unix(&socket).map_err(|error| CliError::new(error.to_string()))
+        });
+        let listener = match listener {
             Ok(listener) => listener,
             Err(error) => {
                 close(&volume, &|_| ()).await;
-                return Err(CliError::new(error.to_string()));
+                return Err(error);
             }
         };
         let complain = |text: &str| crate::daemon::reporter::complain(&format!("okeanos: {text}"));

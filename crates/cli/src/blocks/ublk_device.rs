@@ -65,12 +65,13 @@ pub fn remains(place: &Place, number: u32) -> Result<Remains, CliError> {
     ask_driver(number, async move |_, control| ublk::look_at(control, number, mark).await)
 }
 
-/// Makes the volume's device, or takes up the one that waits, and begins to serve it. Returns its
-/// number.
+/// Makes the volume's device, or takes up the one that waits unless that is refused, and begins to
+/// serve it. Returns its number.
 pub async fn serve(
     world: &RealWorld,
     place: &Place,
     export: &ExportedDisk,
+    refuse: impl Fn(DriverDevice) -> Result<(), CliError>,
 ) -> Result<(u32, Server), CliError> {
     let control = Control::open(world).await.map_err(unavailable)?;
     let mark = place.mark();
@@ -81,6 +82,10 @@ pub async fn serve(
         },
         None => None,
     };
+    match waiting {
+        Some(number) => refuse(DriverDevice::Ublk(number))?,
+        None => place.unmark_unchecked(),
+    }
     let wanted = WantedDevice { export, mark };
     let opened = Device::open(world, &control, &wanted, waiting).await;
     let device = opened.map_err(|error| match error {

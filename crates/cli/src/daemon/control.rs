@@ -126,6 +126,10 @@ const UBLK_LINK: &str = "ublk";
 /// Extension of the link whose text identifies the disk behind that device.
 const DISK_LINK: &str = "disk";
 
+/// Extension of the link that names a driver's device which was made over a volume that lacked some
+/// of what was committed.
+const UNCHECKED_LINK: &str = "unchecked";
+
 /// Path of devices of the kernel's NBD client without their numbers.
 const NBD: &str = "/dev/nbd";
 
@@ -215,6 +219,24 @@ impl Place {
         // There may be none.
         let _ = fs::remove_file(self.ublk_link());
         let _ = fs::remove_file(self.0.with_extension(DISK_LINK));
+    }
+
+    /// Records that the volume lacked some of what was committed when this device was made over it:
+    /// the device has acknowledged nothing of that.
+    pub fn mark_unchecked(&self, device: DriverDevice) -> io::Result<()> {
+        self.unmark_unchecked();
+        std::os::unix::fs::symlink(device.path(), self.0.with_extension(UNCHECKED_LINK))
+    }
+
+    /// Returns whether [`Place::mark_unchecked`] has recorded that of this device.
+    pub fn is_marked_unchecked(&self, device: DriverDevice) -> bool {
+        let marked = fs::read_link(self.0.with_extension(UNCHECKED_LINK));
+        marked.is_ok_and(|marked| marked == device.path())
+    }
+
+    pub fn unmark_unchecked(&self) {
+        // It may not be marked.
+        let _ = fs::remove_file(self.0.with_extension(UNCHECKED_LINK));
     }
 
     /// Path of the link, beside the directory, which a mount covers.

@@ -52,6 +52,7 @@ macro_rules! shared_tests {
             io_waits_for_the_next_daemon,
             a_device_that_waits_can_be_taken_away,
             a_device_that_waits_is_only_for_its_disk_as_it_was,
+            what_was_left_out_is_not_taken_from_a_device_that_waits,
             a_device_in_use_is_not_taken_away_from_another_mount_namespace,
             the_mount_behind_a_device_stays_as_long_as_it,
         }
@@ -158,6 +159,33 @@ pub fn a_device_that_waits_is_only_for_its_disk_as_it_was(driver: &Driver) {
         refuses $O blocks detach copy 2>said; grep -q 'of another disk' said
         truncate -s 128M image; refuses $O blocks grow image 2>said; grep -q "waits for its daemon as $NAME" said
         attach --write-through; [ $L = $NAME ]; [ $(cat here/file) = after ]; umount here; clean $L; detach"#,
+    );
+}
+
+/// The file system above would go on over a disk that went back.
+pub fn what_was_left_out_is_not_taken_from_a_device_that_waits(driver: &Driver) {
+    run(
+        driver,
+        r#"again() { timeout 100 $O blocks attach --via $VIA --write-through image; }
+        attach --write-through -o expire=1h,writeback=1h,data=wasteless; NAME=$L
+        mkfs.ext4 -q $L; mount $L here; for i in 1 2 3; do echo $i >here/file; sync -f here; done
+        D=$(daemon); kill -9 $D; gone $D
+        printf damaged | dd of=image bs=1 seek=$(((1 << 20) + 4096 + 100)) conv=notrunc status=none
+        refuses again 2>said; grep -q damage said
+        for option in until-damage find-log skip-unreadable; do
+            refuses $O recover --$option image 2>said; grep -q "$NAME waits for its daemon" said
+        done
+        refuses $O blocks drain --clear-error image 2>said; grep -q "$NAME waits for its daemon" said
+        cp --sparse=always image copy; $O recover --until-damage copy >said
+        # Where the device is not seen.
+        unshare -m sh -c "mount -t tmpfs none /sys; mount -t tmpfs none /run; $O recover --until-damage image" >said
+        refuses again 2>said; grep -q 'may have acknowledged what the volume lacks' said
+        refuses timeout 60 $O blocks detach image 2>said; grep -q -- --force said
+        timeout 60 $O blocks detach --force image 2>said || grep -q 'fuser -v' said
+        umount here; timeout 60 $O blocks detach image 2>said || grep -q 'not attached' said
+        # A device that is made since has acknowledged nothing of it.
+        attach --write-through 2>said; grep -q 'records an error' said; NAME=$L; D=$(daemon); kill -TERM $D; gone $D
+        attach --write-through; [ $L = $NAME ]; detach; $O blocks drain --clear-error image >said"#,
     );
 }
 
