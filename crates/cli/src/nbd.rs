@@ -5,7 +5,7 @@ use crate::disk::content;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::text::output::{print, print_json};
-use ::nbd::{Export, Listener, serve as serve_clients};
+use ::nbd::{Connections, Export, Listener, serve as serve_clients};
 use clap::Args;
 use device::Disk;
 use disks::DiskAccess;
@@ -36,6 +36,10 @@ Clients:
 
 There is no TLS: only Unix sockets and loopback addresses are listened on. An address lets every
 user of the machine in; a Unix socket is for the user who started the program.";
+
+/// Printed where a client that flushed at the next server would never learn of a loss.
+pub const LOSES: &str = "what was acknowledged and not flushed may be lost: requests of the clients \
+     fail until they have gone; another signal ends this at once";
 
 /// Export a disk over NBD: an image or a device, as it is
 #[derive(Args)]
@@ -122,15 +126,23 @@ pub fn serve_disk(
 async fn serve(world: RealWorld, listener: Listener, export: Rc<Export>) -> Result<(), CliError> {
     let mut signals = world.signals().map_err(|error| CliError::system("signals", error))?;
     let uri = listener.uri();
-    let mut serving = Box::pin(serve_clients(world.clone(), listener, export.clone()));
+    let connections = Connections::default();
+    let served = serve_clients(world.clone(), listener, export.clone(), connections.clone());
+    let mut serving = Box::pin(served);
     print(&format_args!("listening on {uri}\n"))?;
     if let Either::Left(result) = race(&mut serving, signals.next()).await {
         return result.map_err(|error| CliError::system(uri, error));
     }
     // No new clients; acknowledged writes are made durable.
+    connections.hold();
     drop(serving);
-    match export.read_only {
+    let flushed = match export.read_only {
         true => Ok(()),
         false => export.disk.flush().await.map_err(|error| CliError::new(error.to_string())),
+    };
+    if let Err(error) = &flushed {
+        complain(&format!("okeanos: {error}; {LOSES}"));
     }
+    connections.end(flushed.is_ok(), signals.next()).await;
+    flushed
 }

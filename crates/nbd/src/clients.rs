@@ -8,6 +8,7 @@
 //! its end may stand behind requests that are still in flight.
 
 use crate::connection::Connection;
+use runtime::race;
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -17,8 +18,49 @@ use std::rc::Rc;
 #[derive(Default)]
 pub struct Clients {
     connections: RefCell<Vec<Rc<Connection>>>,
-    closed: Cell<bool>,
-    change_ended: Event,
+    phase: Cell<Phase>,
+    /// Set when a change or a connection has ended, or the phase is another one.
+    changed: Event,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Served,
+    /// Requests wait, and so do answers, until it is known how the server ends.
+    Held,
+    /// Requests are answered with errors.
+    Failing,
+    Ended,
+}
+
+/// The connections of a server, for the caller that ends it. Clones are the same.
+///
+/// A client whose connection ends sends again what was not answered, and a flush of the next server
+/// succeeds. So the connections may be shut without an answer only if everything that was
+/// acknowledged is durable: [`Connections::hold`] them, make it so, and [`Connections::end`] them.
+#[derive(Clone, Default)]
+pub struct Connections(pub(crate) Rc<Clients>);
+
+impl Connections {
+    /// Lets requests wait, those that are carried out with their answers. The server may be dropped
+    /// then, and the connections stay.
+    pub fn hold(&self) {
+        if !units::fault!("nbd-losses-unsaid") {
+            self.0.enter(Phase::Held);
+        }
+    }
+
+    /// Ends the connections that are held: at once if `all_is_durable`, and clients send again what
+    /// was not answered. Else every request fails until all clients have gone, or `limit` ends.
+    pub async fn end<T>(&self, all_is_durable: bool, limit: impl Future<Output = T>) {
+        if !all_is_durable && self.0.phase.get() == Phase::Held {
+            self.0.enter(Phase::Failing);
+            let have_gone = || self.0.connections.borrow().is_empty();
+            race(self.0.changed.until(|| have_gone().then_some(())), limit).await;
+        }
+        self.0.shut();
+    }
 }
 
 /// Membership of a connection, until it is dropped.
@@ -31,7 +73,7 @@ impl Clients {
     /// Adds a connection. It is shut at once if the server has ended.
     pub fn admit(self: &Rc<Self>, connection: &Rc<Connection>) -> Member {
         self.connections.borrow_mut().push(connection.clone());
-        if self.closed.get() {
+        if self.are_shut() {
             connection.abandon();
         }
         Member(self.clone(), connection.clone())
@@ -40,14 +82,32 @@ impl Clients {
     /// Ends all connections. What they have sent and was not begun is not carried out; what was
     /// begun is, and is not answered.
     pub fn shut(&self) {
-        self.closed.set(true);
         self.connections.borrow().iter().for_each(|connection| connection.abandon());
-        self.change_ended.notify();
+        self.enter(Phase::Ended);
+    }
+
+    /// Ends them with their server, unless they are held.
+    pub fn shut_with_server(&self) {
+        if self.phase.get() == Phase::Served {
+            self.shut();
+        }
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.phase.set(phase);
+        self.changed.notify();
     }
 
     /// Whether the server has ended them.
     pub fn are_shut(&self) -> bool {
-        self.closed.get()
+        self.phase.get() == Phase::Ended
+    }
+
+    /// Returns whether a request is to be answered with an error whatever became of it. Waits while
+    /// that is not known.
+    pub async fn are_failing(&self) -> bool {
+        let known = || Some(self.phase.get()).filter(|phase| *phase != Phase::Held);
+        self.changed.until(known).await == Phase::Failing
     }
 
     /// Waits for the changes of `bytes` of connections that were given up.
@@ -60,7 +120,7 @@ impl Clients {
         bytes: Range<u64>,
     ) -> io::Result<Change<'a>> {
         let may_begin = || own.is_given_up() || !self.is_changed_from_behind(own, &bytes);
-        self.change_ended.until(|| may_begin().then_some(())).await;
+        self.changed.until(|| may_begin().then_some(())).await;
         if own.is_given_up() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -81,6 +141,7 @@ impl Clients {
 impl Drop for Member {
     fn drop(&mut self) {
         self.0.connections.borrow_mut().retain(|connection| !Rc::ptr_eq(connection, &self.1));
+        self.0.changed.notify();
     }
 }
 
@@ -90,6 +151,6 @@ impl Drop for Change<'_> {
         let own = changes.iter().position(|change| *change == self.2);
         changes.swap_remove(own.expect("it is among them until now"));
         drop(changes);
-        self.0.change_ended.notify();
+        self.0.changed.notify();
     }
 }

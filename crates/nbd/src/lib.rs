@@ -18,6 +18,7 @@ mod request;
 mod server;
 mod window;
 
+pub use clients::Connections;
 pub use export::Export;
 pub use kernel_device::{Backend, ConnectedDevice, NbdClient, NoNbdClient, look_often};
 pub use listener::{ListenError, Listener};

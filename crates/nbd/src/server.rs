@@ -1,6 +1,6 @@
 //! Concurrent clients: each has a task that reads its requests, and one for each request in flight.
 
-use crate::clients::Clients;
+use crate::clients::{Clients, Connections};
 use crate::connection::{Connection, Socket};
 use crate::export::Export;
 use crate::listener::Listener;
@@ -25,13 +25,18 @@ const HANDSHAKE: Duration = Duration::from_secs(30);
 /// Bytes that write-zeroes writes at once.
 const ZEROES: usize = 1 << 20;
 
-/// Serves until it is dropped, or the listener fails. All connections are shut then: what was not
-/// answered is the client's to send again.
-pub async fn serve(world: RealWorld, listener: Listener, export: Rc<Export>) -> io::Result<()> {
+/// Serves until it is dropped, or the listener fails. All connections are shut then, unless they
+/// are held: what was not answered is the client's to send again.
+pub async fn serve(
+    world: RealWorld,
+    listener: Listener,
+    export: Rc<Export>,
+    connections: Connections,
+) -> io::Result<()> {
     let watched = File::new(listener.copy()?);
     let mut ready = world.ring().poll(&watched, libc::POLLIN);
     let (count, pool) = (Rc::new(Cell::new(0)), Rc::new(Pool::default()));
-    let clients = Rc::new(Clients::default());
+    let clients = connections.0;
     let _shut = ShutAtEnd(clients.clone());
     loop {
         loop {
@@ -76,7 +81,7 @@ struct ShutAtEnd(Rc<Clients>);
 impl Drop for ShutAtEnd {
     fn drop(&mut self) {
         if !units::fault!("nbd-left-open") {
-            self.0.shut();
+            self.0.shut_with_server();
         }
     }
 }
@@ -226,13 +231,17 @@ impl Client {
         }
     }
 
-    /// Carries out a request and answers it. Changes of a client that has gone are not begun.
+    /// Carries out a request and answers it, unless the server ends first: then it is not begun, or
+    /// its answer is an error, or it has none. Changes of a client that has gone are not begun.
     async fn carry_out(
         &self,
         request: NbdRequest,
         payload: Option<Buffer>,
         _reservation: Reservation,
     ) -> io::Result<()> {
+        if self.clients.are_failing().await {
+            return self.answer_error(&request, EIO).await;
+        }
         let disk = &self.export.disk;
         let change = match request.is_change() {
             true => Some(self.clients.begin_change(&self.connection, request.bytes()).await?),
@@ -241,7 +250,10 @@ impl Client {
         let durability = if request.fua { Durability::Durable } else { Durability::Cached };
         let result = match request.command {
             Command::Read => match disk.read(request.at, request.length as usize).await {
-                Ok(data) => return self.answer_data(&request, &data).await,
+                Ok(data) if !self.clients.are_failing().await => {
+                    return self.answer_data(&request, &data).await;
+                }
+                Ok(_) => Ok(()),
                 Err(error) => Err(error),
             },
             Command::Write => {
@@ -256,6 +268,9 @@ impl Client {
             }
         };
         drop(change);
+        if self.clients.are_failing().await {
+            return self.answer_error(&request, EIO).await;
+        }
         match result {
             Ok(()) => self.send(&[&simple_reply(request.cookie, 0)]).await,
             Err(error) => self.answer_error(&request, number_of(&error, request.command)).await,

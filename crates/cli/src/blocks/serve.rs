@@ -17,6 +17,7 @@ use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::mount::options::MountSettings;
 use crate::mount::run_table::{self, MadeFile};
+use crate::nbd::LOSES;
 use crate::recover;
 use crate::text::output::print;
 use blocks::{BlockParts, BlockVolume, BlocksDisk, Persistence, find_superblock};
@@ -24,7 +25,7 @@ use device::{Disk, LocalFuture};
 use disks::{DiskAccess, FileDisk};
 use engine::LogKind;
 use eviction::CoercedDisk;
-use nbd::{Export, Listener};
+use nbd::{Connections, Export, Listener};
 use runtime::{Either, RealWorld, race};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -353,7 +354,9 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
         let uri = listener.uri();
         let disk = Rc::new(volume.clone());
         let export = Rc::new(Export { disk, read_only: plan.read_only, rotational: false });
-        let mut serving = Box::pin(nbd::serve(own.clone(), listener, export));
+        let connections = Connections::default();
+        let served = nbd::serve(own.clone(), listener, export, connections.clone());
+        let mut serving = Box::pin(served);
         print(&format_args!("{uri}\n"))?;
         // From here on it reads requests.
         if let Err(error) = privileges::give_up() {
@@ -361,10 +364,17 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
         }
         own.ring().renew_threads();
         let served = race(&mut serving, signals.next()).await;
-        // The connections are shut before the volume is closed: a request that is not answered is
-        // sent again to the next daemon, and an error would reach the file system above.
+        // Nothing is answered while the volume is closed: a request that is not answered is sent
+        // again to the next daemon, and an error would reach the file system above.
+        connections.hold();
         drop(serving);
         let clean = close(&volume, &complain).await;
+        // Without a volatile cache the log has all that was acknowledged.
+        let is_durable = clean || plan.persistence == Persistence::WriteThrough;
+        if !is_durable {
+            complain(LOSES);
+        }
+        connections.end(is_durable, signals.next()).await;
         match served {
             Either::Left(Err(error)) => Err(CliError::system(uri, error)),
             _ if clean => Ok(()),

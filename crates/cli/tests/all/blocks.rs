@@ -362,6 +362,28 @@ fn an_nbd_client_waits_for_the_next_daemon() {
     ));
 }
 
+/// A client that connected to the next daemon would have its flush answered there.
+#[test]
+fn an_nbd_client_learns_that_a_daemon_could_not_keep_its_writes() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{NBD}
+        said() {{ for i in $(seq 300); do grep -q "$1" q && return; sleep 0.1; done; cat q; return 1; }}
+        mkdir small; mount -t tmpfs -o size=24M none small; trap 'umount -l small' EXIT
+        ln -s small/image image; truncate -s 96M small/image; $O blocks format image >/dev/null; mkfifo commands; touch q; start
+        timeout 300 qemu-io --cache writeback --image-opts driver=raw,file.driver=nbd,file.server.type=unix,file.server.path=s,file.reconnect-delay=200 <commands >q 2>&1 & Q=$!
+        exec 7>commands; echo 'write -P 7 1M 256k' >&7; said wrote
+        head -c 96M /dev/urandom >small/fill || true; kill $DAEMON; sleep 1; rm small/fill
+        echo flush >&7; sleep 0.5; echo 'write 3M 4k' >&7; said 'write failed'; kill -0 $DAEMON; echo quit >&7; wait $Q || true
+        wait $DAEMON && exit 1; grep -q 'not everything was written home' err; grep -q 'acknowledged' err
+        # A second signal ends it at once.
+        start; timeout 300 qemu-io --image-opts driver=raw,file.driver=nbd,file.server.type=unix,file.server.path=s,file.reconnect-delay=200 <commands >q 2>&1 & Q=$!
+        exec 7>commands; echo 'write -P 8 2M 256k' >&7; said wrote
+        head -c 96M /dev/urandom >small/fill || true; kill $DAEMON; sleep 1; kill -0 $DAEMON; kill $DAEMON; wait $DAEMON && exit 1
+        kill $Q; wait $Q || true; umount small; trap - EXIT"#
+    ));
+}
+
 #[test]
 fn nbd_clients_read_write_and_flush_a_volume() {
     let rig = Rig::new();

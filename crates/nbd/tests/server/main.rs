@@ -5,7 +5,7 @@ mod reconnect;
 
 use device::World;
 use disks::MemoryDisk;
-use nbd::{Export, Listener, serve};
+use nbd::{Connections, Export, Listener, serve};
 use runtime::RealWorld;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -40,7 +40,7 @@ impl Server {
     fn start() -> Server {
         Server::with(SocketKind::Unix, async |world, disk, listener| {
             let export = Export { disk: Rc::new(disk), read_only: false, rotational: false };
-            serve(world, listener, Rc::new(export)).await.unwrap();
+            serve(world, listener, Rc::new(export), Connections::default()).await.unwrap();
         })
     }
     /// Runs `script` over a disk in memory.

@@ -3,7 +3,7 @@
 use crate::{Client, SIZE, Server, SocketKind};
 use device::{Buffer, DeviceError, Disk, Durability, Geometry, LocalFuture, Operation, World};
 use disks::MemoryDisk;
-use nbd::{Export, KernelConnection, serve};
+use nbd::{Connections, Export, KernelConnection, serve};
 use runtime::sync::Event;
 use runtime::{Either, RealWorld, race};
 use std::cell::Cell;
@@ -108,7 +108,8 @@ fn start(kind: SocketKind) -> (Server, Receiver<()>) {
     let server = Server::with(kind, async move |world, disk, listener| {
         let disk = GatedDisk::over(disk);
         let export = Export { disk: Rc::new(disk.clone()), read_only: false, rotational: false };
-        let mut serving = Box::pin(serve(world, listener, Rc::new(export)));
+        let connections = Connections::default();
+        let mut serving = Box::pin(serve(world, listener, Rc::new(export), connections));
         let stopped = disk.until(|gates| gates.stopped.get());
         assert!(matches!(race(&mut serving, stopped).await, Either::Right(())));
         drop(serving);
@@ -285,4 +286,44 @@ fn a_kernels_connection_that_breaks_is_reported() {
     assert!(!is_reported_broken(|mut kernel| {
         kernel.ask(0, 2, 1, 0, 0, &[]);
     }));
+}
+
+/// A flush at the next server would succeed, and what this one acknowledged be gone.
+#[test]
+fn clients_of_a_server_that_lost_something_get_errors() {
+    let (send, phases) = channel();
+    let server = Server::with(SocketKind::Unix, async move |world, disk, listener| {
+        let disk = GatedDisk::over(disk);
+        let export = Export { disk: Rc::new(disk.clone()), read_only: false, rotational: false };
+        let connections = Connections::default();
+        let served = serve(world.clone(), listener, Rc::new(export), connections.clone());
+        let mut serving = Box::pin(served);
+        let stopped = disk.until(|gates| gates.stopped.get());
+        assert!(matches!(race(&mut serving, stopped).await, Either::Right(())));
+        connections.hold();
+        drop(serving);
+        // What was begun goes on, and has no answer yet.
+        disk.set(|gates| &gates.open);
+        world.sleep_until(world.now().plus(Duration::from_millis(200))).await;
+        send.send("held").unwrap();
+        connections.end(false, std::future::pending::<()>()).await;
+        send.send("gone").unwrap();
+        std::future::pending().await
+    });
+    let (mut one, mut other) = (server.transmit(false), server.transmit(false));
+    write(&mut one, 1, 0, OLD);
+    assert_eq!(one.simple(), (0, 1));
+    write(&mut one, 2, HELD, OLD);
+    other.ask(0, 0, 3, STOP, 512, &[]);
+    assert_eq!(phases.recv(), Ok("held"));
+    one.ask(0, 3, 4, 0, 0, &[]);
+    let answers = std::collections::BTreeSet::from([one.simple(), one.simple()]);
+    assert_eq!(answers, [(5, 2), (5, 4)].into());
+    assert_eq!(other.simple(), (5, 3));
+    drop(one);
+    write(&mut other, 5, 0, NEW);
+    assert_eq!(other.simple(), (5, 5));
+    assert!(phases.try_recv().is_err(), "a client was left");
+    drop(other);
+    assert_eq!(phases.recv_timeout(Duration::from_secs(60)), Ok("gone"));
 }
