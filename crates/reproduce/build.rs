@@ -77,7 +77,7 @@ fn checksum(crates: &Path, folder: &str, figures: &Path) -> u64 {
     if !is_real && folder != WITH_HOSTS {
         without.push(crates.join(STAGES_OF_HOSTS));
     }
-    // Names must not tell where the sources lie.
+    // Names must not depend on where the sources lie.
     let base = crates.parent().expect("the crates lie in the workspace");
     let mut tree = Tree { sum: Xxh64::new(0), base, without };
     for name in names {

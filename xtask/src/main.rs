@@ -3,6 +3,7 @@
 //! `cargo xtask tidy` prints each violation with its place and fails if there is one.
 //! `cargo xtask tidy --report` prints measures of language and layout.
 
+mod dialect;
 mod faults;
 mod layers;
 mod lines;
@@ -56,6 +57,7 @@ fn tidy() -> Result<String, String> {
     pages::check(&workspace, &layers, &mut complaints)?;
     faults::check(&workspace, &mut complaints)?;
     lines::check(&workspace, &mut complaints);
+    dialect::check(&workspace, &mut complaints);
     match complaints.is_empty() {
         true => Ok(format!("tidy: {} files\n", workspace.sources.len() + workspace.pages.len())),
         false => Err(format!("{}\n{} violations", complaints.join("\n"), complaints.len())),

@@ -132,7 +132,7 @@ fn check_tables(page: &str, text: &str, complaints: &mut Vec<String>) {
     let is_rule = |line: usize| lines[line].starts_with("|-") || lines[line].starts_with("|:");
     for line in (0..lines.len()).filter(|line| is_row(*line)) {
         let is_second = line > 0 && is_row(line - 1) && !(line > 1 && is_row(line - 2));
-        let is_alone = !is_row(line + 1) && !(line > 0 && is_row(line - 1));
+        let is_alone = !(is_row(line + 1) || line > 0 && is_row(line - 1));
         if is_rule(line) != is_second || is_alone {
             let complaint = "a table begins with one header and one rule below it";
             complaints.push(format!("{page}:{}: {complaint}", line + 1));

@@ -254,9 +254,9 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
     let options = RunOptions { out: arguments.out, again: arguments.again, seeds: arguments.seeds };
     let jobs = Arc::new(Jobs::new(at_once(arguments.jobs)));
     listen_for_interrupts();
-    let under_way = Arc::new(UnderWay::new());
+    let playing = Arc::new(Playing::new());
     let one = |figure: &Figure| {
-        let (begin, name, shown) = (Instant::now(), figure.name, under_way.clone());
+        let (begin, name, shown) = (Instant::now(), figure.name, playing.clone());
         let context = Context {
             seed: arguments.seed,
             run_index: 0,
@@ -270,7 +270,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
             overrides: Arc::default(),
         };
         let outcome = ::reproduce::run(figure, &options, &context);
-        under_way.ended(name);
+        playing.ended(name);
         if let Err(error) = &outcome {
             if !error.is_interrupted() {
                 complain(&format!("okeanos-lab: {name}: {error}"));
@@ -279,7 +279,7 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
         (outcome, begin.elapsed())
     };
     let outcomes = ::reproduce::run_all(&figures, &jobs, one);
-    drop(under_way);
+    drop(playing);
     let mut table = Table::new(["figure", "statements", "took"]);
     let (mut left, mut failed) = (0, Vec::new());
     for (figure, (outcome, took)) in figures.iter().zip(outcomes) {
@@ -309,16 +309,16 @@ fn run_figures(arguments: RunArguments) -> Result<(), CliError> {
 }
 
 /// The figures that are being played, as one line of progress.
-struct UnderWay {
+struct Playing {
     begin: Instant,
     /// Parts done and all parts, by name.
     figures: Mutex<BTreeMap<&'static str, (usize, usize)>>,
     progress: Progress,
 }
 
-impl UnderWay {
-    fn new() -> UnderWay {
-        UnderWay { begin: Instant::now(), figures: Mutex::default(), progress: Progress::new() }
+impl Playing {
+    fn new() -> Playing {
+        Playing { begin: Instant::now(), figures: Mutex::default(), progress: Progress::new() }
     }
     fn show(&self, figure: &'static str, done: usize, all: usize) {
         let mut figures = self.figures.lock().expect("nobody panics while holding it");

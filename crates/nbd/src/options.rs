@@ -74,10 +74,10 @@ mod tests {
 
     #[test]
     fn options_that_contradict_themselves_are_malformed() {
-        let go = |data: &[u8]| parse_option(7, data);
+        let option_go = |data: &[u8]| parse_option(7, data);
         let named = [&[0, 0, 0, 1, b'x', 0, 1, 0, 3][..]].concat();
         assert_eq!(
-            go(&named),
+            option_go(&named),
             OptionRequest::Info { go: true, name: b"x".to_vec(), wanted: vec![3] }
         );
         for data in [
@@ -87,7 +87,7 @@ mod tests {
             &[0, 0, 0, 0, 0, 2, 0, 3],
             &[0, 0, 0, 0, 0, 0, 9],
         ] {
-            assert_eq!(go(data), OptionRequest::Malformed, "{data:?}");
+            assert_eq!(option_go(data), OptionRequest::Malformed, "{data:?}");
         }
         assert_eq!(parse_option(8, &[1]), OptionRequest::Malformed);
         assert_eq!(parse_option(4711, &[1]), OptionRequest::Unknown);

@@ -336,7 +336,7 @@ mod tests {
 
     static PLAYED: AtomicUsize = AtomicUsize::new(0);
 
-    /// Returns the factor of the tick below which so many of the points lie.
+    /// Returns the factor of the tick below which that share of the points lies.
     fn factor(points: i32) -> f64 {
         0.25 * 10f64.powf(f64::from(points) / POINTS as f64)
     }

@@ -99,7 +99,7 @@ impl KeptResults {
         }
     }
 
-    /// Returns the results that have a statement's row, whoever played them.
+    /// Returns the results that have a statement's row, of every run.
     fn last(&self, statement: &Statement) -> Option<&KeptFigure> {
         let is_given = statement.is_of_given_traces();
         let figures = if is_given { &self.given } else { &self.figures };

@@ -40,7 +40,7 @@ impl Intervals {
     const PATCHY: Intervals = Intervals::of(20_000, 300, 900);
     /// Write-back meets blocks of commits that are in flight to home.
     const RESTLESS: Intervals = Intervals::of(20_000, 200, 100);
-    /// Intervals so long that nothing is written back before the log, or memory, is full.
+    /// Intervals beyond every run: nothing is written back before the log, or memory, is full.
     const LAZY: Intervals = Intervals::of(3000, 400_000, 1_000_000);
 }
 

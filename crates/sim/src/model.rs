@@ -189,11 +189,11 @@ impl History {
                 }
             }
         }
-        let half_there = |state: &usize| {
+        let is_torn = |state: &usize| {
             self.parts_after(*state)
                 .any(|tree| self.matches(found, &tree, *state, window, guarantee).is_ok())
         };
-        let torn = (acknowledged..started).find(half_there);
+        let torn = (acknowledged..started).find(is_torn);
         let allowed = |state: usize| {
             self.write_after(state).is_some_and(|write| write.len() > self.bounds.whole_max)
         };

@@ -442,7 +442,7 @@ mod tests {
     use super::*;
 
     /// Returns the percentage of the writes that are longer than a block.
-    fn share_of_long_writes(scripts: &[Script], block: u64) -> usize {
+    fn share_of_large_writes(scripts: &[Script], block: u64) -> usize {
         let lengths = scripts.iter().flatten().filter_map(|step| match step.action {
             Action::Write { length, .. } => Some(length as u64),
             _ => None,
@@ -456,7 +456,7 @@ mod tests {
         for block in [1024, 2048, 4096] {
             for extents in [false, true] {
                 let size = ScriptSize { steps: 1000, files: 3, mix: Mix::Crossing, extents, block };
-                let share = share_of_long_writes(&make_scripts(1, 4, size), block);
+                let share = share_of_large_writes(&make_scripts(1, 4, size), block);
                 assert!((45..60).contains(&share), "{share} % of the writes, blocks of {block}");
             }
         }
@@ -469,7 +469,7 @@ mod tests {
             let of = |writers| {
                 let size = ScriptSize { steps: 30, files: 3, mix: Mix::All, extents: true, block };
                 let scripts = (1..=400).flat_map(|seed| make_scripts(seed, writers, size));
-                share_of_long_writes(&scripts.collect::<Vec<_>>(), block)
+                share_of_large_writes(&scripts.collect::<Vec<_>>(), block)
             };
             let (alone, several) = (of(1), of(3));
             println!(

@@ -61,15 +61,15 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
-    /// Runs a world whose only task computes in one step until `is_over`.
-    fn compute(is_over: impl Fn(Duration) -> bool + 'static) {
+    /// Runs a world whose only task computes in one step until `has_ended`.
+    fn compute(has_ended: impl Fn(Duration) -> bool + 'static) {
         let world = VirtualWorld::new(1);
         world.run({
             let world = world.clone();
             async move {
                 world.name_task("computes");
                 let began = Instant::now();
-                while !is_over(began.elapsed()) {
+                while !has_ended(began.elapsed()) {
                     std::hint::spin_loop();
                 }
             }

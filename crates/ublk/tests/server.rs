@@ -33,7 +33,7 @@ struct Driver {
     waiting: RefCell<VecDeque<Request>>,
     slots: RefCell<Vec<Option<Request>>>,
     changed: Event,
-    is_over: Cell<bool>,
+    has_ended: Cell<bool>,
     /// Slots that the server has given to the driver at least once.
     given: Cell<usize>,
 }
@@ -42,8 +42,8 @@ impl Driver {
     fn new(depth: usize) -> Rc<Driver> {
         let slots = RefCell::new((0..depth).map(|_| None).collect());
         let (waiting, changed) = Default::default();
-        let (is_over, given) = Default::default();
-        Rc::new(Driver { waiting, slots, changed, is_over, given })
+        let (has_ended, given) = Default::default();
+        Rc::new(Driver { waiting, slots, changed, has_ended, given })
     }
 
     async fn ask(
@@ -92,7 +92,7 @@ impl Queue for Slots {
             request.answer.send((result, request.data));
         }
         Box::pin(async move {
-            let next = || match driver.is_over.get() {
+            let next = || match driver.has_ended.get() {
                 true => Some(None),
                 false => driver.waiting.borrow_mut().pop_front().map(Some),
             };
@@ -216,7 +216,7 @@ fn flushed_and_durable_writes_survive_a_power_cut() {
                 all.push(client.await.expect("a client"));
             }
             let image = disk.crash(CrashPolicy::LoseAll);
-            driver.is_over.set(true);
+            driver.has_ended.set(true);
             driver.changed.notify();
             (image, all)
         });

@@ -135,7 +135,7 @@ fn a_write_beside_a_discard_of_its_block_leaves_the_log() {
 
 /// Covers an image that write-back was writing home when the block was discarded.
 #[test]
-fn no_difference_is_logged_over_what_is_on_its_way_home() {
+fn no_difference_is_logged_over_a_write_in_flight() {
     let making = Making { journal_disk: Some(6 << 20), ..Making::default() };
     let life = Life::new(1, &make(&making).expect("a volume"));
     let options = EngineOptions {
@@ -211,8 +211,8 @@ fn a_discard_ends_while_others_discard() {
                         pause(20).await;
                     }
                     waiting.set(waiting.get() - u32::from(times == 1));
-                    let is_over = times == 1 || waiting.get() == 0;
-                    assert!(is_over, "a discard waits for those that came behind it");
+                    let has_ended = times == 1 || waiting.get() == 0;
+                    assert!(has_ended, "a discard waits for those that came behind it");
                 })
             };
             let many = discard(3, 1_250 + 500 * begin, 800);

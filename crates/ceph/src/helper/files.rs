@@ -187,7 +187,7 @@ impl File {
         state.opens == 0
     }
     /// Closes after the last opener. The failure of a sync is dropped with the open file.
-    pub fn let_go(&self) {
+    pub fn release(&self) {
         let mut state = self.state();
         let former = state.handle.take();
         (state.writes, state.failure, state.drops) = (false, None, None);

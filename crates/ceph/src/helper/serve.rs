@@ -340,7 +340,7 @@ impl Server {
                         }
                         // The token belongs to the open file.
                         let returned = files.give_back(&file);
-                        file.let_go();
+                        file.release();
                         returned?;
                     }
                 }
@@ -500,7 +500,7 @@ impl Server {
         if let Err(errno @ Errno(libc::ESHUTDOWN | libc::ENOTCONN)) = self.files.discard(&file) {
             self.lost(errno);
         }
-        file.let_go();
+        file.release();
         self.ending.fetch_sub(1, Ordering::SeqCst);
     }
     /// Ends the process (T4): nothing more is asked of a lost connection, and a process ends more

@@ -151,7 +151,7 @@ impl Files {
 
     /// Begins a write. Without the exclusive token one that extends the file has a lock from its
     /// look at the end until the servers have the new one: clients of this store extend a file one
-    /// after the other. A token that is returned meanwhile is replaced by the lock.
+    /// after the other. A token that is returned between them is replaced by the lock.
     pub fn begin_write(&self, file: &File) {
         let _no_return = lock(&file.returning);
         file.state().extends = true;

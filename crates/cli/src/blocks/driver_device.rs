@@ -201,7 +201,7 @@ pub fn waits(place: &Place, device: DriverDevice) -> CliError {
         .with_remedy(format!("Attach it with --via {via}, or detach it first: its I/O fails then."))
 }
 
-/// Returns what tells the disk from its copies.
+/// Returns what distinguishes the disk from its copies.
 pub fn disk_of(source: &Path) -> Result<String, CliError> {
     identity(source).map_err(|error| CliError::system(source.display(), error))
 }

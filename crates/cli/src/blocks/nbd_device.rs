@@ -228,7 +228,7 @@ pub fn remove(device: &ConnectedDevice, held: Option<File>) -> Result<(), CliErr
 }
 
 /// Returns why an NBD device keeps its size while it is attached. From Linux 6.9 on, the kernel
-/// waits for all requests in flight to change it, and has all commands of devices wait meanwhile: a
+/// waits for all requests in flight to change it, and has all commands of devices wait as long: a
 /// daemon that dies then could be replaced by none.
 pub fn refuse_to_grow(number: u32) -> CliError {
     let name = DriverDevice::Nbd(number).path();

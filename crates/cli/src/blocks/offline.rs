@@ -237,20 +237,20 @@ async fn recovered(parts: &BlockParts, dry_run: bool) -> Result<Replayed, Blocks
 }
 
 pub(super) fn inspect(arguments: &OfflineArguments) -> Result<(), CliError> {
-    let story = with_parts(&arguments.source, arguments.log.as_deref(), true, async |parts| {
+    let report = with_parts(&arguments.source, arguments.log.as_deref(), true, async |parts| {
         let found = match find_superblock(&*parts.disk).await? {
             BlocksDisk::Volume(found) | BlocksDisk::Journal(found) => found,
         };
         let report = blocks::recover(&parts, true).await?;
-        Ok(story(&found, &report))
+        Ok(report_of(&found, &report))
     })?;
     match arguments.json {
-        true => print_json(&story),
-        false => print(&story),
+        true => print_json(&report),
+        false => print(&report),
     }
 }
 
-fn story(found: &FoundSuperblock, report: &RecoveryReport) -> BlocksReport {
+fn report_of(found: &FoundSuperblock, report: &RecoveryReport) -> BlocksReport {
     let superblock = &found.superblock;
     let shift = superblock.block_size.shift();
     BlocksReport {

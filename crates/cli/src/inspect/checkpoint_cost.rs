@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_go_home_with_one_request_and_parts_need_a_read() {
+    fn neighbours_are_one_request_and_parts_need_a_read() {
         let held = held(&[(7, 0, false), (8, 0, true), (9, 1, false), (20, 0, true)]);
         let cost = |log, runs| held.cost(log, runs, None);
         let expected = |blocks, reads, writes| CheckpointCost {

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_under_a_loop_device_is_found_and_let_go() {
+    fn a_file_under_a_loop_device_is_found_and_detached() {
         let mut image = tempfile::NamedTempFile::new().unwrap();
         std::io::Write::write_all(&mut image, &[7; 1 << 20]).unwrap();
         assert_eq!(device_on(image.path()).unwrap(), None);

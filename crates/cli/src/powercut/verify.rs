@@ -40,7 +40,7 @@ struct Verdict {
     acknowledged: u64,
     /// Places whose next write was in flight when the last message came, and those that share a
     /// page with it: any content is right.
-    under_way: u64,
+    in_flight: u64,
     by_age: Vec<(&'static str, Counts)>,
     total: Counts,
     /// Run whose record stands where one of this run is missing: perhaps this is the file of that
@@ -56,7 +56,7 @@ struct RunLog {
     /// Number and time of the last acknowledged write of each place.
     newest: Vec<Option<(u64, u64)>>,
     acknowledged: u64,
-    under_way: Option<u64>,
+    in_flight: Option<u64>,
     last: u64,
 }
 
@@ -95,15 +95,15 @@ fn ask(listener: &str, run: Option<u64>) -> Result<RunLog, CliError> {
                     layout,
                     newest,
                     acknowledged: 0,
-                    under_way: None,
+                    in_flight: None,
                     last: at,
                 });
             }
-            (Some(log), Event::About(number)) => (log.under_way, log.last) = (Some(number), at),
+            (Some(log), Event::About(number)) => (log.in_flight, log.last) = (Some(number), at),
             (Some(log), Event::Acknowledged(number)) => {
                 log.newest[place(number, log.layout.places) as usize] = Some((number, at));
                 log.acknowledged += 1;
-                (log.under_way, log.last) = (None, at);
+                (log.in_flight, log.last) = (None, at);
             }
             _ => return Err(wrong()),
         }
@@ -121,16 +121,16 @@ fn judge(
     let mut by_age = AGES.map(|(_, name)| (name, Counts::default()));
     let mut total = Counts::default();
     let place_at = |index: u64| index * u64::from(size)..(index + 1) * u64::from(size);
-    let being_written = log.under_way.map_or(0..0, |number| {
+    let being_written = log.in_flight.map_or(0..0, |number| {
         let bytes = place_at(place(number, places));
         bytes.start / PAGE * PAGE..bytes.end.next_multiple_of(PAGE)
     });
-    let (mut under_way, mut other_run) = (0, None);
+    let (mut in_flight, mut other_run) = (0, None);
     for (index, newest) in (0..).zip(&log.newest) {
         let Some((number, at)) = *newest else { continue };
         let bytes = place_at(index);
         if bytes.start < being_written.end && being_written.start < bytes.end {
-            under_way += 1;
+            in_flight += 1;
             continue;
         }
         let held = match read(bytes.start, size as usize) {
@@ -163,7 +163,7 @@ fn judge(
     Ok(Verdict {
         run: format!("{:016x}", log.run),
         acknowledged: log.acknowledged,
-        under_way,
+        in_flight,
         by_age: by_age.to_vec(),
         total,
         verdict: words(total),
@@ -213,13 +213,13 @@ fn table(verdict: &Verdict) -> String {
             [acknowledged, present, lost, torn, unreadable].map(|count| count.to_string());
         table.row([name.to_owned(), acknowledged, present, lost, torn, unreadable]);
     }
-    let under_way = match verdict.under_way {
+    let in_flight = match verdict.in_flight {
         0 => String::new(),
         1 => ", one of them left out because it was being written again".to_owned(),
         count => format!(", {count} of them left out because their page was being written again"),
     };
     format!(
-        "run {}: {} writes acknowledged; looked at the last of each place{under_way}\n{table}",
+        "run {}: {} writes acknowledged; looked at the last of each place{in_flight}\n{table}",
         verdict.run, verdict.acknowledged
     )
 }
@@ -237,7 +237,7 @@ mod tests {
         let mut newest = vec![None; 4];
         (0..4).for_each(|number| newest[place(number, 4) as usize] = Some((number, number)));
         let log =
-            RunLog { run: 9, layout: LAYOUT, newest, acknowledged: 4, under_way: None, last: 4 };
+            RunLog { run: 9, layout: LAYOUT, newest, acknowledged: 4, in_flight: None, last: 4 };
         let read = |at: u64, length: usize| {
             let number = (0..4).find(|number| place(*number, 4) * 512 == at).unwrap();
             match number {
@@ -263,16 +263,16 @@ mod tests {
             let layout = FileLayout { size, places: 64 };
             let mut newest = vec![None; 64];
             (0..64).for_each(|number| newest[place(number, 64) as usize] = Some((number, number)));
-            let under_way = 64 + 5;
+            let in_flight = 64 + 5;
             let log = RunLog {
                 run: 9,
                 layout,
                 newest,
                 acknowledged: 64,
-                under_way: Some(under_way),
+                in_flight: Some(in_flight),
                 last: 64,
             };
-            let torn = place(under_way, 64) * u64::from(size);
+            let torn = place(in_flight, 64) * u64::from(size);
             let pages = torn / 4096 * 4096..(torn + u64::from(size)).next_multiple_of(4096);
             let read = |at: u64, length: usize| {
                 if at < pages.end && at + length as u64 > pages.start {
@@ -284,7 +284,7 @@ mod tests {
             };
             let verdict = judge(&log, read).unwrap();
             assert!(verdict.verdict.starts_with("honest"), "{size}: {}", verdict.verdict);
-            assert!(verdict.under_way <= 1 + neighbours, "{size}: {}", verdict.under_way);
+            assert!(verdict.in_flight <= 1 + neighbours, "{size}: {}", verdict.in_flight);
         }
     }
 }

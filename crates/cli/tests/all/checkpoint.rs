@@ -50,7 +50,7 @@ fn a_checkpoint_by_hand_empties_the_log_and_reports_savings() {
 /// A client of the control socket begins a checkpoint of many scattered blocks. While it runs a
 /// file is written, and another client asks.
 #[test]
-fn a_checkpoint_brings_home_what_changed_during_another() {
+fn a_checkpoint_writes_back_what_changed_during_another() {
     let rig = Rig::new();
     rig.run(
         r#"$O mkfs --journal-size 96M image 256M -- -q; serve data=journal,checkpoint=manual,noloop image
@@ -81,7 +81,7 @@ const UNTIL_HOME: &str = r#"for i in $(seq 600); do
     $O stats --json $M | grep -q '"dirty_blocks": 0'"#;
 
 #[test]
-fn the_log_goes_home_at_the_times_that_were_asked_for() {
+fn checkpoints_begin_at_the_times_of_the_option() {
     let rig = Rig::new();
     rig.run("$O mkfs image 64M -- -q");
     let hour = rig.run("date +%H").trim().parse::<u32>().unwrap();

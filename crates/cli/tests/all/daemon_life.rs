@@ -45,7 +45,7 @@ fn ring_for(transport: &str) -> Option<Option<Ring>> {
 }
 
 #[test]
-fn a_mount_ends_with_its_namespace_and_everything_comes_home() {
+fn a_mount_ends_with_its_namespace_and_everything_is_written() {
     for options in ["transport=classic", "noloop,transport=classic", "transport=uring"] {
         let Some(_ring) = ring_for(options.trim_start_matches("transport=")) else { continue };
         let rig = Rig::new();

@@ -98,17 +98,17 @@ fn busy_dead_mount_is_remounted_or_names_users() {
         r#"H=; trap '[ -z "$H" ] || kill $H' EXIT
            mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
            held() { echo kept >$M/file; sync $M/file; sleep 1000 <$M/file & H=$!; sleep 0.3; kill_daemon; }
-           let_go() { kill $H; wait $H || true; H=; }
+           end_holder() { kill $H; wait $H || true; H=; }
            $O mkfs image 64M -- -q >made; serve transport=classic image; held
            $O umount $M 2>printed; grep -q "sleep ($H)" printed
            $O mount image $M; grep -q kept $M/file; echo new >$M/new; $O umount $M
-           $O mount image $M; grep -q new $M/new; $O umount $M; let_go; settle image; clean image
+           $O mount image $M; grep -q new $M/new; $O umount $M; end_holder; settle image; clean image
            # While its daemon lives, a mount that was taken away keeps the image.
            serve transport=classic image; sleep 1000 <$M/file & H=$!; sleep 0.3; umount -l $M
-           refuses $O mount image $M 2>printed; grep -q "sleep ($H)" printed; let_go; wait $DAEMON; settle image; clean image
+           refuses $O mount image $M 2>printed; grep -q "sleep ($H)" printed; end_holder; wait $DAEMON; settle image; clean image
            L=$(losetup --find --show image); serve transport=classic $L; held; $O umount $M 2>printed
            refuses $O mount $L $M 2>printed; grep -q "sleep ($H)" printed; grep -q 'End these' printed
-           let_go; for i in $(seq 50); do $O mount $L $M 2>printed && break; sleep 0.1; done
+           end_holder; for i in $(seq 50); do $O mount $L $M 2>printed && break; sleep 0.1; done
            grep -q kept $M/file; $O umount $M; losetup -d $L; settle image; clean image"#,
     );
 }

@@ -43,16 +43,16 @@ fn locks_over_a_ring_leave_an_entry_for_the_unlock() {
         r#"{HOST}
            OPTIONS="-o transport=uring"; host store journal taskset -c 0
            $O stats --json $M | grep -q '"transport": *"io_uring"'; echo content >$M/file
-           taskset -c 1 flock $M/file sh -c 'touch held; until [ -e let_go ]; do sleep 0.02; done' & HOLDER=$!
+           taskset -c 1 flock $M/file sh -c 'touch held; until [ -e unlock ]; do sleep 0.02; done' & HOLDER=$!
            until [ -e held ]; do sleep 0.02; done
            taskset -c 1 timeout 20 flock $M/file true 2>printed & WAITER=$!
-           sleep 0.5; touch let_go
+           sleep 0.5; touch unlock
            for i in $(seq 200); do kill -0 $HOLDER 2>gone || break; sleep 0.05; done; refuses kill -0 $HOLDER 2>gone
            refuses wait $WAITER; grep -q 'No locks available' printed
            # With more entries a program waits.
-           rm held let_go; taskset -c 0 flock $M/file sh -c 'touch held; until [ -e let_go ]; do sleep 0.02; done' &
+           rm held unlock; taskset -c 0 flock $M/file sh -c 'touch held; until [ -e unlock ]; do sleep 0.02; done' &
            until [ -e held ]; do sleep 0.02; done; taskset -c 0 timeout 20 flock $M/file true & WAITER=$!
-           sleep 0.2; touch let_go; wait $WAITER
+           sleep 0.2; touch unlock; wait $WAITER
            $O umount $M; wait $DAEMON"#
     ));
 }

@@ -127,7 +127,7 @@ fn halves_of_blocks(volume: &Volume) {
 }
 
 #[test]
-fn parts_of_blocks_on_their_way_to_the_log_stay_within_the_bound() {
+fn parts_of_blocks_in_flight_stay_within_the_bound() {
     for mode in ["wasteless", "selective"] {
         with_bounded_memory(mode, PROGRAM + PARTS, halves_of_blocks);
     }

@@ -248,7 +248,7 @@ fn writers_of_a_file_may_choose_its_durability() {
     };
     // Logging a block decides for its next updates, too: so each write has a block of its own.
     let place = std::sync::atomic::AtomicU64::new(0);
-    let writes_go_home = |file: &File| {
+    let is_written_past_the_log = |file: &File| {
         let before = data_home();
         let offset = place.fetch_add(64 << 10, std::sync::atomic::Ordering::Relaxed);
         file.write_all_at(&[7; 64 << 10], offset).unwrap();
@@ -259,12 +259,12 @@ fn writers_of_a_file_may_choose_its_durability() {
     let file = File::create(&path).unwrap();
     File::create(&mine).unwrap();
     std::os::unix::fs::chown(&mine, Some(NOBODY), Some(NOBODY)).unwrap();
-    assert!(writes_go_home(&file));
+    assert!(is_written_past_the_log(&file));
     as_user(NOBODY, || {
         assert_eq!(set_durability(&File::open(&path).unwrap(), 1), libc::EPERM);
         assert_eq!(set_durability(&File::open(&mine).unwrap(), 1), 0);
     });
-    assert!(writes_go_home(&file));
+    assert!(is_written_past_the_log(&file));
     without_capabilities(&[3], || {
         assert_eq!(set_durability(&File::open(&mine).unwrap(), 1), libc::EPERM);
         let writable = File::options().write(true).open(&mine).unwrap();
@@ -272,11 +272,11 @@ fn writers_of_a_file_may_choose_its_durability() {
     });
     assert_eq!((set_durability(&file, 2), set_durability(&file, 1)), (libc::EINVAL, 0));
     assert_eq!(set_durability(&File::open(volume.root()).unwrap(), 1), libc::EINVAL);
-    assert!(!writes_go_home(&file));
+    assert!(!is_written_past_the_log(&file));
     drop(file);
     // The daemon receives the close after the caller has returned.
     let again = || File::options().write(true).open(&path).unwrap();
-    assert!((0..100).any(|_| writes_go_home(&again())));
+    assert!((0..100).any(|_| is_written_past_the_log(&again())));
     volume.umount_and_check();
     volume.mount("data=ordered");
     let file = File::options().write(true).open(&path).unwrap();

@@ -193,18 +193,18 @@ fn transactions_behind_gaps_are_listed_as_recovery_finds_them() {
          kill_daemon; umount $M; settle image
          $O inspect journal --json image; $O inspect journal image >printed; $O recover image >>printed",
     );
-    let story: serde_json::Value = serde_json::from_str(&printed).unwrap();
-    assert!(story["features"].as_array().unwrap().contains(&"gaps".into()), "{printed}");
+    let listing: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert!(listing["features"].as_array().unwrap().contains(&"gaps".into()), "{printed}");
     let number = |value: &serde_json::Value| value.as_u64().unwrap();
-    let (mut end, mut count) = (number(&story["start"]), 0);
+    let (mut end, mut count) = (number(&listing["start"]), 0);
     for packed in
-        story["records"].as_array().unwrap().iter().filter(|record| record["record"] == "packed")
+        listing["records"].as_array().unwrap().iter().filter(|record| record["record"] == "packed")
     {
         assert_eq!(number(&packed["log_block"]), end + 20, "{packed}");
         end += 20 + number(&packed["log_blocks"]);
         count += 1;
     }
-    let (said, last) = (rig.run("cat printed"), number(&story["first_transaction"]) + count - 1);
+    let (said, last) = (rig.run("cat printed"), number(&listing["first_transaction"]) + count - 1);
     assert!(count >= 20, "{said}");
     assert!(said.contains(&format!("to T{last} are committed and would be replayed")), "{said}");
     assert!(said.contains(&format!("{count} transactions")), "{said}");
@@ -214,7 +214,7 @@ fn transactions_behind_gaps_are_listed_as_recovery_finds_them() {
 /// The number of writers that share a commit depends on the machine (`make demo` shows the ratio of
 /// bytes); the cost of one commit does not.
 #[test]
-fn wasteless_fills_its_multiwrite_blocks_and_goes_home_seldom() {
+fn wasteless_fills_its_multiwrite_blocks_and_checkpoints_seldom() {
     const RECORDS: u64 = 100 * 100;
     const RECORD: u64 = 128;
     let engine = |mode: &str| {

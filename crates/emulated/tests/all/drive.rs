@@ -169,7 +169,7 @@ fn flushes_and_fua_writes_wait_for_the_mechanics_and_cached_writes_do_not() {
         }
         assert!(cached < 0.2, "{cached} ms");
         assert!((4.0..9.0).contains(&flush), "a seek, half a revolution and more: {flush} ms");
-        // The head is over the track already, but the sectors have just passed.
+        // The head is on the track already, but the sectors have just passed.
         assert!((3.0..5.0).contains(&durable), "about a revolution: {durable} ms");
     });
 }

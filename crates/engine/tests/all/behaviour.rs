@@ -51,7 +51,7 @@ fn on_fresh<T: 'static, F: Future<Output = T> + 'static>(
 }
 
 #[test]
-fn all_who_ask_while_a_commit_is_under_way_share_the_next() {
+fn syncs_during_a_commit_share_the_next() {
     let (_, statistics) = on_fresh(DataMode::Wasteless, |engine| async move {
         let writers = (0..200u64).map(|writer| -> device::LocalFuture<()> {
             let engine = engine.clone();

@@ -20,7 +20,7 @@ fn every_block_that_a_full_log_has_records_of_may_be_freed_in_steps() {
         setup.options.commit = Duration::from_secs(3600);
         setup.options.expire = Duration::from_secs(3600);
         let rig = Rig::new(&setup, 1, setup.images());
-        // Nothing comes home while the log fills.
+        // Nothing is written back while the log fills.
         let slow = Duration::from_secs(10);
         rig.disks[0].set_latency(Latency { least: slow, spread: Duration::ZERO });
         rig.play(async move |engine| {

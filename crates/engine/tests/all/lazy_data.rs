@@ -37,11 +37,11 @@ fn synced_data_is_not_overwritten_by_an_older_image_of_itself() {
             }
             second
         };
-        // The sync is over before the second one begins.
+        // The sync has ended before the second one begins.
         let mut rest = std::pin::pin!(rest);
         let mut sync = std::pin::pin!(sync);
         let second = match race(&mut sync, &mut rest).await {
-            Either::Left(_) => panic!("the sync is over before anything was overwritten"),
+            Either::Left(_) => panic!("the sync has ended before anything was overwritten"),
             Either::Right(second) => second,
         };
         sync.await.unwrap();
@@ -63,7 +63,7 @@ fn syncing_data_while_the_log_is_full_waits_for_room() {
     setup.options.commit = Duration::from_secs(3600);
     setup.options.expire = Duration::from_secs(3600);
     let rig = Rig::new(&setup, 1, setup.images());
-    // Nothing comes home while the log fills.
+    // Nothing is written back while the log fills.
     let slow = Duration::from_secs(10);
     rig.disks[0].set_latency(Latency { least: slow, spread: Duration::ZERO });
     rig.play(async move |engine| {
@@ -123,7 +123,7 @@ fn durable<const N: usize>(rig: &Rig, blocks: [u64; N]) -> [u8; N] {
 }
 
 #[test]
-fn a_sync_brings_home_overwrites_of_its_own_file_alone() {
+fn a_sync_writes_back_overwrites_of_its_own_file_alone() {
     for mode in BYPASSING {
         let rig = still(mode);
         rig.play(async move |engine| {

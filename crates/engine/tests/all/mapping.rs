@@ -380,8 +380,8 @@ fn with_an_empty_mapping_table_reads_ask_the_disk_for_no_more() {
                 read(&engine, block).await;
             }
             if !was_filled {
-                // With gaps, and past the cache. What is in the cache else hangs on what was let
-                // go.
+                // With gaps, and past the cache. What else is in the cache depends on what was
+                // evicted.
                 engine.read_data(HomeBlock(LOGGED), (BLOCKS - LOGGED) as u32).await.unwrap();
                 engine
                     .read_data_past_cache(HomeBlock(LOGGED), (BLOCKS - LOGGED) as u32)

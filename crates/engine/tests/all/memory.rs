@@ -90,7 +90,7 @@ fn writing_and_freeing_the_same_blocks_takes_no_more_memory_each_time() {
 /// Commits and home writes are slow, so a block that is overwritten again and again has as many
 /// images as it can.
 #[test]
-fn overwriting_blocks_on_their_way_keeps_all_their_images_within_the_bound() {
+fn overwriting_blocks_in_flight_keeps_all_images_within_the_bound() {
     const BLOCKS: u64 = 400;
     for mode in DataMode::ALL {
         let mut setup = Setup::new(mode, Layout::Separate, 4096);

@@ -117,7 +117,7 @@ fn a_later_commit_that_arrives_first_is_answered_last_and_proves_nothing() {
 }
 
 #[test]
-fn only_a_commit_that_set_out_later_proves_that_both_were_there() {
+fn only_a_later_commit_proves_that_both_were_there() {
     let setup = setup(DataMode::Wasteless);
     for third in [false, true] {
         let images = run(&setup, async move |bench| {

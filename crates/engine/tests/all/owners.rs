@@ -266,7 +266,7 @@ fn has_changes(text: &str, name: &str) -> bool {
 /// of facts, and nothing changes it.
 #[test]
 fn types_that_keep_state_keep_their_fields_to_themselves() {
-    // The methods of these stand in several files. A recovery is over before there is an engine.
+    // The methods of these stand in several files. A recovery has ended before there is an engine.
     const IN_SEVERAL_FILES: [&str; 2] = ["Engine", "Recovery"];
     let mut keep_state = BTreeSet::new();
     for (file, text) in &sources() {

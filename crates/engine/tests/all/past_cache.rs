@@ -65,7 +65,7 @@ fn left(rig: &Rig) -> Vec<u8> {
 }
 
 #[test]
-fn a_commit_waits_for_new_blocks_on_their_way() {
+fn a_commit_waits_for_new_blocks_in_flight() {
     for seed in 1..20 {
         let rig = rig(&setup(), seed);
         rig.play(async |engine| {
@@ -107,7 +107,7 @@ fn a_reader_of_blocks_in_flight_gets_what_was_written() {
 
 /// No commit waits for the large write, and this one takes the newer block along.
 #[test]
-fn what_is_written_to_a_block_on_its_way_comes_after_it() {
+fn a_write_to_a_block_in_flight_comes_after_it() {
     for seed in 1..20 {
         let rig = rig(&setup(), seed);
         rig.play(async |engine| {

@@ -236,7 +236,7 @@ fn data_is_not_written_home_past_an_older_image_of_itself() {
         let mut rest = std::pin::pin!(rest);
         match runtime::race(commit, &mut rest).await {
             Either::Left(committed) => committed.unwrap(),
-            Either::Right(_) => panic!("the first commit is over before the second"),
+            Either::Right(_) => panic!("the first commit has ended before the second"),
         }
         rest.await.unwrap();
     })

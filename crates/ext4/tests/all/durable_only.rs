@@ -29,7 +29,7 @@ async fn make(volume: &Rc<Volume>, parent: &Rc<Inode>, name: &str, mode: u16) ->
     }
 }
 
-/// Whether a large write to `inode` is logged: as blocks of data that did not go home.
+/// Whether a large write to `inode` is logged: as blocks of data that were not written home.
 async fn is_logged(volume: &Rc<Volume>, inode: &Rc<Inode>) -> bool {
     is_logged_at(0, volume, inode).await
 }

@@ -124,7 +124,7 @@ fn many_lost_transactions_are_missed_as_one_is_also_where_the_log_wraps() {
 }
 
 #[test]
-fn recovery_looks_no_further_ahead_than_transactions_on_their_way_may_reach() {
+fn recovery_looks_no_further_ahead_than_transactions_in_flight_reach() {
     for format in [PLAIN, EXTENDED] {
         let bounded = || {
             let mut volume = volume_with(format, 8);

@@ -73,7 +73,7 @@ pub fn run(arguments: DemoArguments) -> Result<(), CliError> {
     drop(progress);
     match arguments.json {
         true => print_json(&rows)?,
-        false => print(&story(&options, &rows))?,
+        false => print(&report(&options, &rows))?,
     }
     match rows.iter().map(|row| row.lost).sum() {
         0 => Ok(()),
@@ -81,7 +81,7 @@ pub fn run(arguments: DemoArguments) -> Result<(), CliError> {
     }
 }
 
-fn story(options: &DemoOptions, rows: &[DemoRow]) -> String {
+fn report(options: &DemoOptions, rows: &[DemoRow]) -> String {
     let mut table = Table::new([
         "mode",
         "syncs/s",

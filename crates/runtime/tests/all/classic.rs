@@ -136,7 +136,7 @@ fn renewed_threads_have_lost_what_the_worlds_thread_gave_up() {
 }
 
 #[test]
-fn operations_under_way_outlive_a_renewal() {
+fn operations_in_flight_outlive_a_renewal() {
     alone(|| {
         let world = RealWorld::over(IoChoice::Classic).unwrap();
         let inner = world.clone();

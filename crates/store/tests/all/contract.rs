@@ -81,7 +81,7 @@ fn appends_of_two_clients_stand_behind_each_other() {
         }
         let [one, two] = [opens[0], opens[1]];
         for _ in 0..20 {
-            // Both are under way at once.
+            // Both are in flight at once.
             let mut calls = vec![first.append(one, b"first "), second.append(two, b"second ")];
             calls.push(first.append(one, b"third "));
             runtime::join_window(calls, 3).await.unwrap();

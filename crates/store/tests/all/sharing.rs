@@ -233,8 +233,8 @@ fn a_number_that_is_used_again_names_no_other_file() {
 fn a_created_file_is_the_one_that_was_opened() {
     on_two_of_a_directory(|(first, _, _), root| async move {
         let (path, decoy) = (root.join("file"), root.join("decoy"));
-        let is_over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let (until, at) = (is_over.clone(), path.clone());
+        let has_ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let (until, at) = (has_ended.clone(), path.clone());
         let others = std::thread::spawn(move || {
             while !until.load(std::sync::atomic::Ordering::Relaxed) {
                 std::fs::write(&decoy, b"theirs").unwrap();
@@ -257,7 +257,7 @@ fn a_created_file_is_the_one_that_was_opened() {
                 break;
             }
         }
-        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        has_ended.store(true, std::sync::atomic::Ordering::Relaxed);
         others.join().unwrap();
         assert!(made > 50, "{made}");
     });

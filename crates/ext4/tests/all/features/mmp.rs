@@ -56,7 +56,7 @@ fn a_volume_in_use_is_refused_to_others_until_it_is_closed() {
         virtual_world.run(async move {
             let begun = world.now();
             let volume = open(&world, &home, MODES[1]).await.unwrap();
-            assert!(world.now().since(begun) >= 10 * SECOND, "the kernel waits so long");
+            assert!(world.now().since(begun) >= 10 * SECOND, "the kernel waits 10 s");
             let first = mmp(&home.image());
             assert!(
                 matches!(first.used_by, Use::Counted(_)) && first.check_interval == 10,

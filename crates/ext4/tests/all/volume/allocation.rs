@@ -259,8 +259,8 @@ fn blocks_freed_by_a_pending_commit_are_not_allocated() {
             let committing = engine.clone();
             let commit =
                 runtime::spawn_with_result(&world, async move { committing.commit(freed).await });
-            // Until a handle that starts is of the next transaction: the one that freed has set
-            // out.
+            // Until a handle that starts is of the next transaction: the one that freed is in
+            // flight.
             while engine.start(Credits(0)).await.unwrap().stop() == freed {
                 runtime::yield_now().await;
             }

@@ -155,7 +155,7 @@ fn a_synced_file_is_not_without_the_mark_of_damage() {
 
 /// The file was durable before, and the mark is in a transaction that another task commits.
 #[test]
-fn a_sync_of_a_durable_file_waits_for_a_mark_on_its_way() {
+fn a_sync_of_a_durable_file_waits_for_a_mark_in_flight() {
     for by_label in [false, true] {
         let image = TestImage::of(EXT4_1K);
         let virtual_world = VirtualWorld::new(1);
