@@ -1,22 +1,29 @@
 //! Promises of a host, on a simulated cluster.
 
 use crate::common::*;
-use disks::CrashPolicy;
-use host::{CONFLICT_DIRECTORY, Destage, Durable, FileFate, HostOptions, RecordFormat};
+use disks::{CrashPolicy, MemoryDisk};
+use host::{CONFLICT_DIRECTORY, Durable, FileFate, HostOptions, RecordFormat};
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Allocation, AttributeChange, OpenMode, StoreEvent, TimeChange, Token};
+use store::{Allocation, AttributeChange, FileId, OpenMode, StoreEvent, TimeChange, Token};
 use units::Timestamp;
 
-fn under_pressure() -> HostOptions {
-    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
+/// Lets a host write to a file, and crash. Returns its journal disk, too.
+fn crashed_with(seed: u64, at: u64, bytes: &'static [u8]) -> (Stage, MemoryDisk, FileId) {
+    let (stage, disk) = Stage::formatted_disk(seed);
+    let file = stage.play(&disk, under_pressure(), async move |host, _| {
+        let file = make(&host, "file").await;
+        host.write(file, at, bytes, Durable::Now).await.unwrap();
+        file
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    (stage, disk, file)
 }
 
 #[test]
 fn synced_write_survives_a_crash_of_the_host_in_both_record_formats() {
     for records in RecordFormat::ALL {
-        let stage = Stage::new(1);
-        let disk = stage.disk(stage.formatted());
+        let (stage, disk) = Stage::formatted_disk(1);
         let begun = stage.begin(&disk, HostOptions { records, ..under_pressure() });
         let file = stage.world.run(async move {
             let (host, report) = begun.await.unwrap();
@@ -28,8 +35,7 @@ fn synced_write_survives_a_crash_of_the_host_in_both_record_formats() {
         assert_eq!(stage.content(file), b"", "nothing is at the store yet");
         let image = stage.crash(&disk, CrashPolicy::LoseAll);
         let disk = stage.disk(image);
-        let begun = stage.begin(&disk, under_pressure());
-        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let report = stage.recovered(&disk, under_pressure());
         assert_eq!(report.files.len(), 1);
         assert_eq!(report.files[0].outcome, FileFate::Replayed);
         let content = stage.content(file);
@@ -39,36 +45,29 @@ fn synced_write_survives_a_crash_of_the_host_in_both_record_formats() {
 
 #[test]
 fn asynchronous_write_is_in_the_journal_after_the_flush_period() {
-    let stage = Stage::new(2);
-    let disk = stage.disk(stage.formatted());
-    let (begun, world) = (stage.begin(&disk, under_pressure()), stage.world());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(2);
+    let file = stage.play(&disk, under_pressure(), async move |host, stage| {
         let file = make(&host, "file").await;
         host.write(file, 0, b"soon", Durable::Soon).await.unwrap();
         assert_eq!(host.statistics().dirty_in_memory, 4);
-        sleep(&*world, Duration::from_millis(1500)).await;
+        stage.sleep(Duration::from_millis(1500)).await;
         assert_eq!((host.statistics().dirty_in_memory, host.statistics().dirty_in_journal), (0, 4));
         file
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-    let begun = stage.begin(&disk, under_pressure());
-    stage.world.run(async move { begun.await.unwrap() });
+    stage.recovered(&disk, under_pressure());
     assert_eq!(stage.content(file), b"soon");
 }
 
 #[test]
 fn old_files_go_to_the_store_and_leave_the_journal() {
-    let stage = Stage::new(3);
-    let disk = stage.disk(stage.formatted());
-    let (begun, world) = (stage.begin(&disk, HostOptions::default()), stage.world());
-    let (file, statistics) = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(3);
+    let (file, statistics) = stage.play(&disk, HostOptions::default(), async move |host, stage| {
         let file = make(&host, "file").await;
         for round in 0..100 {
             host.write(file, 0, &[round; 100], Durable::Now).await.unwrap();
         }
-        sleep(&*world, Duration::from_secs(130)).await;
+        stage.sleep(Duration::from_secs(130)).await;
         (file, host.statistics())
     });
     assert_eq!(stage.content(file), [99; 100]);
@@ -78,11 +77,9 @@ fn old_files_go_to_the_store_and_leave_the_journal() {
 
 #[test]
 fn a_peer_that_wants_the_file_reads_what_was_written() {
-    let stage = Stage::new(4);
-    let disk = stage.disk(stage.formatted());
-    let (begun, peer) = (stage.begin(&disk, under_pressure()), stage.peer());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(4);
+    stage.play(&disk, under_pressure(), async move |host, stage| {
+        let peer = stage.peer();
         let file = make(&host, "file").await;
         for round in 0..20 {
             host.write(file, round * 10, &[round as u8; 10], Durable::Soon).await.unwrap();
@@ -97,11 +94,10 @@ fn a_peer_that_wants_the_file_reads_what_was_written() {
 
 #[test]
 fn a_peer_gets_the_file_while_many_write() {
-    let stage = Stage::new(5);
-    let disk = stage.disk(stage.formatted());
-    let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(5);
+    stage.play(&disk, under_pressure(), async move |host, stage| {
+        let peer = stage.peer();
+        let world = stage.world();
         let file = make(&host, "file").await;
         let done = Rc::new(std::cell::Cell::new(0));
         for writer in 0..16u64 {
@@ -121,11 +117,11 @@ fn a_peer_gets_the_file_while_many_write() {
             }));
         }
         for _ in 0..10 {
-            sleep(&*world, Duration::from_micros(700)).await;
+            stage.sleep(Duration::from_micros(700)).await;
             peer_reads(&*peer, file).await;
         }
         while done.get() < 16 {
-            sleep(&*world, Duration::from_millis(1)).await;
+            stage.sleep(Duration::from_millis(1)).await;
         }
         let seen = peer_reads(&*peer, file).await;
         for (at, byte) in seen.iter().enumerate() {
@@ -138,11 +134,8 @@ fn a_peer_gets_the_file_while_many_write() {
 /// The journal with it would be refused as damaged.
 #[test]
 fn a_time_with_more_than_a_second_of_nanoseconds_is_refused() {
-    let stage = Stage::new(1);
-    let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, HostOptions::default());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(1);
+    stage.play(&disk, HostOptions::default(), async move |host, _| {
         let file = make(&host, "file").await;
         let time = TimeChange::To(Timestamp { seconds: 1, nanoseconds: 1_000_000_000 });
         for change in [
@@ -156,16 +149,7 @@ fn a_time_with_more_than_a_second_of_nanoseconds_is_refused() {
 
 #[test]
 fn a_file_that_others_changed_is_set_aside_and_not_overwritten() {
-    let stage = Stage::new(6);
-    let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, under_pressure());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
-        let file = make(&host, "file").await;
-        host.write(file, 3, b"mine", Durable::Now).await.unwrap();
-        file
-    });
-    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let (stage, disk, file) = crashed_with(6, 3, b"mine");
     let (begun, peer) = (stage.begin(&disk, under_pressure()), stage.peer());
     let (report, aside) = stage.world.run(async move {
         // Waits for the lease of the crashed host.
@@ -185,8 +169,7 @@ fn a_file_that_others_changed_is_set_aside_and_not_overwritten() {
 
 #[test]
 fn a_write_of_a_fenced_host_never_arrives() {
-    let stage = Stage::new(7);
-    let disk = stage.disk(stage.formatted());
+    let (stage, disk) = Stage::formatted_disk(7);
     // Without reconnection only the host's first attempts count.
     let options = HostOptions { reconnect: None, ..under_pressure() };
     let (begun, stage) = (stage.begin(&disk, options), Rc::new(stage));
@@ -206,11 +189,8 @@ fn a_write_of_a_fenced_host_never_arrives() {
 
 #[test]
 fn cut_off_bytes_do_not_come_back() {
-    let stage = Stage::new(8);
-    let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, under_pressure());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(8);
+    let file = stage.play(&disk, under_pressure(), async move |host, _| {
         let file = make(&host, "file").await;
         host.write(file, 0, &[7; 9000], Durable::Now).await.unwrap();
         let cut = AttributeChange { size: Some(10), ..AttributeChange::default() };
@@ -219,8 +199,7 @@ fn cut_off_bytes_do_not_come_back() {
         file
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::KeepAll));
-    let begun = stage.begin(&disk, under_pressure());
-    stage.world.run(async move { begun.await.unwrap() });
+    stage.recovered(&disk, under_pressure());
     let mut expected = vec![7; 10];
     expected.resize(8000, 0);
     expected.extend(b"end");
@@ -229,11 +208,8 @@ fn cut_off_bytes_do_not_come_back() {
 
 #[test]
 fn mode_owner_and_times_survive_with_the_data() {
-    let stage = Stage::new(9);
-    let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, under_pressure());
-    let (file, before) = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(9);
+    let (file, before) = stage.play(&disk, under_pressure(), async move |host, _| {
         let file = make(&host, "file").await;
         host.write(file, 0, b"x", Durable::Now).await.unwrap();
         let change = AttributeChange {
@@ -247,22 +223,16 @@ fn mode_owner_and_times_survive_with_the_data() {
         (file, before)
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-    let begun = stage.begin(&disk, under_pressure());
-    let after = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
-        host.attributes(file).await.unwrap()
-    });
+    let after = stage
+        .play(&disk, under_pressure(), async move |host, _| host.attributes(file).await.unwrap());
     assert_eq!((after.mode, after.uid, after.version.size), (0o600, 7, 50));
     assert_eq!(after.modified, before.modified);
 }
 
 #[test]
 fn a_short_journal_sends_the_oldest_files_to_the_store() {
-    let stage = Stage::new(10);
-    let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, under_pressure());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(10);
+    stage.play(&disk, under_pressure(), async move |host, _| {
         let files = [make(&host, "a").await, make(&host, "b").await, make(&host, "c").await];
         for round in 0..120u64 {
             let file = files[round as usize % 3];
@@ -274,8 +244,7 @@ fn a_short_journal_sends_the_oldest_files_to_the_store() {
         host.close().await.unwrap();
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-    let begun = stage.begin(&disk, under_pressure());
-    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    let report = stage.recovered(&disk, under_pressure());
     assert!(report.clean, "a closed host leaves an empty journal: {report:?}");
 }
 
@@ -283,19 +252,16 @@ fn a_short_journal_sends_the_oldest_files_to_the_store() {
 #[test]
 fn overwritten_bytes_stay_and_the_oldest_files_are_destaged() {
     for (stride, goes) in [(0, false), (1000, false), (64 << 10, true)] {
-        let stage = Stage::new(13);
-        let disk = stage.disk(stage.formatted());
+        let (stage, disk) = Stage::formatted_disk(13);
         let options = HostOptions { dirty_bytes_max: 1 << 20, ..under_pressure() };
-        let (begun, world) = (stage.begin(&disk, options), stage.world());
-        stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        stage.play(&disk, options, async move |host, stage| {
             let file = make(&host, "file").await;
             for round in 0..28 {
                 host.write(file, round * stride, &[round as u8; 64 << 10], Durable::Soon)
                     .await
                     .unwrap();
             }
-            sleep(&*world, Duration::from_secs(20)).await;
+            stage.sleep(Duration::from_secs(20)).await;
             assert_eq!(
                 host.statistics().destaged_files > 0,
                 goes,
@@ -308,16 +274,7 @@ fn overwritten_bytes_stay_and_the_oldest_files_are_destaged() {
 
 #[test]
 fn recovery_asks_for_the_token_before_it_compares() {
-    let stage = Stage::new(11);
-    let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, under_pressure());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
-        let file = make(&host, "file").await;
-        host.write(file, 0, b"mine", Durable::Now).await.unwrap();
-        file
-    });
-    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let (stage, disk, file) = crashed_with(11, 0, b"mine");
     let (begun, peer, world) = (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
     let report = stage.world.run(async move {
         // Only the peer's buffer has what it wrote.
@@ -338,16 +295,7 @@ fn recovery_asks_for_the_token_before_it_compares() {
 
 #[test]
 fn recovery_does_not_wait_for_its_former_self() {
-    let stage = Stage::new(12);
-    let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, under_pressure());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
-        let file = make(&host, "file").await;
-        host.write(file, 0, b"new", Durable::Now).await.unwrap();
-        file
-    });
-    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let (stage, disk, file) = crashed_with(12, 0, b"new");
     // A stopped client: it holds the token, and answers nothing.
     let former = stage.connect();
     let stopped = former.clone();
@@ -370,27 +318,25 @@ fn recovery_does_not_wait_for_its_former_self() {
 
 #[test]
 fn many_dirty_files_do_not_stay_open_at_the_store() {
-    let stage = Stage::new(13);
-    let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, HostOptions { dirty_files_max: 512, ..under_pressure() });
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
-        for number in 0..600 {
-            let file = make(&host, &format!("file {number}")).await;
-            host.write(file, 0, b"small", Durable::Soon).await.unwrap();
-            host.close_file(file).await.unwrap();
-        }
-        assert!(host.statistics().destaged_files >= 600 - 512);
-    });
+    let (stage, disk) = Stage::formatted_disk(13);
+    stage.play(
+        &disk,
+        HostOptions { dirty_files_max: 512, ..under_pressure() },
+        async move |host, _| {
+            for number in 0..600 {
+                let file = make(&host, &format!("file {number}")).await;
+                host.write(file, 0, b"small", Durable::Soon).await.unwrap();
+                host.close_file(file).await.unwrap();
+            }
+            assert!(host.statistics().destaged_files >= 600 - 512);
+        },
+    );
 }
 
 #[test]
 fn no_replay_restores_punched_bytes() {
-    let stage = Stage::new(40);
-    let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, under_pressure());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(40);
+    let file = stage.play(&disk, under_pressure(), async move |host, _| {
         let file = make(&host, "file").await;
         host.write(file, 0, &[1; 12288], Durable::Now).await.unwrap();
         host.allocate(file, Allocation::PunchHole, 4096..8192).await.unwrap();
@@ -399,8 +345,7 @@ fn no_replay_restores_punched_bytes() {
         file
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-    let begun = stage.begin(&disk, under_pressure());
-    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    let report = stage.recovered(&disk, under_pressure());
     assert_eq!(report.files[0].outcome, FileFate::Replayed);
     let mut expected = vec![1; 12288];
     expected[..100].fill(2);
@@ -411,11 +356,9 @@ fn no_replay_restores_punched_bytes() {
 
 #[test]
 fn a_hole_waits_for_a_peer_to_return_the_token() {
-    let stage = Stage::new(41);
-    let disk = stage.disk(stage.formatted());
-    let (begun, peer) = (stage.begin(&disk, under_pressure()), stage.peer());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(41);
+    stage.play(&disk, under_pressure(), async move |host, stage| {
+        let peer = stage.peer();
         let file = make(&host, "file").await;
         for round in 1..5u8 {
             peer_writes(&*peer, file, 0, &[round; 8192]).await;
@@ -428,12 +371,10 @@ fn a_hole_waits_for_a_peer_to_return_the_token() {
 
 #[test]
 fn closing_a_file_waits_for_others_only_beyond_twice_the_bound() {
-    let stage = Stage::new(42);
-    let disk = stage.disk(stage.formatted());
+    let (stage, disk) = Stage::formatted_disk(42);
     let options = HostOptions { dirty_files_max: 8, ..under_pressure() };
-    let (begun, world) = (stage.begin(&disk, options), stage.world());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    stage.play(&disk, options, async move |host, stage| {
+        let world = stage.world();
         let mut waited = Vec::new();
         for number in 0..16 {
             let file = make(&host, &format!("file-{number}")).await;
@@ -445,7 +386,7 @@ fn closing_a_file_waits_for_others_only_beyond_twice_the_bound() {
         assert!(waited.iter().all(|time| time.is_zero()), "{waited:?}");
         // No file is closed any more: the oldest are destaged in the background, and only as many
         // as needed.
-        sleep(&*world, Duration::from_millis(500)).await;
+        stage.sleep(Duration::from_millis(500)).await;
         let left = 16 - host.statistics().destaged_files;
         assert!((1..=8).contains(&left), "{left} are dirty");
         for number in 16..200 {

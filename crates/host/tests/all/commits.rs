@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
-use host::{Destage, Durable, HostOptions};
+use host::Durable;
 use runtime::race;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,10 +12,6 @@ use store::FileId;
 
 const WRITERS: usize = 6;
 const ROUNDS: u8 = 6;
-
-fn options() -> HostOptions {
-    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
-}
 
 /// Number of acknowledged writes of each file, which is also the byte that was written last.
 type Answered = Rc<RefCell<[u8; WRITERS]>>;
@@ -26,7 +22,7 @@ fn play(
     disk: &MemoryDisk,
     cut: Option<u64>,
 ) -> ([FileId; WRITERS], Answered, std::ops::Range<u64>) {
-    let (begun, world, power) = (stage.begin(disk, options()), stage.world(), disk.clone());
+    let (begun, world, power) = (stage.begin(disk, under_pressure()), stage.world(), disk.clone());
     let (answered, log, begin) = (Answered::default(), disk.clone(), Rc::new(Cell::new(0)));
     let (noted, first) = (answered.clone(), begin.clone());
     let files = stage.world.run(async move {
@@ -67,8 +63,7 @@ fn play(
 
 #[test]
 fn concurrent_acknowledged_writes_survive_every_journal_cut() {
-    let stage = Stage::new(11);
-    let disk = stage.disk(stage.formatted());
+    let (stage, disk) = Stage::formatted_disk(11);
     let (_, answered, writes) = play(&stage, &disk, None);
     assert_eq!(*answered.borrow(), [ROUNDS; WRITERS]);
     assert!(writes.end - writes.start > u64::from(ROUNDS) * 2, "{writes:?}: not one for all");
@@ -76,12 +71,10 @@ fn concurrent_acknowledged_writes_survive_every_journal_cut() {
         let random = |seed| CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) };
         for policy in [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random(cut), random(cut + 1000)]
         {
-            let stage = Stage::new(11);
-            let disk = stage.disk(stage.formatted());
+            let (stage, disk) = Stage::formatted_disk(11);
             let (files, answered, _) = play(&stage, &disk, Some(cut));
             let disk = stage.disk(stage.crash(&disk, policy));
-            let begun = stage.begin(&disk, options());
-            stage.world.run(async move { begun.await.unwrap() });
+            stage.recovered(&disk, under_pressure());
             for (file, answered) in files.iter().zip(*answered.borrow()) {
                 let found = stage.content(*file).first().copied().unwrap_or(0);
                 assert!(
@@ -96,11 +89,9 @@ fn concurrent_acknowledged_writes_survive_every_journal_cut() {
 /// The log reuses the space that its tail has passed.
 #[test]
 fn a_log_wraps_under_concurrent_writers() {
-    let stage = Stage::new(12);
-    let disk = stage.disk(stage.formatted());
-    let (begun, world, log) = (stage.begin(&disk, options()), stage.world(), disk.clone());
-    let files = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(12);
+    let log = disk.clone();
+    let files = stage.play(&disk, under_pressure(), async move |host, stage| {
         log.set_latency(Latency {
             least: Duration::from_micros(100),
             spread: Duration::from_micros(900),
@@ -108,7 +99,7 @@ fn a_log_wraps_under_concurrent_writers() {
         let mut writers = Vec::new();
         for number in 0..WRITERS {
             let (file, host) = (make(&host, &format!("file{number}")).await, host.clone());
-            writers.push(runtime::spawn_with_result(&*world, async move {
+            writers.push(runtime::spawn_with_result(&stage.world, async move {
                 for round in 0..40u8 {
                     host.write(file, 0, &vec![round; 256 << 10], Durable::Now).await.unwrap();
                 }
@@ -134,11 +125,10 @@ fn a_log_wraps_under_concurrent_writers() {
 #[test]
 fn writers_that_one_commit_answers_share_the_next_one() {
     const REVOLUTION: Duration = Duration::from_millis(4);
-    let stage = Stage::new(13);
-    let disk = stage.disk(stage.formatted());
-    let (begun, world, log) = (stage.begin(&disk, options()), stage.world(), disk.clone());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(13);
+    let log = disk.clone();
+    stage.play(&disk, under_pressure(), async move |host, stage| {
+        let world = stage.world();
         let mut files = Vec::new();
         for number in 0..WRITERS {
             files.push(make(&host, &format!("file{number}")).await);

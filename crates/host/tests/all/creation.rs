@@ -3,20 +3,15 @@
 use crate::common::watched_store::WatchedStore;
 use crate::common::*;
 use disks::CrashPolicy;
-use host::{Destage, Durable, FileFate, HostOptions};
+use host::{Durable, FileFate};
 use runtime::spawn_with_result;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{Cut, CutKind, Moment, OpenMode, Token};
 
-fn under_pressure() -> HostOptions {
-    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
-}
-
 #[test]
 fn a_new_file_and_its_first_write_are_one_message() {
-    let stage = Stage::new(1);
-    let disk = stage.disk(stage.formatted());
+    let (stage, disk) = Stage::formatted_disk(1);
     let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
     let world = stage.world();
     stage.world.run(async move {
@@ -43,24 +38,23 @@ fn a_new_file_and_its_first_write_are_one_message() {
 #[test]
 fn a_file_removed_before_destage_is_never_destaged() {
     for order in ["write, close, remove", "write, remove, close", "remove, write, close"] {
-        let stage = Stage::new(1);
-        let disk = stage.disk(stage.formatted());
-        let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
-        let (traffic, statistics) = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
-            let file = make(&host, "file").await;
-            for step in order.split(", ") {
-                match step {
-                    "write" => {
-                        host.write(file, 0, b"mail", Durable::Now).await.unwrap();
+        let (stage, disk) = Stage::formatted_disk(1);
+        let (traffic, statistics) =
+            stage.play(&disk, under_pressure(), async move |host, stage| {
+                let cluster = stage.cluster.clone();
+                let file = make(&host, "file").await;
+                for step in order.split(", ") {
+                    match step {
+                        "write" => {
+                            host.write(file, 0, b"mail", Durable::Now).await.unwrap();
+                        }
+                        "close" => host.close_file(file).await.unwrap(),
+                        _ => host.unlink(host.root(), b"file").await.unwrap(),
                     }
-                    "close" => host.close_file(file).await.unwrap(),
-                    _ => host.unlink(host.root(), b"file").await.unwrap(),
                 }
-            }
-            host.close().await.unwrap();
-            (cluster.traffic(), host.statistics())
-        });
+                host.close().await.unwrap();
+                (cluster.traffic(), host.statistics())
+            });
         assert_eq!(traffic.data_bytes, 0, "{order}");
         assert_eq!((statistics.dirty_in_journal, statistics.destaged_files), (0, 0), "{order}");
     }
@@ -71,8 +65,7 @@ fn a_file_removed_before_destage_is_never_destaged() {
 #[test]
 fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
     for (delay, is_late) in (0..600).step_by(20).flat_map(|delay| [(delay, false), (delay, true)]) {
-        let stage = Stage::new(delay);
-        let disk = stage.disk(stage.formatted());
+        let (stage, disk) = Stage::formatted_disk(delay);
         let (begun, peer, world) =
             (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
         let cluster = stage.cluster.clone();
@@ -149,8 +142,7 @@ fn a_file_linked_during_its_unlink_keeps_synced_bytes() {
         (0..600).step_by(20).flat_map(|delay| ends.map(|end| (delay, end)))
     {
         let what = format!("{delay} µs, {later} ms later, the host dies: {dies}");
-        let stage = Stage::new(delay);
-        let disk = stage.disk(stage.formatted());
+        let (stage, disk) = Stage::formatted_disk(delay);
         let (begun, peer, world) =
             (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
         let case = what.clone();
@@ -178,8 +170,7 @@ fn a_file_linked_during_its_unlink_keeps_synced_bytes() {
             is_linked.then_some(file)
         });
         let image = stage.crash(&disk, CrashPolicy::LoseAll);
-        let begun = stage.begin(&stage.disk(image), under_pressure());
-        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let report = stage.recovered(&stage.disk(image), under_pressure());
         assert!(
             report.files.iter().all(|file| !matches!(file.outcome, FileFate::SetAside { .. })),
             "{what}"

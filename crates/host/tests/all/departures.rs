@@ -4,16 +4,12 @@
 use crate::common::watched_store::WatchedStore;
 use crate::common::*;
 use disks::CrashPolicy;
-use host::{Destage, Durable, FileFate, Host, HostOptions, HostRecoveryReport};
+use host::{Durable, FileFate, Host, HostRecoveryReport};
 use runtime::spawn_with_result;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{Cut, CutKind, FileId, Moment, RenameOver};
-
-fn under_pressure() -> HostOptions {
-    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
-}
 
 /// Creates a closed file with synced content.
 async fn make_mail(host: &Rc<Host>, name: &str) -> FileId {
@@ -50,11 +46,8 @@ fn a_file_with_another_name_left_loses_nothing_whichever_message_is_lost() {
         (1..=6).flat_map(|message| [Moment::Request, Moment::Answer].map(|at| Some((message, at))));
     let mut lost = 0;
     for cut in cuts.chain([None]) {
-        let stage = Rc::new(Stage::new(1));
-        let disk = stage.disk(stage.formatted());
-        let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-        let (file, is_cut) = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (stage, disk) = Stage::formatted_disk(1);
+        let (file, is_cut) = stage.play(&disk, under_pressure(), async move |host, inner| {
             let file = make_mail(&host, "file").await;
             unlink_what_a_peer_links(&inner, &host, file, "file").await;
             let (messages, kind) = (inner.cluster.messages(), CutKind::Client);
@@ -78,8 +71,7 @@ fn a_file_with_another_name_left_loses_nothing_whichever_message_is_lost() {
 
 fn inner_recovery(stage: &Stage, image: disks::Image, file: FileId, what: &str) {
     stage.cluster.cancel_cut();
-    let begun = stage.begin(&stage.disk(image), under_pressure());
-    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    let report = stage.recovered(&stage.disk(image), under_pressure());
     assert!(!is_set_aside(&report), "{what}: {report:?}");
     assert_eq!(stage.content(file), b"mail", "{what}");
     stage.world.end();
@@ -87,11 +79,8 @@ fn inner_recovery(stage: &Stage, image: disks::Image, file: FileId, what: &str) 
 
 #[test]
 fn files_are_destaged_before_losing_all_but_their_last_name() {
-    let stage = Rc::new(Stage::new(2));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(2);
+    stage.play(&disk, under_pressure(), async move |host, inner| {
         let root = host.root();
         let file = make_mail(&host, "first").await;
         host.link(file, root, b"second").await.unwrap();
@@ -120,11 +109,8 @@ fn files_are_destaged_before_losing_all_but_their_last_name() {
 /// locked.
 #[test]
 fn a_connection_lost_before_the_question_keeps_files_with_other_names() {
-    let stage = Rc::new(Stage::new(3));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(3);
+    let file = stage.play(&disk, under_pressure(), async move |host, inner| {
         let reports: Rc<RefCell<Vec<HostRecoveryReport>>> = Rc::default();
         let sink = reports.clone();
         host.on_reconnection(Box::new(move |report| sink.borrow_mut().push(report.clone())));
@@ -149,11 +135,9 @@ fn a_connection_lost_before_the_question_keeps_files_with_other_names() {
 /// Removes `files` files of a MiB each as fast as possible. Returns the most bytes that the journal
 /// and memory had of them, and the time taken.
 fn remove_at_once(seed: u64, journal_bytes: u64, files: u64) -> (u64, Duration) {
-    let stage = Rc::new(Stage::new(seed));
+    let stage = Stage::new(seed);
     let disk = stage.disk(stage.formatted_with(journal_bytes));
-    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    stage.play(&disk, under_pressure(), async move |host, inner| {
         let (begun, mut most) = (inner.world().now(), 0);
         for number in 0..files {
             let name = format!("file {number}");
@@ -190,11 +174,8 @@ fn removed_files_in_a_short_journal_do_not_wait_for_others_to_go() {
 #[test]
 fn no_more_removed_files_wait_for_the_question_than_the_bound() {
     const BOUND: usize = 1024;
-    let stage = Rc::new(Stage::new(6));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(6);
+    stage.play(&disk, under_pressure(), async move |host, inner| {
         for number in 0..2 * BOUND {
             make_mail(&host, &format!("file {number}")).await;
         }
@@ -225,8 +206,7 @@ fn no_more_removed_files_wait_for_the_question_than_the_bound() {
 fn what_was_removed_before_a_crash_does_not_come_back() {
     let mut removed = 0;
     for (renames, after) in (0..14).flat_map(|after| [(false, after), (true, after)]) {
-        let stage = Rc::new(Stage::new(after));
-        let disk = stage.disk(stage.formatted());
+        let (stage, disk) = Stage::formatted_disk(after);
         let (begun, power) = (stage.begin(&disk, under_pressure()), disk.clone());
         let answered = Rc::new(std::cell::Cell::new(false));
         let (acknowledged, cluster) = (answered.clone(), stage.cluster.clone());
@@ -260,8 +240,7 @@ fn what_was_removed_before_a_crash_does_not_come_back() {
         });
         let image = stage.crash(&disk, CrashPolicy::LoseAll);
         stage.cluster.cancel_cut();
-        let begun = stage.begin(&stage.disk(image), under_pressure());
-        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let report = stage.recovered(&stage.disk(image), under_pressure());
         let what = format!("renames {renames}, cut {after}: {report:?}");
         assert!(!answered.get() || !is_set_aside(&report), "{what}");
         assert_eq!(stage.content(files[1]), b"mail", "{what}");
@@ -299,7 +278,7 @@ async fn remove_in(way: Removal, host: &Rc<Host>, file: FileId) {
 #[test]
 fn records_of_a_removed_file_stay_until_that_is_durable() {
     for way in [Removal::Unlinked, Removal::Replaced, Removal::UnlinkedWhileOpen] {
-        let stage = Rc::new(Stage::new(7));
+        let stage = Stage::new(7);
         let (watched, disk) =
             (Rc::new(WatchedStore::new(stage.connect())), stage.disk(stage.formatted()));
         watched.slow_removals.set(true);
@@ -318,8 +297,7 @@ fn records_of_a_removed_file_stay_until_that_is_durable() {
             (file, before)
         });
         stage.crash(&disk, CrashPolicy::LoseAll);
-        let begun = stage.begin(&stage.disk(before), under_pressure());
-        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let report = stage.recovered(&stage.disk(before), under_pressure());
         let outcome = report.files.iter().find(|one| one.file == file.0).map(|one| &one.outcome);
         assert_eq!(outcome, Some(&FileFate::Removed), "{way:?}: {report:?}");
     }

@@ -1,12 +1,12 @@
 //! Recovery in front of a directory, which does not count changes and uses numbers of files again.
 
 use crate::common::watched_store::WatchedStore;
-use crate::common::{JOURNAL_BYTES, ROOT, identity};
+use crate::common::{JOURNAL_BYTES, ROOT, fresh_host, identity, under_pressure};
 use device::{Disk, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
 use host::{
-    CONFLICT_DIRECTORY, Destage, Durable, FileFate, Host, HostError, HostJournal, HostOptions,
-    HostRecoveryReport, recover,
+    CONFLICT_DIRECTORY, Durable, FileFate, Host, HostError, HostJournal, HostRecoveryReport,
+    recover,
 };
 use runtime::{Either, RealWorld, race, spawn_with_result};
 use std::fs;
@@ -36,12 +36,7 @@ fn crashed_after(
     let (inner, at) = (disk.clone(), root.to_owned());
     let file = world.run(async move {
         let store = LocalStore::open(shared.clone(), &at, identity()).unwrap();
-        let (store, disk): (Rc<dyn Store>, Rc<dyn Disk>) = (Rc::new(store), Rc::new(inner));
-        HostJournal::format(&*shared, disk.clone(), identity(), store.name()).await.unwrap();
-        let journal = HostJournal::open(disk).await.unwrap();
-        recover(&*shared, &*store, &journal, false).await.unwrap();
-        let options = HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() };
-        let host = Host::open(shared, store, &journal, options).await.unwrap();
+        let host = fresh_host(shared, Rc::new(store), Rc::new(inner), under_pressure()).await;
         let file = host.create(host.root(), b"file", mode, ROOT).await.unwrap().file;
         host.write(file, 0, b"synced", Durable::Now).await.unwrap();
         goes_on(&host, file).await;

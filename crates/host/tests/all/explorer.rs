@@ -16,7 +16,7 @@
 use crate::common::*;
 use device::World;
 use disks::{CrashPolicy, Image, MemoryDisk};
-use host::{Destage, Durable, FileFate, Host, HostError, HostOptions};
+use host::{Durable, FileFate, Host, HostError};
 use runtime::race;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -320,12 +320,6 @@ enum CutAt {
     JournalWrite(u64),
 }
 
-fn options() -> HostOptions {
-    // Short enough for the scripts.
-    let (destage, writeback) = (Destage::After(Duration::from_secs(2)), Duration::from_secs(1));
-    HostOptions { destage, writeback, ..HostOptions::default() }
-}
-
 /// A run; if nothing is cut, with its numbers of messages and journal writes.
 struct Run {
     stage: Stage,
@@ -374,9 +368,7 @@ fn run(script: &'static [Step], seed: u64, backend: Backend, cut: Option<CutAt>)
     let stage = backend.stage(seed + (round() << 32));
     let keeps = matches!(backend, Holding | Full);
     let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, options());
-    let (host, files) = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (host, files) = stage.play(&disk, soon(), async move |host, _| {
         let files = [make_then_open(&host, "a").await, make(&host, "b").await];
         (host, files)
     });
@@ -473,7 +465,7 @@ impl Run {
             let disk = stage.disk(image);
             let message = stage.cluster.messages() + 1 + after;
             stage.cluster.cut_at(Cut { kind: CutKind::Client, message, moment: Moment::Answer });
-            let (begun, cluster) = (stage.begin(&disk, options()), stage.cluster.clone());
+            let (begun, cluster) = (stage.begin(&disk, soon()), stage.cluster.clone());
             stage.world.run(async move { drop(race(begun, cluster.until_alive_cut()).await) });
             image = stage.crash(&disk, policy);
         }
@@ -482,7 +474,7 @@ impl Run {
             image = recover_without_space(&stage, image, policy, what);
         }
         let disk = stage.disk(image);
-        let begun = stage.begin(&disk, options());
+        let begun = stage.begin(&disk, soon());
         let (host, report) =
             stage.world.run(begun).unwrap_or_else(|error| panic!("{what}: {error}"));
         let mut set_aside = 0;
@@ -528,7 +520,7 @@ impl Run {
 /// Recovers once while there may be no space, and crashes; then frees space.
 fn recover_without_space(stage: &Stage, image: Image, policy: CrashPolicy, what: &str) -> Image {
     let disk = stage.disk(image);
-    let begun = stage.begin(&disk, options());
+    let begun = stage.begin(&disk, soon());
     let refused = stage.world.run(async move { begun.await.err() });
     let is_refused = matches!(refused, Some(HostError::NotReplayed { .. }));
     assert!(refused.is_none() || is_refused, "{what}: {refused:?}");
@@ -559,7 +551,7 @@ fn live_and_die_again(
         }
     });
     let disk = stage.disk(stage.crash(disk, policy));
-    let begun = stage.begin(&disk, options());
+    let begun = stage.begin(&disk, soon());
     let (host, report) =
         stage.world.run(begun).unwrap_or_else(|error| panic!("{what}, second crash: {error}"));
     for (file, expected) in files.iter().zip(&expected) {

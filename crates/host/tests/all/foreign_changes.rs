@@ -1,7 +1,7 @@
 //! A program changes a file of a directory past okeanos while a host has changes of it: neither
 //! side's bytes are lost, and the host's programs learn of it.
 
-use crate::common::{JOURNAL_BYTES, ROOT, identity, make, sleep};
+use crate::common::{JOURNAL_BYTES, ROOT, fresh_host, identity, make, sleep};
 use device::{Disk, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
 use host::{
@@ -82,11 +82,7 @@ fn on_a_directory<F: Future<Output = ()> + 'static>(
     let (inner, clock, at) = (disk.clone(), shared.clone(), root.to_owned());
     let host = world.run(async move {
         let store = LocalStore::open(clock.clone(), &at, identity()).unwrap();
-        let (store, disk): (Rc<dyn Store>, Rc<dyn Disk>) = (Rc::new(store), Rc::new(inner));
-        HostJournal::format(&*clock, disk.clone(), identity(), store.name()).await.unwrap();
-        let journal = HostJournal::open(disk).await.unwrap();
-        recover(&*clock, &*store, &journal, false).await.unwrap();
-        Host::open(clock, store, &journal, options).await.unwrap()
+        fresh_host(clock, Rc::new(store), Rc::new(inner), options).await
     });
     let reports: Rc<RefCell<Vec<String>>> = Rc::default();
     let sink = reports.clone();

@@ -10,30 +10,21 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{Cut, CutKind, FileId, Moment, Refusal, StoreError};
 
-fn soon() -> HostOptions {
-    let (destage, writeback) = (Destage::After(Duration::from_secs(2)), Duration::from_secs(1));
-    HostOptions { destage, writeback, ..HostOptions::default() }
-}
-
 fn is_no_space<T: std::fmt::Debug>(result: &Result<T, HostError>) -> bool {
     matches!(result, Err(error) if error.errno() == Refusal::NoSpace.errno())
 }
 
 #[test]
 fn a_file_that_the_store_refuses_is_reported_tried_again_and_kept() {
-    let stage = Rc::new(Stage::new(1));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, soon()), stage.clone());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
-        let world = inner.world();
+    let (stage, disk) = Stage::formatted_disk(1);
+    let file = stage.play(&disk, soon(), async move |host, inner| {
         let reports: Rc<RefCell<Vec<String>>> = Rc::default();
         let sink = reports.clone();
         host.on_trouble(Box::new(move |what| sink.borrow_mut().push(what.into())));
         let [file, other] = [make(&host, "file").await, make(&host, "other").await];
         inner.cluster.fill(Some(file));
         host.write(file, 0, b"synced", Durable::Now).await.unwrap();
-        sleep(&*world, Duration::from_secs(10)).await;
+        inner.sleep(Duration::from_secs(10)).await;
         for _ in 0..2 {
             assert!(is_no_space(&host.sync_file(file).await));
             assert!(is_no_space(&host.write(file, 0, b"more", Durable::Soon).await));
@@ -44,13 +35,13 @@ fn a_file_that_the_store_refuses_is_reported_tried_again_and_kept() {
         assert!(reports.borrow()[0].contains("no space left"), "{:?}", reports.borrow());
         // Other files go on.
         host.write(other, 0, b"other", Durable::Now).await.unwrap();
-        sleep(&*world, Duration::from_secs(10)).await;
+        inner.sleep(Duration::from_secs(10)).await;
         assert_eq!(inner.content(other), b"other");
         // An hour of failures must not make it ask all the time.
-        sleep(&*world, Duration::from_secs(3600)).await;
+        inner.sleep(Duration::from_secs(3600)).await;
         assert!((5..30).contains(&reports.borrow().len()), "{} reports", reports.borrow().len());
         inner.cluster.free_space();
-        sleep(&*world, Duration::from_secs(310)).await;
+        inner.sleep(Duration::from_secs(310)).await;
         assert_eq!(inner.content(file), b"synced");
         host.sync_file(file).await.unwrap();
         host.write(file, 6, b" again", Durable::Now).await.unwrap();
@@ -64,13 +55,9 @@ fn a_file_that_the_store_refuses_is_reported_tried_again_and_kept() {
 /// Records of the refused file would hold the tail of the log.
 #[test]
 fn a_refused_file_does_not_keep_others_from_the_journal() {
-    let stage = Rc::new(Stage::new(2));
-    let disk = stage.disk(stage.formatted());
+    let (stage, disk) = Stage::formatted_disk(2);
     let options = HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() };
-    let (begun, inner) = (stage.begin(&disk, options.clone()), stage.clone());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
-        let world = inner.world();
+    let file = stage.play(&disk, options.clone(), async move |host, inner| {
         let [file, other] = [make(&host, "file").await, make(&host, "other").await];
         inner.cluster.fill(Some(file));
         host.write(file, 0, &[7; 5000], Durable::Now).await.unwrap();
@@ -79,7 +66,7 @@ fn a_refused_file_does_not_keep_others_from_the_journal() {
             let at = round % 8 * 65536;
             let bytes = [round as u8; 65536];
             let write = host.write(other, at, &bytes, Durable::Now);
-            match race(write, sleep(&*world, Duration::from_secs(60))).await {
+            match race(write, inner.sleep(Duration::from_secs(60))).await {
                 runtime::Either::Left(written) => drop(written.unwrap()),
                 runtime::Either::Right(()) => panic!("write {round} waits for room for ever"),
             }
@@ -89,8 +76,7 @@ fn a_refused_file_does_not_keep_others_from_the_journal() {
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
     stage.cluster.free_space();
-    let begun = stage.begin(&disk, options);
-    stage.world.run(async move { drop(begun.await.unwrap()) });
+    stage.recovered(&disk, options);
     assert_eq!(stage.content(file), [7; 5000]);
 }
 
@@ -98,12 +84,9 @@ fn a_refused_file_does_not_keep_others_from_the_journal() {
 #[test]
 fn writers_get_no_space_and_go_on_once_there_is_some() {
     for dirty_bytes_max in [1 << 20, 1 << 30] {
-        let stage = Rc::new(Stage::new(3));
-        let disk = stage.disk(stage.formatted());
+        let (stage, disk) = Stage::formatted_disk(3);
         let options = HostOptions { dirty_bytes_max, ..soon() };
-        let (begun, inner) = (stage.begin(&disk, options), stage.clone());
-        let written: Vec<FileId> = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let written: Vec<FileId> = stage.play(&disk, options, async move |host, inner| {
             let world = inner.world();
             inner.cluster.fill(None);
             let mut written = Vec::new();
@@ -149,12 +132,10 @@ async fn fill_file(
 #[test]
 fn what_is_held_in_memory_stays_near_its_bound() {
     const BOUND: u64 = 1 << 20;
-    let stage = Rc::new(Stage::new(4));
+    let stage = Stage::new(4);
     let disk = stage.disk(stage.formatted_with(64 << 20));
     let options = HostOptions { dirty_bytes_max: BOUND, ..HostOptions::default() };
-    let (begun, inner) = (stage.begin(&disk, options), stage.clone());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    stage.play(&disk, options, async move |host, inner| {
         let world = inner.world();
         let most = Rc::new(Cell::new(0));
         let writers = (0..8u64).map(|writer| {
@@ -179,11 +160,8 @@ fn what_is_held_in_memory_stays_near_its_bound() {
 #[test]
 fn a_recovery_without_space_names_the_file_and_loses_nothing() {
     for after in [None].into_iter().chain((0..12).map(Some)) {
-        let stage = Rc::new(Stage::new(5));
-        let disk = stage.disk(stage.formatted());
-        let begun = stage.begin(&disk, soon());
-        let files = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (stage, disk) = Stage::formatted_disk(5);
+        let files = stage.play(&disk, soon(), async move |host, _| {
             let files = [make(&host, "a").await, make(&host, "b").await];
             for file in files {
                 host.write(file, 10, b"synced", Durable::Now).await.unwrap();
@@ -214,8 +192,7 @@ fn a_recovery_without_space_names_the_file_and_loses_nothing() {
         image = stage.crash(&disk, CrashPolicy::LoseAll);
         stage.cluster.cancel_cut();
         stage.cluster.free_space();
-        let begun = stage.begin(&stage.disk(image), soon());
-        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let report = stage.recovered(&stage.disk(image), soon());
         let is_aside = |fate: &FileFate| matches!(fate, FileFate::SetAside { .. });
         assert!(!report.files.iter().any(|file| is_aside(&file.outcome)), "{after:?}: {report:?}");
         for file in files {
@@ -227,20 +204,16 @@ fn a_recovery_without_space_names_the_file_and_loses_nothing() {
 /// No program can ever read it again.
 #[test]
 fn a_refused_file_without_a_name_is_dropped_at_its_last_close() {
-    let stage = Rc::new(Stage::new(9));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, soon()), stage.clone());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
-        let world = inner.world();
+    let (stage, disk) = Stage::formatted_disk(9);
+    stage.play(&disk, soon(), async move |host, inner| {
         let file = make(&host, "file").await;
         inner.cluster.fill(Some(file));
         host.write(file, 0, b"synced", Durable::Now).await.unwrap();
-        sleep(&*world, Duration::from_secs(10)).await;
+        inner.sleep(Duration::from_secs(10)).await;
         assert_eq!(host.statistics().failed_files, 1);
         host.unlink(host.root(), b"file").await.unwrap();
         host.close_file(file).await.unwrap();
-        sleep(&*world, Duration::from_secs(2)).await;
+        inner.sleep(Duration::from_secs(2)).await;
         let statistics = host.statistics();
         assert_eq!((statistics.failed_files, statistics.held_bytes), (0, 0));
         host.close().await.unwrap();

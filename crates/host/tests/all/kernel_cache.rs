@@ -22,11 +22,8 @@ async fn is_cached(host: &Host, file: FileId) -> bool {
 
 #[test]
 fn attributes_are_cached_only_under_a_token() {
-    let stage = Stage::new(1);
-    let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, HostOptions::default());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(1);
+    stage.play(&disk, HostOptions::default(), async move |host, _| {
         let file = make_then_open(&host, "file").await;
         assert!(!is_cached(&host, file).await, "nobody has asked for a token yet");
         host.write(file, 0, b"bytes", Durable::Soon).await.unwrap();
@@ -42,12 +39,10 @@ fn attributes_are_cached_only_under_a_token() {
 #[test]
 fn kernel_forgets_attributes_before_a_peer_has_the_file() {
     for seed in 0..50 {
-        let stage = Stage::new(seed);
-        let disk = stage.disk(stage.formatted());
-        let (begun, peer, world) =
-            (stage.begin(&disk, HostOptions::default()), stage.peer(), stage.world());
-        stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (stage, disk) = Stage::formatted_disk(seed);
+        stage.play(&disk, HostOptions::default(), async move |host, stage| {
+            let peer = stage.peer();
+            let world = stage.world();
             let file = make(&host, "file").await;
             let invalidations = forgotten(&host);
             // The size that the kernel would answer with, until it is asked to forget.
@@ -68,7 +63,7 @@ fn kernel_forgets_attributes_before_a_peer_has_the_file() {
             });
             let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
             for size in 2..12u64 {
-                sleep(&*world, Duration::from_micros(seed * 7)).await;
+                stage.sleep(Duration::from_micros(seed * 7)).await;
                 let before = invalidations.borrow().len();
                 peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
                 if invalidations.borrow().len() > before {
@@ -90,8 +85,7 @@ fn kernel_forgets_attributes_before_a_peer_has_the_file() {
 
 #[test]
 fn kernel_forgets_attributes_when_the_connection_is_lost() {
-    let stage = Rc::new(Stage::new(3));
-    let disk = stage.disk(stage.formatted());
+    let (stage, disk) = Stage::formatted_disk(3);
     let (begun, world) = (stage.begin(&disk, HostOptions::default()), stage.world());
     let inner = stage.clone();
     stage.world.run(async move {
@@ -112,24 +106,25 @@ fn directories_are_cached_only_as_the_mount_allows() {
     for (directories, expected) in
         [(HostOptions::default().directories, Duration::ZERO), (WHILE, WHILE)]
     {
-        let stage = Stage::new(1);
-        let disk = stage.disk(stage.formatted());
-        let begun = stage.begin(&disk, HostOptions { directories, ..HostOptions::default() });
-        stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
-            let node = NewNode::Directory { mode: 0o755 };
-            let made = host.make(host.root(), b"directory", node, ROOT).await.unwrap();
-            let file = make(&host, "file").await;
-            host.write(file, 0, b"bytes", Durable::Soon).await.unwrap();
-            for directory in [host.root(), made.file] {
-                let (attributes, cached) = host.attributes_to_cache(directory).await.unwrap();
-                assert_eq!((cached, host.lookup_timeout(&attributes)), (expected, expected));
-            }
-            let (attributes, cached) = host.attributes_to_cache(file).await.unwrap();
-            assert_eq!(
-                (cached, host.lookup_timeout(&attributes)),
-                (ATTRIBUTE_TIMEOUT, Duration::ZERO)
-            );
-        });
+        let (stage, disk) = Stage::formatted_disk(1);
+        stage.play(
+            &disk,
+            HostOptions { directories, ..HostOptions::default() },
+            async move |host, _| {
+                let node = NewNode::Directory { mode: 0o755 };
+                let made = host.make(host.root(), b"directory", node, ROOT).await.unwrap();
+                let file = make(&host, "file").await;
+                host.write(file, 0, b"bytes", Durable::Soon).await.unwrap();
+                for directory in [host.root(), made.file] {
+                    let (attributes, cached) = host.attributes_to_cache(directory).await.unwrap();
+                    assert_eq!((cached, host.lookup_timeout(&attributes)), (expected, expected));
+                }
+                let (attributes, cached) = host.attributes_to_cache(file).await.unwrap();
+                assert_eq!(
+                    (cached, host.lookup_timeout(&attributes)),
+                    (ATTRIBUTE_TIMEOUT, Duration::ZERO)
+                );
+            },
+        );
     }
 }

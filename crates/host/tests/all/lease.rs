@@ -3,15 +3,11 @@
 
 use crate::common::*;
 use disks::{CrashPolicy, Latency};
-use host::{Destage, Durable, Host, HostError, HostOptions};
+use host::{Durable, Host, HostError, HostOptions};
 use runtime::{Either, race, spawn_with_result};
 use std::rc::Rc;
 use std::time::Duration;
 use store::{Cut, CutKind, FileId, Moment, Network};
-
-fn under_pressure() -> HostOptions {
-    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
-}
 
 async fn is_refused(host: &Rc<Host>, file: FileId) {
     for _ in 0..2 {
@@ -27,11 +23,8 @@ async fn is_refused(host: &Rc<Host>, file: FileId) {
 #[test]
 fn a_sync_after_the_lease_fails_and_so_does_every_later_one() {
     for with_sync in [false, true] {
-        let stage = Rc::new(Stage::new(1));
-        let disk = stage.disk(stage.formatted());
-        let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-        let file = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (stage, disk) = Stage::formatted_disk(1);
+        let file = stage.play(&disk, under_pressure(), async move |host, inner| {
             let file = make(&host, "file").await;
             host.write(file, 0, b"first", Durable::Now).await.unwrap();
             host.write(file, 0, b"later", Durable::Soon).await.unwrap();
@@ -62,8 +55,7 @@ fn a_sync_after_the_lease_fails_and_so_does_every_later_one() {
 #[test]
 fn a_commit_that_outlasts_the_lease_promises_nothing() {
     for seconds in [20, 35, 70] {
-        let stage = Rc::new(Stage::new(2));
-        let disk = stage.disk(stage.formatted());
+        let (stage, disk) = Stage::formatted_disk(2);
         let options = HostOptions { journal_flush: Duration::from_secs(3600), ..under_pressure() };
         let (begun, inner) = (stage.begin(&disk, options), stage.clone());
         let power = disk.clone();
@@ -96,8 +88,7 @@ fn a_commit_that_outlasts_the_lease_promises_nothing() {
         assert_eq!(is_synced, seconds < 27, "a journal write of {seconds} s");
         let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
         stage.cluster.heal();
-        let begun = stage.begin(&disk, under_pressure());
-        stage.world.run(async move { drop(begun.await.unwrap()) });
+        stage.recovered(&disk, under_pressure());
         let expected = if by_peer { b"THEIR" } else { b"later" };
         assert_eq!(stage.content(file), expected, "a journal write of {seconds} s");
     }
@@ -106,11 +97,8 @@ fn a_commit_that_outlasts_the_lease_promises_nothing() {
 /// Each answer of the servers is good for a while: not every sync asks.
 #[test]
 fn steady_syncs_renew_the_lease_twice_without_waiting() {
-    let stage = Rc::new(Stage::new(3));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(3);
+    stage.play(&disk, under_pressure(), async move |host, inner| {
         let world = inner.world();
         let file = make(&host, "file").await;
         let before = inner.cluster.messages();
@@ -129,11 +117,8 @@ fn steady_syncs_renew_the_lease_twice_without_waiting() {
 
 /// The servers are gone for good at one message of an unmount. Returns whether it had that message.
 fn unmounts_without_servers(after: u64, moment: Moment) -> bool {
-    let stage = Rc::new(Stage::new(4));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-    let closed = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(4);
+    let closed = stage.play(&disk, under_pressure(), async move |host, inner| {
         for name in ["dirty", "other"] {
             let file = make(&host, name).await;
             host.write(file, 0, b"synced", Durable::Now).await.unwrap();

@@ -21,15 +21,15 @@ struct Scene {
     peer: Rc<dyn Store>,
 }
 
-fn on_stage<F: Future<Output = ()>>(script: impl FnOnce(Rc<Stage>, Scene) -> F + 'static) {
+fn on_stage<F: Future<Output = ()>>(script: impl FnOnce(Stage, Scene) -> F + 'static) {
     on_stage_with(false, script);
 }
 /// Runs a script; another client keeps each file from being held, or none does.
 fn on_stage_with<F: Future<Output = ()>>(
     others_keep_files: bool,
-    script: impl FnOnce(Rc<Stage>, Scene) -> F + 'static,
+    script: impl FnOnce(Stage, Scene) -> F + 'static,
 ) {
-    let stage = Rc::new(Stage::new(1));
+    let stage = Stage::new(1);
     let disk: MemoryDisk = stage.disk(stage.formatted());
     let watched = WatchedStore::new(stage.connect());
     watched.others_keep_files.set(others_keep_files);

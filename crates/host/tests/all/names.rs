@@ -2,25 +2,18 @@
 
 use crate::common::*;
 use disks::{CrashPolicy, Latency};
-use host::{Destage, Durable, FileFate, HostOptions};
+use host::{Durable, FileFate, HostOptions};
 use runtime::spawn_with_result;
-use std::rc::Rc;
 use std::time::Duration;
 use store::{AttributeChange, FileId, NewNode, RenameOver};
-
-fn under_pressure() -> HostOptions {
-    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
-}
 
 #[test]
 fn a_name_that_another_adds_during_an_unlink_keeps_what_was_synced() {
     for delay in (0..800).step_by(50) {
-        let stage = Stage::new(delay);
-        let disk = stage.disk(stage.formatted());
-        let (begun, peer, world) =
-            (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
-        let (file, has_name) = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (stage, disk) = Stage::formatted_disk(delay);
+        let (file, has_name) = stage.play(&disk, under_pressure(), async move |host, stage| {
+            let peer = stage.peer();
+            let world = stage.world();
             let file = make(&host, "file").await;
             host.write(file, 0, b"synced", Durable::Now).await.unwrap();
             host.close_file(file).await.unwrap();
@@ -34,12 +27,11 @@ fn a_name_that_another_adds_during_an_unlink_keeps_what_was_synced() {
             let has_name = host.lookup(host.root(), b"other name").await.is_ok();
             assert_eq!(linked, has_name);
             // Until the journal has the effects.
-            sleep(&*world, Duration::from_secs(3)).await;
+            stage.sleep(Duration::from_secs(3)).await;
             (file, has_name)
         });
         let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-        let begun = stage.begin(&disk, under_pressure());
-        stage.world.run(async move { begun.await.unwrap() });
+        stage.recovered(&disk, under_pressure());
         if has_name {
             assert_eq!(
                 stage.content(file),
@@ -54,11 +46,9 @@ fn a_name_that_another_adds_during_an_unlink_keeps_what_was_synced() {
 #[test]
 fn changes_of_names_and_writes_of_others_between_lose_nothing_and_set_nothing_aside() {
     for seed in 0..8 {
-        let stage = Stage::new(seed);
-        let disk = stage.disk(stage.formatted());
-        let (begun, peer) = (stage.begin(&disk, under_pressure()), stage.peer());
-        let [kept, moved] = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (stage, disk) = Stage::formatted_disk(seed);
+        let [kept, moved] = stage.play(&disk, under_pressure(), async move |host, stage| {
+            let peer = stage.peer();
             let root = host.root();
             let files = [make(&host, "kept").await, make(&host, "moved").await];
             let [kept, moved] = files;
@@ -86,8 +76,7 @@ fn changes_of_names_and_writes_of_others_between_lose_nothing_and_set_nothing_as
             files
         });
         let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-        let begun = stage.begin(&disk, under_pressure());
-        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let report = stage.recovered(&disk, under_pressure());
         let aside = |file: FileId| {
             report
                 .files
@@ -108,15 +97,12 @@ fn changes_of_names_and_writes_of_others_between_lose_nothing_and_set_nothing_as
 #[test]
 fn a_closed_host_leaves_an_empty_journal_whatever_its_disk_does_first() {
     for seed in 0..40 {
-        let stage = Stage::new(seed);
-        let disk = stage.disk(stage.formatted());
+        let (stage, disk) = Stage::formatted_disk(seed);
         disk.set_latency(Latency {
             least: Duration::from_micros(10),
             spread: Duration::from_millis(5),
         });
-        let begun = stage.begin(&disk, under_pressure());
-        stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        stage.play(&disk, under_pressure(), async move |host, _| {
             let file = make(&host, "file").await;
             // Enough that the log's tail moves when the file is at the store.
             for round in 0..4 {
@@ -125,19 +111,15 @@ fn a_closed_host_leaves_an_empty_journal_whatever_its_disk_does_first() {
             host.close().await.unwrap();
         });
         let disk = stage.disk(stage.crash(&disk, CrashPolicy::KeepAll));
-        let begun = stage.begin(&disk, under_pressure());
-        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let report = stage.recovered(&disk, under_pressure());
         assert!(report.clean, "seed {seed}: {report:?}");
     }
 }
 
 #[test]
 fn a_change_of_nothing_needs_no_token() {
-    let stage = Rc::new(Stage::new(2));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, HostOptions::default()), stage.clone());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(2);
+    stage.play(&disk, HostOptions::default(), async move |host, inner| {
         let peer = inner.peer();
         let file = make(&host, "file").await;
         host.write(file, 0, b"dirty", Durable::Now).await.unwrap();
@@ -160,11 +142,8 @@ fn a_change_of_nothing_needs_no_token() {
 /// to do.
 #[test]
 fn a_lost_connection_fails_the_next_sync_of_each_changed_directory() {
-    let stage = Rc::new(Stage::new(1));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(1);
+    stage.play(&disk, under_pressure(), async move |host, inner| {
         let directory = async |name: &[u8]| {
             let node = NewNode::Directory { mode: 0o755 };
             host.make(host.root(), name, node, ROOT).await.unwrap().file

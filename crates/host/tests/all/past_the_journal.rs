@@ -5,7 +5,7 @@ use crate::common::watched_store::WatchedStore;
 use crate::common::*;
 use device::{Disk, World};
 use disks::MemoryDisk;
-use host::{Destage, Durable, FileFate, Host, HostJournal, HostOptions, recover};
+use host::{Destage, Durable, FileFate, Host, HostOptions};
 use runtime::{RealWorld, spawn_with_result};
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,12 +22,7 @@ fn on_a_directory<F: Future<Output = ()> + 'static>(
     let store = Rc::new(WatchedStore::new(Rc::new(store)));
     let disk: Rc<dyn Disk> = Rc::new(MemoryDisk::new(shared.clone(), JOURNAL_BYTES));
     let (beneath, watched) = (store.clone(), store.clone());
-    let host = world.run(async move {
-        HostJournal::format(&*shared, disk.clone(), identity(), beneath.name()).await.unwrap();
-        let journal = HostJournal::open(disk).await.unwrap();
-        recover(&*shared, &*beneath, &journal, false).await.unwrap();
-        Host::open(shared, beneath, &journal, HostOptions::default()).await.unwrap()
-    });
+    let host = world.run(fresh_host(shared, beneath, disk, HostOptions::default()));
     world.run(script(host, watched));
     world.end();
 }
@@ -67,8 +62,7 @@ fn a_sync_by_a_later_descriptor_covers_shared_writes() {
 /// The write that met the recall goes past the token, and its number is one above another client's.
 #[test]
 fn recalled_write_is_not_trusted_after_reconnect() {
-    let stage = Rc::new(Stage::new(1));
-    let disk = stage.disk(stage.formatted());
+    let (stage, disk) = Stage::formatted_disk(1);
     let mut store = WatchedStore::new(stage.connect());
     store.keeps_failed_writes = false;
     store.slow_write.set(Some(10));

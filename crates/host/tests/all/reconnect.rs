@@ -3,24 +3,17 @@
 use crate::common::*;
 use device::{Operation, World};
 use disks::{CrashPolicy, Latency, MemoryDisk};
-use host::{CONFLICT_DIRECTORY, Destage, Durable, HostError, HostOptions, HostRecoveryReport};
+use host::{CONFLICT_DIRECTORY, Durable, HostError, HostOptions, HostRecoveryReport};
 use runtime::{race, spawn_with_result};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 use store::{Cut, CutKind, Moment};
 
-fn under_pressure() -> HostOptions {
-    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
-}
-
 #[test]
 fn acknowledged_data_survives_fencing_and_reconnect() {
-    let stage = Rc::new(Stage::new(1));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-    let files = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(1);
+    let files = stage.play(&disk, under_pressure(), async move |host, inner| {
         let reports: Rc<RefCell<Vec<HostRecoveryReport>>> = Rc::default();
         let sink = reports.clone();
         host.on_reconnection(Box::new(move |report| sink.borrow_mut().push(report.clone())));
@@ -45,11 +38,8 @@ fn acknowledged_data_survives_fencing_and_reconnect() {
 
 #[test]
 fn others_changes_stay_and_open_files_report_the_conflict() {
-    let stage = Rc::new(Stage::new(2));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(2);
+    let file = stage.play(&disk, under_pressure(), async move |host, inner| {
         let file = make(&host, "file").await;
         host.write(file, 0, b"mine", Durable::Now).await.unwrap();
         inner.connect().fence(&identity()).await.unwrap();
@@ -76,11 +66,8 @@ fn others_changes_stay_and_open_files_report_the_conflict() {
 
 #[test]
 fn held_files_are_written_and_synced_while_the_network_is_down() {
-    let stage = Rc::new(Stage::new(3));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(3);
+    let file = stage.play(&disk, under_pressure(), async move |host, inner| {
         let file = make(&host, "file").await;
         host.write(file, 0, &[0; 20], Durable::Now).await.unwrap();
         inner.cluster.silence(&identity());
@@ -102,12 +89,9 @@ fn held_files_are_written_and_synced_while_the_network_is_down() {
 
 #[test]
 fn waits_for_the_store_are_bounded_and_the_journal_keeps_what_was_answered() {
-    let stage = Rc::new(Stage::new(4));
-    let disk = stage.disk(stage.formatted());
+    let (stage, disk) = Stage::formatted_disk(4);
     let options = HostOptions { reconnect: None, ..under_pressure() };
-    let (begun, inner) = (stage.begin(&disk, options), stage.clone());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let file = stage.play(&disk, options, async move |host, inner| {
         let file = make(&host, "file").await;
         host.write(file, 0, b"synced", Durable::Now).await.unwrap();
         inner.connect().fence(&identity()).await.unwrap();
@@ -118,19 +102,15 @@ fn waits_for_the_store_are_bounded_and_the_journal_keeps_what_was_answered() {
         file
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-    let begun = stage.begin(&disk, under_pressure());
-    stage.world.run(async move { begun.await.unwrap() });
+    stage.recovered(&disk, under_pressure());
     assert_eq!(stage.content(file), b"synced");
 }
 
 #[test]
 fn many_writers_go_on_through_many_lost_connections() {
     for seed in 0..10 {
-        let stage = Rc::new(Stage::new(seed));
-        let disk = stage.disk(stage.formatted());
-        let (begun, inner) = (stage.begin(&disk, HostOptions::default()), stage.clone());
-        let files = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (stage, disk) = Stage::formatted_disk(seed);
+        let files = stage.play(&disk, HostOptions::default(), async move |host, inner| {
             let world = inner.world();
             let mut files = Vec::new();
             let mut writers = Vec::new();
@@ -159,8 +139,7 @@ fn many_writers_go_on_through_many_lost_connections() {
             files
         });
         let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-        let begun = stage.begin(&disk, under_pressure());
-        stage.world.run(async move { begun.await.unwrap() });
+        stage.recovered(&disk, under_pressure());
         for (number, file) in files.into_iter().enumerate() {
             assert!(
                 stage.content(file) == vec![number as u8 + 1; 2000],
@@ -174,12 +153,9 @@ fn many_writers_go_on_through_many_lost_connections() {
 #[test]
 fn what_was_set_aside_stays_known_through_a_second_cut_at_every_message() {
     for after in 0..60 {
-        let stage = Rc::new(Stage::new(after));
-        let disk = stage.disk(stage.formatted());
-        let (begun, inner, journal) =
-            (stage.begin(&disk, under_pressure()), stage.clone(), disk.clone());
-        stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (stage, disk) = Stage::formatted_disk(after);
+        let journal = disk.clone();
+        stage.play(&disk, under_pressure(), async move |host, inner| {
             let file = make(&host, "file").await;
             host.write(file, 0, b"mine", Durable::Now).await.unwrap();
             for number in 0..4 {
@@ -211,12 +187,9 @@ fn what_was_set_aside_stays_known_through_a_second_cut_at_every_message() {
 #[test]
 fn what_is_appended_while_connections_are_lost_is_there_once() {
     for seed in 0..10u64 {
-        let stage = Rc::new(Stage::new(seed));
-        let disk = stage.disk(stage.formatted());
+        let (stage, disk) = Stage::formatted_disk(seed);
         disk.set_latency(Latency { least: Duration::from_millis(2), spread: Duration::ZERO });
-        let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-        let file = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let file = stage.play(&disk, under_pressure(), async move |host, inner| {
             let world = inner.world();
             let file = make(&host, "log").await;
             let (writer, cutter) = (host.clone(), inner.clone());
@@ -241,11 +214,8 @@ fn what_is_appended_while_connections_are_lost_is_there_once() {
 
 #[test]
 fn an_open_file_without_a_name_is_lost_with_the_connection() {
-    let stage = Rc::new(Stage::new(5));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, under_pressure()), stage.clone());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(5);
+    stage.play(&disk, under_pressure(), async move |host, inner| {
         let file = make(&host, "file").await;
         host.write(file, 0, b"synced", Durable::Now).await.unwrap();
         host.unlink(host.root(), b"file").await.unwrap();
@@ -299,12 +269,9 @@ async fn until(world: &dyn World, is_so: impl Fn() -> bool) {
 /// The connection is lost again while the write that empties the log is in flight.
 #[test]
 fn a_dropped_recovery_does_not_empty_the_next_log() {
-    let stage = Rc::new(Stage::new(6));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner, journal) =
-        (stage.begin(&disk, under_pressure()), stage.clone(), disk.clone());
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(6);
+    let journal = disk.clone();
+    let file = stage.play(&disk, under_pressure(), async move |host, inner| {
         let world = inner.world();
         let file = make(&host, "file").await;
         host.write(file, 0, b"synced", Durable::Now).await.unwrap();
@@ -320,8 +287,7 @@ fn a_dropped_recovery_does_not_empty_the_next_log() {
         file
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-    let begun = stage.begin(&disk, under_pressure());
-    stage.world.run(async move { drop(begun.await.unwrap()) });
+    stage.recovered(&disk, under_pressure());
     assert_eq!(stage.content(file), b"answered");
 }
 
@@ -331,12 +297,9 @@ fn a_dropped_recovery_does_not_empty_the_next_log() {
 fn a_dropped_recovery_leaves_later_ledgers_as_they_are() {
     let is_of_ledger = |at: u64| (4096..3 * 4096).contains(&at);
     for after in 0..30 {
-        let stage = Rc::new(Stage::new(after));
-        let disk = stage.disk(stage.formatted());
-        let (begun, inner, journal) =
-            (stage.begin(&disk, under_pressure()), stage.clone(), disk.clone());
-        let file = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (stage, disk) = Stage::formatted_disk(after);
+        let journal = disk.clone();
+        let file = stage.play(&disk, under_pressure(), async move |host, inner| {
             let world = inner.world();
             let file = make(&host, "file").await;
             host.write(file, 0, b"synced", Durable::Now).await.unwrap();
@@ -355,8 +318,7 @@ fn a_dropped_recovery_leaves_later_ledgers_as_they_are() {
         });
         stage.cluster.cancel_cut();
         let disk = stage.disk(stage.crash(&disk, CrashPolicy::KeepAll));
-        let begun = stage.begin(&disk, under_pressure());
-        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let report = stage.recovered(&disk, under_pressure());
         assert_eq!(stage.content(file), b"again!", "message {after}: {report:?}");
         assert!(stage.set_aside(file).is_empty(), "message {after}: {report:?}");
     }
@@ -366,11 +328,8 @@ fn a_dropped_recovery_leaves_later_ledgers_as_they_are() {
 /// recovery would bring back an older one, after the store has a part of the newer.
 #[test]
 fn a_recovery_makes_the_journal_durable_that_it_finds() {
-    let stage = Rc::new(Stage::new(11));
-    let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, under_pressure());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(11);
+    stage.play(&disk, under_pressure(), async move |host, _| {
         let file = make(&host, "file").await;
         host.write(file, 0, b"synced", Durable::Now).await.unwrap();
     });
@@ -380,8 +339,7 @@ fn a_recovery_makes_the_journal_durable_that_it_finds() {
     again.on_change(move |_, _, logged| {
         seen.set(seen.get().or(Some(logged.operation)));
     });
-    let begun = stage.begin(&again, under_pressure());
-    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    let report = stage.recovered(&again, under_pressure());
     again.stop_watching();
     assert_eq!((report.files.len(), first.get()), (1, Some(Operation::Flush)));
 }

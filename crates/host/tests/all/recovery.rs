@@ -4,15 +4,11 @@ use crate::common::watched_store::WatchedStore;
 use crate::common::*;
 use device::{Disk, Durability};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
-use host::{Destage, Durable, FileFate, Host, HostError, HostOptions, HostRecoveryReport};
+use host::{Durable, FileFate, Host, HostError, HostRecoveryReport};
 use runtime::race;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{Cut, CutKind, FileId, Moment, Network, OpenMode};
-
-fn under_pressure() -> HostOptions {
-    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
-}
 
 /// Writes `runs` separate pieces to file `number`.
 async fn write_pieces(host: &Rc<Host>, file: FileId, number: usize, runs: u64) {
@@ -32,9 +28,7 @@ fn written(number: usize, runs: u64) -> Vec<u8> {
 /// journal.
 fn crashed(stage: &Stage, files: usize, runs_of: fn(usize) -> u64) -> (Vec<FileId>, Image) {
     let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, under_pressure());
-    let made = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let made = stage.play(&disk, under_pressure(), async move |host, _| {
         let mut made = Vec::new();
         for number in 0..files {
             let file = make(&host, &format!("file {number}")).await;
@@ -48,8 +42,7 @@ fn crashed(stage: &Stage, files: usize, runs_of: fn(usize) -> u64) -> (Vec<FileI
 }
 
 fn recovered(stage: &Stage, disk: &MemoryDisk) -> HostRecoveryReport {
-    let begun = stage.begin(disk, under_pressure());
-    stage.world.run(async move { begun.await.unwrap().1 })
+    stage.recovered(disk, under_pressure())
 }
 
 #[test]
@@ -87,11 +80,8 @@ fn files_of_many_pieces_and_of_few_share_the_ledger() {
 fn a_killed_hosts_cached_records_are_never_replayed_in_part() {
     const FILES: usize = 3;
     for after in 0..40 {
-        let stage = Stage::new(after);
-        let disk = stage.disk(stage.formatted());
-        let begun = stage.begin(&disk, under_pressure());
-        let (host, files) = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (stage, disk) = Stage::formatted_disk(after);
+        let (host, files) = stage.play(&disk, under_pressure(), async move |host, _| {
             let mut files = Vec::new();
             for number in 0..FILES {
                 files.push(make(&host, &format!("file {number}")).await);
@@ -386,8 +376,7 @@ fn a_file_that_its_keeper_left_alone_is_waited_for() {
 #[test]
 fn a_crash_amid_a_recall_sets_nothing_aside() {
     for after in (0..60u64).map(|step| Duration::from_micros(step * 100)) {
-        let stage = Stage::new(3);
-        let disk = stage.disk(stage.formatted());
+        let (stage, disk) = Stage::formatted_disk(3);
         let begun = stage.begin(&disk, under_pressure());
         let (peer, clock, journal) = (stage.peer(), stage.world(), disk.clone());
         let file = stage.world.run(async move {
@@ -418,9 +407,7 @@ fn no_journal_is_replayed_to_another_store() {
     let (files, image) = crashed(&stage, 3, |_| 2);
     let untouched = |stage: &Stage| {
         let disk = stage.disk(stage.formatted());
-        let begun = stage.begin(&disk, under_pressure());
-        stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        stage.play(&disk, under_pressure(), async move |host, _| {
             let file = make(&host, "of another cluster").await;
             host.write(file, 0, b"theirs", Durable::Now).await.unwrap();
             host.close().await.unwrap();
@@ -445,8 +432,7 @@ fn no_journal_is_replayed_to_another_store() {
 #[test]
 fn synced_file_survives_a_lost_removal() {
     for (after, links) in (0..8).flat_map(|after| [(after, false), (after, true)]) {
-        let stage = Stage::new(after);
-        let disk = stage.disk(stage.formatted());
+        let (stage, disk) = Stage::formatted_disk(after);
         let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
         let (peer, clock) = (stage.peer(), stage.world());
         let (file, lives) = stage.world.run(async move {

@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use disks::{Atomicity, CrashPolicy, MemoryDisk};
-use host::{Destage, Durable, FileFate, Host, HostError, HostOptions};
+use host::{Durable, FileFate, Host, HostError};
 use runtime::{SplitMix, race, spawn_with_result};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -17,10 +17,6 @@ const BLOCKS: usize = 6;
 const ROUNDS: u8 = 50;
 /// First round in which the journal is short.
 const SHORT_FROM: u8 = 35;
-
-fn options() -> HostOptions {
-    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
-}
 
 /// The states that a file had since it was promised.
 #[derive(Default)]
@@ -56,7 +52,7 @@ type Shared = Rc<RefCell<Model>>;
 /// between.
 async fn write_over(
     host: Rc<Host>,
-    stage: Rc<Stage>,
+    stage: Stage,
     files: [FileId; 2],
     model: Shared,
     is_short_soon: impl Fn(),
@@ -109,7 +105,7 @@ enum CutAt {
 }
 
 struct Run {
-    stage: Rc<Stage>,
+    stage: Stage,
     disk: MemoryDisk,
     files: [FileId; 2],
     model: Shared,
@@ -122,11 +118,9 @@ struct Run {
 /// Runs the script; `network` is a store that holds everything back, or one that sends content
 /// unasked.
 fn run(seed: u64, network: Network, cut: Option<CutAt>) -> Run {
-    let stage = Rc::new(Stage::with(seed, network));
+    let stage = Stage::with(seed, network);
     let disk = stage.disk(stage.formatted());
-    let begun = stage.begin(&disk, options());
-    let (host, files) = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (host, files) = stage.play(&disk, under_pressure(), async move |host, _| {
         let files = [make(&host, "a").await, make(&host, "b").await];
         // It has its whole length at the store, so that no write outgrows it.
         let change =
@@ -169,8 +163,7 @@ impl Run {
         let Run { stage, disk, files, model, .. } = self;
         let disk = stage.disk(stage.crash(&disk, policy));
         stage.cluster.cancel_cut();
-        let begun = stage.begin(&disk, options());
-        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let report = stage.recovered(&disk, under_pressure());
         let is_aside = |outcome: &FileFate| matches!(outcome, FileFate::SetAside { .. });
         assert!(!report.files.iter().any(|file| is_aside(&file.outcome)), "{what}: {report:?}");
         assert!(
@@ -242,10 +235,9 @@ fn promises_survive_a_cut_at_every_message_while_relogging() {
 fn random_writers_in_a_short_journal_lose_nothing_promised() {
     let mut all_anew = 0;
     for seed in 0..12 {
-        let stage = Rc::new(Stage::new(seed));
-        let disk = stage.disk(stage.formatted());
+        let (stage, disk) = Stage::formatted_disk(seed);
         let (begun, inner, random) =
-            (stage.begin(&disk, options()), stage.clone(), SplitMix::new(seed));
+            (stage.begin(&disk, under_pressure()), stage.clone(), SplitMix::new(seed));
         let models: Rc<[Shared; 3]> = Rc::default();
         models.iter().for_each(|model| model.borrow_mut().states.push([0; BLOCKS]));
         let (power, shared) = (disk.clone(), models.clone());
@@ -292,8 +284,7 @@ fn random_writers_in_a_short_journal_lose_nothing_promised() {
         all_anew += anew;
         let policy = CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) };
         let disk = stage.disk(stage.crash(&disk, policy));
-        let begun = stage.begin(&disk, options());
-        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let report = stage.recovered(&disk, under_pressure());
         let is_aside = |outcome: &FileFate| matches!(outcome, FileFate::SetAside { .. });
         assert!(
             !report.files.iter().any(|file| is_aside(&file.outcome)),
@@ -313,11 +304,8 @@ fn random_writers_in_a_short_journal_lose_nothing_promised() {
 #[test]
 fn a_peer_reads_the_latest_bytes_of_a_relogged_file() {
     for wait in 0..12 {
-        let stage = Rc::new(Stage::new(20 + wait));
-        let disk = stage.disk(stage.formatted());
-        let (begun, inner) = (stage.begin(&disk, options()), stage.clone());
-        stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (stage, disk) = Stage::formatted_disk(20 + wait);
+        stage.play(&disk, under_pressure(), async move |host, inner| {
             let file = make(&host, "a").await;
             for round in 1..=45 {
                 host_write(&host, file, 0, &[round; BLOCK], Durable::Soon).await.unwrap();

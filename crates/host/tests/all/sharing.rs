@@ -1,7 +1,7 @@
 //! Two hosts that share a file: on a simulated cluster, and on a directory.
 
 use crate::common::watched_store::WatchedStore;
-use crate::common::{JOURNAL_BYTES, ROOT, identity};
+use crate::common::{JOURNAL_BYTES, ROOT, fresh_host, identity};
 use device::{Disk, World};
 use disks::MemoryDisk;
 use host::{
@@ -31,12 +31,8 @@ async fn begin_on(
     disk: Rc<dyn Disk>,
     options: HostOptions,
 ) -> Rc<Host> {
-    let name = store.identity();
-    HostJournal::format(&**world, disk.clone(), name, store.name()).await.unwrap();
-    let journal = HostJournal::open(disk).await.unwrap();
-    recover(&**world, &*store, &journal, false).await.unwrap();
     let options = HostOptions { destage: Destage::UnderPressure, ..options };
-    Host::open(world.clone(), store, &journal, options).await.unwrap()
+    fresh_host(world.clone(), store, disk, options).await
 }
 
 fn names() -> [Identity; 2] {

@@ -25,9 +25,7 @@ fn survive(
 ) {
     let stage = Stage::new(1);
     let disk = stage.disk(stage.formatted_with(JOURNAL_BYTES));
-    let begun = stage.begin(&disk, options(records));
-    let made: Vec<FileId> = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let made: Vec<FileId> = stage.play(&disk, options(records), async move |host, _| {
         let mut made = Vec::new();
         for number in 0..files {
             let file = make(&host, &format!("{number}")).await;
@@ -43,8 +41,7 @@ fn survive(
         made
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-    let begun = stage.begin(&disk, options(records));
-    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    let report = stage.recovered(&disk, options(records));
     assert_eq!(report.files.len(), files, "{records:?}: all are in the journal alone");
     for (number, file) in made.iter().enumerate() {
         let mut expected = Vec::new();

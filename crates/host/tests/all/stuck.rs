@@ -14,31 +14,25 @@ use store::{FileId, OpenMode, Refusal, Token};
 const EINTR: i32 = 4;
 
 struct Scene {
-    stage: Rc<Stage>,
+    stage: Stage,
     host: Rc<Host>,
     watched: Rc<WatchedStore>,
     reports: Rc<RefCell<Vec<String>>>,
-}
-
-fn options() -> HostOptions {
-    let (destage, writeback) = (Destage::After(Duration::from_secs(2)), Duration::from_secs(1));
-    HostOptions { destage, writeback, ..HostOptions::default() }
 }
 
 /// Runs a script with a host in front of a watched store. Returns its journal disk.
 fn on_stage<T: 'static, F: Future<Output = T>>(
     keeps_failed_writes: bool,
     script: impl FnOnce(Scene) -> F + 'static,
-) -> (Rc<Stage>, MemoryDisk, T) {
-    on_stage_with(options(), keeps_failed_writes, script)
+) -> (Stage, MemoryDisk, T) {
+    on_stage_with(soon(), keeps_failed_writes, script)
 }
 fn on_stage_with<T: 'static, F: Future<Output = T>>(
     options: HostOptions,
     keeps_failed_writes: bool,
     script: impl FnOnce(Scene) -> F + 'static,
-) -> (Rc<Stage>, MemoryDisk, T) {
-    let stage = Rc::new(Stage::new(1));
-    let disk = stage.disk(stage.formatted());
+) -> (Stage, MemoryDisk, T) {
+    let (stage, disk) = Stage::formatted_disk(1);
     let mut watched = WatchedStore::new(stage.connect());
     watched.keeps_failed_writes = keeps_failed_writes;
     let watched = Rc::new(watched);
@@ -103,8 +97,7 @@ fn a_sync_that_never_returns_stops_neither_others_nor_the_unmount() {
         [file, other]
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-    let begun = stage.begin(&disk, options());
-    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    let report = stage.recovered(&disk, soon());
     assert!(report.files.iter().all(|file| file.outcome == FileFate::Replayed), "{report:?}");
     assert_eq!(stage.content(file), b"synced");
     assert_eq!(&stage.content(other)[..5], b"other");
@@ -114,7 +107,7 @@ fn a_sync_that_never_returns_stops_neither_others_nor_the_unmount() {
 /// writes, for as long as nobody knows whether space will come.
 #[test]
 fn a_signal_ends_a_write_that_waits_for_room_and_leaves_nothing_of_it() {
-    let options = HostOptions { destage: Destage::UnderPressure, ..options() };
+    let options = HostOptions { destage: Destage::UnderPressure, ..soon() };
     let (stage, disk, [other, last]) = on_stage_with(options.clone(), true, |scene| async move {
         let host = &scene.host;
         let [file, other] = [make(host, "file").await, make(host, "other").await];
@@ -207,7 +200,7 @@ fn an_unmount_brings_all_but_a_stuck_file_to_the_store() {
     for seconds in [340, 0] {
         // Longer than the unmount takes.
         let destage = Destage::After(Duration::from_secs(300));
-        let options = HostOptions { destage, ..options() };
+        let options = HostOptions { destage, ..soon() };
         let (stage, _, other) = on_stage_with(options, true, move |scene| async move {
             let host = &scene.host;
             let [file, other] = [make(host, "file").await, make(host, "other").await];
@@ -304,8 +297,7 @@ fn a_recovery_that_never_returns_does_not_stop_the_unmount() {
         file
     });
     let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-    let begun = stage.begin(&disk, options());
-    stage.world.run(async move { drop(begun.await.unwrap()) });
+    stage.recovered(&disk, soon());
     assert_eq!(stage.content(file), b"synced");
 }
 
@@ -453,8 +445,7 @@ fn a_refused_file_that_went_to_another_survives_a_crash() {
             file
         });
         let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
-        let begun = stage.begin(&disk, options());
-        let report = stage.world.run(async move { begun.await.unwrap().1 });
+        let report = stage.recovered(&disk, soon());
         match is_changed {
             false => assert_eq!(stage.content(file), b"synced", "{report:?}"),
             true => {
@@ -513,11 +504,10 @@ fn a_refused_file_is_held_until_the_connection_ends() {
 }
 
 /// Crashes the host, and checks that the store has the other client's bytes, and ours set aside.
-fn keeps_theirs(stage: &Rc<Stage>, disk: &MemoryDisk, file: FileId) {
+fn keeps_theirs(stage: &Stage, disk: &MemoryDisk, file: FileId) {
     let disk = stage.disk(stage.crash(disk, CrashPolicy::LoseAll));
     stage.cluster.free_space();
-    let begun = stage.begin(&disk, options());
-    let report = stage.world.run(async move { begun.await.unwrap().1 });
+    let report = stage.recovered(&disk, soon());
     assert_eq!(stage.content(file), b"theirs", "{report:?}");
     assert_eq!(stage.set_aside(file), [b"synced"]);
 }

@@ -4,7 +4,7 @@
 use crate::common::*;
 use device::{Disk, World};
 use disks::{CrashPolicy, Image, MemoryDisk};
-use host::{CONFLICT_DIRECTORY, Destage, Durable, Host, HostJournal, HostOptions, recover};
+use host::{CONFLICT_DIRECTORY, Durable, Host, HostJournal, recover};
 use runtime::{Either, RealWorld, race};
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,16 +24,12 @@ const SYNCED: [[&[u8]; 2]; HOSTS] =
 fn name_of(host: usize) -> Identity {
     Identity(format!("host-{}", host + 1))
 }
-fn options() -> HostOptions {
-    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
-}
-
 /// Gives each host the file in turn, and lets it die.
 async fn die_one_after_the_other(stage: &Stage, disks: &mut [MemoryDisk]) -> FileId {
     let mut made = None;
     for host in 0..HOSTS {
         let (world, store) = (stage.world(), stage.connect_as(name_of(host)));
-        let begun = begin_host(world, store, disks[host].clone(), options()).await;
+        let begun = begin_host(world, store, disks[host].clone(), under_pressure()).await;
         let running = begun.unwrap().0;
         let file = match made {
             None => make(&running, "file").await,
@@ -61,8 +57,9 @@ async fn recovered(stage: &Stage, disk: &mut MemoryDisk, host: usize, cut: Optio
         let message = stage.cluster.messages() + cut.message;
         stage.cluster.cut_at(Cut { message, ..cut });
     }
-    let begin =
-        || begin_host(stage.world(), stage.connect_as(name_of(host)), disk.clone(), options());
+    let begin = || {
+        begin_host(stage.world(), stage.connect_as(name_of(host)), disk.clone(), under_pressure())
+    };
     let first = match cut {
         None => Some(begin().await),
         Some(_) => match race(stage.cluster.until_dead(&name_of(host)), begin()).await {
@@ -76,7 +73,7 @@ async fn recovered(stage: &Stage, disk: &mut MemoryDisk, host: usize, cut: Optio
         None => {
             die(stage, disk, host);
             let (world, store) = (stage.world(), stage.connect_as(name_of(host)));
-            (begin_host(world, store, disk.clone(), options()).await.unwrap().0, true)
+            (begin_host(world, store, disk.clone(), under_pressure()).await.unwrap().0, true)
         }
     };
     running.close().await.unwrap();
@@ -160,7 +157,7 @@ impl LocalHost {
                 Rc::new(LocalStore::open(shared.clone(), &root, name).unwrap());
             let journal = HostJournal::open(Rc::new(inner) as Rc<dyn Disk>).await.unwrap();
             recover(&*shared, &*store, &journal, false).await.unwrap();
-            work(Host::open(shared, store, &journal, options()).await.unwrap()).await
+            work(Host::open(shared, store, &journal, under_pressure()).await.unwrap()).await
         });
         world.end();
         self.image = disk.crash(CrashPolicy::LoseAll);
@@ -225,7 +222,7 @@ async fn two_hosts(stage: &Stage, disks: Vec<MemoryDisk>) -> (Vec<Rc<Host>>, Fil
     let mut hosts = Vec::new();
     for (host, disk) in disks.into_iter().enumerate() {
         let (world, store) = (stage.world(), stage.connect_as(name_of(host)));
-        hosts.push(begin_host(world, store, disk, options()).await.unwrap().0);
+        hosts.push(begin_host(world, store, disk, under_pressure()).await.unwrap().0);
     }
     let file = make(&hosts[1], "file").await;
     hosts[1].close_file(file).await.unwrap();
@@ -243,7 +240,7 @@ async fn append_line(host: &Rc<Host>, file: FileId) {
 
 #[test]
 fn a_file_opened_again_and_again_costs_one_destage() {
-    let stage = Rc::new(Stage::new(1));
+    let stage = Stage::new(1);
     let (inner, disks) = (stage.clone(), disks_of_two(&stage));
     stage.world.run(async move {
         let (hosts, file) = two_hosts(&inner, disks).await;
@@ -262,7 +259,7 @@ fn a_file_opened_again_and_again_costs_one_destage() {
 /// The file stays known for its token, and the program that opens it next has synced nothing.
 #[test]
 fn a_closed_file_that_was_set_aside_is_opened_and_written() {
-    let stage = Rc::new(Stage::new(1));
+    let stage = Stage::new(1);
     let (inner, disks) = (stage.clone(), disks_of_two(&stage));
     let file = stage.world.run(async move {
         let (hosts, file) = two_hosts(&inner, disks).await;
@@ -281,7 +278,7 @@ fn a_closed_file_that_was_set_aside_is_opened_and_written() {
 
 #[test]
 fn a_kept_token_is_returned_when_nobody_used_the_file() {
-    let stage = Rc::new(Stage::new(1));
+    let stage = Stage::new(1);
     let (inner, disks) = (stage.clone(), disks_of_two(&stage));
     stage.world.run(async move {
         let (hosts, file) = two_hosts(&inner, disks).await;
@@ -294,7 +291,7 @@ fn a_kept_token_is_returned_when_nobody_used_the_file() {
 
 #[test]
 fn a_removed_file_does_not_stay_open_for_its_token() {
-    let stage = Rc::new(Stage::new(1));
+    let stage = Stage::new(1);
     let (inner, disks) = (stage.clone(), disks_of_two(&stage));
     stage.world.run(async move {
         let (hosts, file) = two_hosts(&inner, disks).await;

@@ -22,17 +22,26 @@ async fn begun(stage: &Stage) -> (Rc<Host>, Rc<WatchedStore>, Rc<RefCell<Vec<Str
     (host, watched, reports)
 }
 
+/// Runs `script` with a host in front of a watched store, and the troubles that it reports.
+fn on_watched(
+    seed: u64,
+    script: impl AsyncFnOnce(Stage, Rc<Host>, Rc<WatchedStore>, Rc<RefCell<Vec<String>>>) + 'static,
+) {
+    let stage = Stage::new(seed);
+    let world = stage.world.clone();
+    world.run(async move {
+        let (host, watched, reports) = begun(&stage).await;
+        script(stage, host, watched, reports).await;
+    });
+}
+
 fn is_io_error<T: std::fmt::Debug>(result: Result<T, HostError>) {
     assert!(matches!(&result, Err(error) if error.errno() == EIO), "{result:?}");
 }
 
 #[test]
 fn a_sync_that_failed_with_the_token_is_reported() {
-    let stage = Rc::new(Stage::new(1));
-    let (disk_stage, world) = (stage.clone(), stage.world.clone());
-    world.run(async move {
-        let stage = disk_stage;
-        let (host, watched, reports) = begun(&stage).await;
+    on_watched(1, async move |stage, host, watched, reports| {
         let file = make_then_open(&host, "file").await;
         host.open_file(file).await.unwrap();
         watched.others_keep_files.set(true);
@@ -63,11 +72,7 @@ fn a_sync_that_failed_with_the_token_is_reported() {
 #[test]
 fn shared_writes_of_a_lost_connection_are_reported_unsynced() {
     for is_synced in [false, true] {
-        let stage = Rc::new(Stage::new(3));
-        let (disk_stage, world) = (stage.clone(), stage.world.clone());
-        world.run(async move {
-            let stage = disk_stage;
-            let (host, watched, _) = begun(&stage).await;
+        on_watched(3, async move |stage, host, watched, _| {
             let file = make_then_open(&host, "file").await;
             watched.others_keep_files.set(true);
             host.write(file, 0, b"past the journal", Durable::Soon).await.unwrap();
@@ -94,11 +99,7 @@ fn shared_writes_of_a_lost_connection_are_reported_unsynced() {
 
 #[test]
 fn a_failed_sync_past_the_journal_is_reported_to_all() {
-    let stage = Rc::new(Stage::new(2));
-    let (disk_stage, world) = (stage.clone(), stage.world.clone());
-    world.run(async move {
-        let stage = disk_stage;
-        let (host, watched, _) = begun(&stage).await;
+    on_watched(2, async move |_, host, watched, _| {
         let file = make_then_open(&host, "file").await;
         host.open_file(file).await.unwrap();
         watched.others_keep_files.set(true);
@@ -115,11 +116,7 @@ fn a_failed_sync_past_the_journal_is_reported_to_all() {
 /// gone.
 #[test]
 fn a_failed_truncation_past_the_journal_is_reported_to_all() {
-    let stage = Rc::new(Stage::new(4));
-    let (disk_stage, world) = (stage.clone(), stage.world.clone());
-    world.run(async move {
-        let stage = disk_stage;
-        let (host, watched, _) = begun(&stage).await;
+    on_watched(4, async move |_, host, watched, _| {
         let file = make_then_open(&host, "file").await;
         watched.others_keep_files.set(true);
         host.write(file, 0, b"past the journal", Durable::Soon).await.unwrap();
@@ -136,11 +133,7 @@ fn a_failed_truncation_past_the_journal_is_reported_to_all() {
 
 #[test]
 fn a_token_that_fails_with_the_last_close_leaves_no_open_file() {
-    let stage = Rc::new(Stage::new(5));
-    let (disk_stage, world) = (stage.clone(), stage.world.clone());
-    world.run(async move {
-        let stage = disk_stage;
-        let (host, watched, _) = begun(&stage).await;
+    on_watched(5, async move |_, host, watched, _| {
         let file = make_then_open(&host, "file").await;
         host.read(file, 0, 1).await.unwrap();
         watched.failing_returns.set(true);
@@ -157,11 +150,7 @@ fn a_token_that_fails_with_the_last_close_leaves_no_open_file() {
 #[test]
 fn a_removed_file_that_the_store_refuses_stays_in_the_journal() {
     for is_open in [false, true] {
-        let stage = Rc::new(Stage::new(3));
-        let (disk_stage, world) = (stage.clone(), stage.world.clone());
-        world.run(async move {
-            let stage = disk_stage;
-            let (host, watched, reports) = begun(&stage).await;
+        on_watched(3, async move |stage, host, watched, reports| {
             watched.others_read_removed.set(true);
             let file = make(&host, "file").await;
             host.write(file, 0, b"synced", Durable::Now).await.unwrap();

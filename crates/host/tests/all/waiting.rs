@@ -3,17 +3,13 @@
 use crate::common::*;
 use host::{Durable, HostOptions};
 use runtime::race;
-use std::rc::Rc;
 use std::time::Duration;
 use store::{AttributeChange, NewNode, OpenMode, TimeChange, Token};
 
 #[test]
 fn writers_of_a_kept_file_hold_no_space_of_the_journal() {
-    let stage = Rc::new(Stage::new(1));
-    let disk = stage.disk(stage.formatted());
-    let (begun, inner) = (stage.begin(&disk, HostOptions::default()), stage.clone());
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let (stage, disk) = Stage::formatted_disk(1);
+    stage.play(&disk, HostOptions::default(), async move |host, inner| {
         let (peer, world) = (inner.peer(), inner.world());
         let node = NewNode::Regular { mode: 0o644 };
         let kept = host.make(host.root(), b"kept", node, ROOT).await.unwrap().file;

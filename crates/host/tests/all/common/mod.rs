@@ -5,7 +5,8 @@ pub mod watched_store;
 use device::{Disk, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
 use host::{
-    CONFLICT_DIRECTORY, Host, HostError, HostJournal, HostOptions, HostRecoveryReport, recover,
+    CONFLICT_DIRECTORY, Destage, Host, HostError, HostJournal, HostOptions, HostRecoveryReport,
+    recover,
 };
 use runtime::VirtualWorld;
 use std::rc::Rc;
@@ -18,9 +19,21 @@ use store::{
 pub const JOURNAL_BYTES: u64 = 16 << 20;
 pub const ROOT: Creator = Creator { uid: 0, gid: 0, umask: 0 };
 
+#[derive(Clone)]
 pub struct Stage {
     pub world: VirtualWorld,
     pub cluster: Cluster,
+}
+
+/// Destages only what the journal has no space for.
+pub fn under_pressure() -> HostOptions {
+    HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
+}
+
+/// Writes back and destages within seconds.
+pub fn soon() -> HostOptions {
+    let (destage, writeback) = (Destage::After(Duration::from_secs(2)), Duration::from_secs(1));
+    HostOptions { destage, writeback, ..HostOptions::default() }
 }
 
 pub fn identity() -> Identity {
@@ -35,6 +48,12 @@ impl Stage {
         let world = VirtualWorld::new(seed);
         let cluster = Cluster::new(Rc::new(world.clone()), network, Vec::new(), 1);
         Stage { world, cluster }
+    }
+    /// Returns a stage and a journal device that was formatted for its cluster.
+    pub fn formatted_disk(seed: u64) -> (Stage, MemoryDisk) {
+        let stage = Stage::new(seed);
+        let disk = stage.disk(stage.formatted());
+        (stage, disk)
     }
     /// Creates three data servers that all keep each byte, each with a journal on its own disk.
     pub fn with_data_servers(seed: u64, network: Network) -> Stage {
@@ -91,6 +110,24 @@ impl Stage {
     ) -> impl Future<Output = Result<(Rc<Host>, HostRecoveryReport), HostError>> + 'static {
         begin_host(self.world(), self.connect(), disk.clone(), options)
     }
+    /// Recovers, starts the host again and runs `work` with it, until that ends.
+    pub fn play<T: 'static>(
+        &self,
+        disk: &MemoryDisk,
+        options: HostOptions,
+        work: impl AsyncFnOnce(Rc<Host>, Stage) -> T + 'static,
+    ) -> T {
+        let (begun, stage) = (self.begin(disk, options), self.clone());
+        self.world.run(async move { work(begun.await.unwrap().0, stage).await })
+    }
+    /// Recovers and starts the host again. Returns the report of its recovery.
+    pub fn recovered(&self, disk: &MemoryDisk, options: HostOptions) -> HostRecoveryReport {
+        let begun = self.begin(disk, options);
+        self.world.run(async move { begun.await.unwrap().1 })
+    }
+    pub async fn sleep(&self, time: Duration) {
+        sleep(&self.world, time).await;
+    }
     /// Cuts the power of the host's machine. Returns what its journal disk holds afterwards.
     pub fn crash(&self, disk: &MemoryDisk, policy: CrashPolicy) -> Image {
         self.cluster.kill(&identity());
@@ -132,6 +169,20 @@ pub async fn begin_host(
     let journal = HostJournal::open(Rc::new(disk) as Rc<dyn Disk>).await?;
     let report = recover(&*world, &*store, &journal, false).await?;
     Ok((Host::open(world, store, &journal, options).await?, report))
+}
+
+/// Starts a host with a journal of its own on a fresh disk.
+pub async fn fresh_host(
+    world: Rc<dyn World>,
+    store: Rc<dyn Store>,
+    disk: Rc<dyn Disk>,
+    options: HostOptions,
+) -> Rc<Host> {
+    let (name, of) = (store.identity(), store.name());
+    HostJournal::format(&*world, disk.clone(), name, of).await.unwrap();
+    let journal = HostJournal::open(disk).await.unwrap();
+    recover(&*world, &*store, &journal, false).await.unwrap();
+    Host::open(world, store, &journal, options).await.unwrap()
 }
 
 /// Creates a file that is open, and whose first write needs no request.

@@ -4,7 +4,7 @@ use device::LocalFuture;
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::rc::Rc;
 use store::{
     Allocation, Answer, AttributeChange, Created, Creator, FileAttributes, FileId, FileLock, Found,
@@ -14,10 +14,16 @@ use store::{
 
 pub struct WatchedStore {
     inner: Rc<dyn Store>,
-    /// Calls that make a file durable or set its attributes, in order.
-    pub calls: RefCell<Vec<&'static str>>,
     /// Whether the store answers that failed writes stay.
     pub keeps_failed_writes: bool,
+    watch: Watch,
+}
+
+/// Calls that a test watches and delays.
+#[derive(Default)]
+pub struct Watch {
+    /// Calls that make a file durable or set its attributes, in order.
+    pub calls: RefCell<Vec<&'static str>>,
     /// Whether another client keeps each file from being held exclusively.
     pub others_keep_files: Cell<bool>,
     /// A file that another client keeps so.
@@ -66,41 +72,20 @@ pub struct WatchedStore {
     opens: Rc<RefCell<BTreeMap<OpenFile, FileId>>>,
 }
 
+impl Deref for WatchedStore {
+    type Target = Watch;
+    fn deref(&self) -> &Watch {
+        &self.watch
+    }
+}
+
 impl WatchedStore {
     fn is(&self, file: Option<FileId>, open: OpenFile) -> bool {
         file.is_some() && file == self.opens.borrow().get(&open).copied()
     }
     pub fn new(inner: Rc<dyn Store>) -> WatchedStore {
-        WatchedStore {
-            keeps_failed_writes: inner.keeps_failed_writes(),
-            inner,
-            calls: RefCell::default(),
-            others_keep_files: Cell::default(),
-            kept: Cell::default(),
-            is_extended: Cell::default(),
-            extended_writes: Cell::default(),
-            false_size: Cell::default(),
-            slow_token: Cell::default(),
-            failing_syncs: Cell::default(),
-            failing_returns: Cell::default(),
-            failing_changes: Cell::default(),
-            others_read_removed: Cell::default(),
-            slow_write: Cell::default(),
-            slow_creations: Cell::default(),
-            changed: Rc::default(),
-            waiting_calls: Rc::default(),
-            is_released: Rc::default(),
-            is_full: Cell::default(),
-            slow_removals: Cell::default(),
-            durable_removals: RefCell::default(),
-            never_disconnects: Cell::default(),
-            refusing_removals: Cell::default(),
-            given_up: Rc::default(),
-            stuck: Cell::default(),
-            sends_nothing: Cell::default(),
-            attributes_sent: Cell::default(),
-            opens: Rc::default(),
-        }
+        let keeps_failed_writes = inner.keeps_failed_writes();
+        WatchedStore { inner, keeps_failed_writes, watch: Watch::default() }
     }
     /// Returns a call that ends with its connection alone.
     fn never_returning<T: 'static>(&self) -> Answer<T> {
