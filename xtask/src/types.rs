@@ -24,7 +24,6 @@ const LONG_FUNCTIONS: &[(&str, &str)] = &[
         "crates/ext4/tests/all/features/ea_inode.rs",
         "new_values_in_inodes_of_their_own_are_those_that_the_kernel_reads",
     ),
-    ("crates/ext4/tests/all/files/crash.rs", "a_long_truncate_is_whole_after_a_power_cut"),
     ("crates/ext4/tests/all/names/operations.rs", "renames_obey_their_rules"),
     ("crates/format/src/ext4/superblock.rs", "check_geometry"),
     ("crates/format/src/jbd2/tables.rs", "superblock"),

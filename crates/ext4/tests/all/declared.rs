@@ -6,8 +6,6 @@ use crate::names::random;
 use crate::names::support::{
     EXT3_1K, EXT4, EXT4_1K, Kind, LINEAR, ROOT, TestImage, UNCHECKED, make_file, open_with,
 };
-use device::World;
-use disks::MemoryDisk;
 use engine::{DataMode, Declared, EngineOptions, RecordFormat};
 use ext4::{Caller, Existence, SetXattr, Volume};
 use runtime::VirtualWorld;
@@ -77,9 +75,7 @@ async fn content(volume: &Rc<Volume>, world: &VirtualWorld) {
 
 fn lines_of(kind: Kind) -> Lines {
     let image = TestImage::of_inodes(kind, "24M", 6000);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::read_image(world.clone(), &image.path()).unwrap();
+    let (virtual_world, world, disk) = image.world(1);
     let (home, for_tasks) = (disk.clone(), virtual_world.clone());
     let lines = virtual_world.run(async move {
         let records = Some(RecordFormat::Packed);

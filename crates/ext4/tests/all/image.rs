@@ -10,6 +10,7 @@ use runtime::VirtualWorld;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
+use std::time::Duration;
 use tempfile::TempDir;
 use units::InodeNumber;
 
@@ -72,17 +73,27 @@ impl TestImage {
     pub fn disk(&self, world: &Rc<dyn World>) -> MemoryDisk {
         MemoryDisk::from_image(world.clone(), self.read())
     }
+    /// A world of its own, and a disk there that has the volume.
+    pub fn world(&self, seed: u64) -> (VirtualWorld, Rc<dyn World>, MemoryDisk) {
+        world_with(seed, self.read())
+    }
 
+    /// Runs a script in a world of its own, with a disk that has the volume.
+    pub fn in_world<T: 'static>(
+        &self,
+        seed: u64,
+        script: impl AsyncFnOnce(Rc<dyn World>, MemoryDisk) -> T + 'static,
+    ) -> T {
+        let (virtual_world, world, disk) = self.world(seed);
+        virtual_world.run(async move { script(world, disk).await })
+    }
     /// Runs a script in virtual time with a disk that has the volume. The volume is then what the
     /// disk that it returns holds, and clean.
     pub fn on_disk(
         &self,
         script: impl AsyncFnOnce(Rc<dyn World>, MemoryDisk) -> MemoryDisk + 'static,
     ) {
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = self.disk(&world);
-        let left = virtual_world.run(async move { script(world, disk).await });
+        let left = self.in_world(1, script);
         left.write_image(&self.path()).unwrap();
         self.check();
     }
@@ -160,6 +171,20 @@ impl TestImage {
     }
 }
 
+/// A world of its own, and a disk there that has this image.
+pub fn world_with(seed: u64, image: Image) -> (VirtualWorld, Rc<dyn World>, MemoryDisk) {
+    let virtual_world = VirtualWorld::new(seed);
+    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
+    let disk = MemoryDisk::from_image(world.clone(), image);
+    (virtual_world, world, disk)
+}
+
+/// Latency in microseconds.
+pub fn micros(least: u64, spread: u64) -> Latency {
+    let (least, spread) = (Duration::from_micros(least), Duration::from_micros(spread));
+    Latency { least, spread }
+}
+
 pub fn check_file(path: &Path, what: &str) {
     let output = Command::new("timeout").args(["300", "e2fsck", "-fn"]).arg(path).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -192,9 +217,7 @@ pub fn play_on<T: 'static, F: Future<Output = T> + 'static>(
     options: VolumeOptions,
     work: impl FnOnce(Rc<Volume>, VirtualWorld) -> F + 'static,
 ) -> (Image, T) {
-    let virtual_world = VirtualWorld::new(seed);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), image);
+    let (virtual_world, world, disk) = world_with(seed, image);
     latency.into_iter().for_each(|latency| disk.set_latency(latency));
     let (home, for_work) = (disk.clone(), virtual_world.clone());
     let result = virtual_world.run(async move {

@@ -1,11 +1,10 @@
 //! Extended attributes and access control lists against a model, e2fsprogs, and the kernel.
 
 use crate::image::{TestImage, open, play};
-use device::{Operation, World};
-use disks::{Fault, Image, MemoryDisk};
+use device::Operation;
+use disks::{Fault, Image};
 use ext4::{Caller, Existence, Inode, SetXattr, Volume, VolumeOptions, WriteFlags};
 use format::ext4::acl::{Acl, AclEntry, AclTag};
-use runtime::VirtualWorld;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use units::{InodeNumber, Refusal, SplitMix};
@@ -366,9 +365,7 @@ fn the_rules_of_names_types_and_callers_are_kept() {
 fn an_access_list_that_fails_leaves_the_mode() {
     let image = image_with_files(&["-b", "4096", "-I", "128"]);
     let number = image.number("f0");
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), image.read());
+    let (virtual_world, world, disk) = image.world(1);
     virtual_world.run(async move {
         let volume = open(&world, &disk, None, VolumeOptions::default()).await.unwrap();
         let inode = volume.inode(number).await.unwrap();

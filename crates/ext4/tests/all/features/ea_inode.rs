@@ -1,13 +1,13 @@
 //! `ea_inode`: attributes' values in inodes of their own.
 
 use crate::features::support::*;
-use device::{Operation, World};
-use disks::{Atomicity, CrashPolicy, Effect, Fault, MemoryDisk};
+use device::Operation;
+use disks::{Atomicity, CrashPolicy, Effect, Fault};
 use engine::EngineOptions;
 use ext4::{
     Caller, Error, Existence, Inode, OpenParts, RenameMode, SetXattr, Volume, VolumeOptions,
 };
-use runtime::{VirtualWorld, join_all, race};
+use runtime::{join_all, race};
 use std::cell::Cell;
 use std::pin::Pin;
 use std::process::Command;
@@ -273,9 +273,7 @@ for i in range(60):
     os.setxattr(\"f%d\" % i, \"user.big\", bytes([i]) * 9000)
 '",
     );
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), image.read());
+    let (virtual_world, world, disk) = image.world(1);
     let home = disk.clone();
     virtual_world.run(async move {
         let engine = EngineOptions { cache_bytes: 1 << 20, ..EngineOptions::default() };
@@ -306,9 +304,7 @@ fn a_power_cut_leaves_the_old_value_or_the_new_one_whole() {
     for mode in [MODES[0], MODES[3]] {
         let mut cut = 0;
         loop {
-            let virtual_world = VirtualWorld::new(cut);
-            let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-            let disk = MemoryDisk::from_image(world.clone(), image.read());
+            let (virtual_world, world, disk) = image.world(cut);
             let (home, for_script) = (disk.clone(), world.clone());
             let synced = Rc::new(Cell::new(false));
             let acknowledged = synced.clone();
@@ -512,9 +508,7 @@ fn a_change_succeeds_whatever_cannot_be_freed_behind_it() {
     };
     let (blocks, inodes) = (bitmap("Block bitmap at "), bitmap("Inode bitmap at "));
     for change in ["rename", "unlink", "setxattr", "removexattr", "sync", "own content"] {
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = MemoryDisk::from_image(world.clone(), image.read());
+        let (virtual_world, world, disk) = image.world(1);
         let (blocks, inodes) = (blocks.clone(), inodes.clone());
         let (near, far) = (near.clone(), far.clone());
         virtual_world.run(async move {

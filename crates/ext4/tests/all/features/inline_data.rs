@@ -1,11 +1,9 @@
 //! `inline_data`: content of small files and directories in their inodes.
 
 use crate::features::support::*;
-use device::World;
-use disks::{CrashPolicy, MemoryDisk};
+use disks::CrashPolicy;
 use ext4::{Caller, RangeMode, RenameMode, SeekWhat};
-use runtime::{VirtualWorld, race};
-use std::rc::Rc;
+use runtime::race;
 
 const KINDS: [&str; 4] = [
     "-O inline_data -I 256 -b 4096",
@@ -214,9 +212,7 @@ fn content_survives_a_power_cut_while_it_leaves_its_inode() {
     for mode in MODES {
         let mut cut = 0;
         loop {
-            let virtual_world = VirtualWorld::new(cut);
-            let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-            let disk = MemoryDisk::from_image(world.clone(), image.read());
+            let (virtual_world, world, disk) = image.world(cut);
             let home = disk.clone();
             let for_script = world.clone();
             let finished = virtual_world.run(async move {

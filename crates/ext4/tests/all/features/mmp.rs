@@ -49,9 +49,7 @@ fn a_volume_in_use_is_refused_to_others_until_it_is_closed() {
     for arguments in ["-b 4096", "-b 1024 -O ^metadata_csum"] {
         let image = protected(arguments);
         assert_eq!(mmp(&image.read()).used_by, Use::Nobody);
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = MemoryDisk::from_image(world.clone(), image.read());
+        let (virtual_world, world, disk) = image.world(1);
         let home = disk.clone();
         virtual_world.run(async move {
             let begun = world.now();
@@ -96,9 +94,7 @@ fn the_kernel_mounts_what_we_closed_and_we_what_it_unmounted() {
 #[test]
 fn after_a_power_cut_a_mount_waits_and_replays() {
     let image = protected("-b 1024");
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), image.read());
+    let (virtual_world, world, disk) = image.world(1);
     let home = disk.clone();
     virtual_world.run(async move {
         let volume = open(&world, &home, MODES[1]).await.unwrap();
@@ -116,10 +112,7 @@ fn after_a_power_cut_a_mount_waits_and_replays() {
 #[test]
 fn a_running_check_is_refused_and_a_second_mount_stops_the_first() {
     let image = protected("-b 1024");
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), image.read());
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         claim(&disk, Use::Checked).await;
         let refused = open(&world, &disk, MODES[1]).await.err().unwrap();
         assert!(refused.to_string().contains("in use on elsewhere"), "{refused}");
@@ -140,9 +133,7 @@ fn a_running_check_is_refused_and_a_second_mount_stops_the_first() {
 /// Opens the volume, writes, and lets the next beat meet a disk that answers much later; then
 /// another computer claims the volume. Writes that follow must fail, and change neither disk.
 fn write_after_a_long_gap(image: &TestImage, journal: Option<&TestImage>) {
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), image.read());
+    let (virtual_world, world, disk) = image.world(1);
     let log = journal.map(|journal| MemoryDisk::from_image(world.clone(), journal.read()));
     virtual_world.run(async move {
         let journal = log.clone().map(|log| Rc::new(log) as Rc<dyn Disk>);

@@ -2,11 +2,12 @@
 //! moment, no stale byte shows, and e2fsck is content.
 
 use crate::files::image::{EXT3_1K, EXT4, EXT4_1K, Kind, MODES, TestImage, open_in, with_volume};
+use crate::image::{micros, world_with};
 use device::World;
-use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
+use disks::{Atomicity, CrashPolicy, MemoryDisk};
 use ext4::{Caller, Inode, SyncWhat, Volume, WriteFlags};
 use journal::DataMode;
-use runtime::{VirtualWorld, race, spawn_with_result};
+use runtime::{race, spawn_with_result};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -68,16 +69,9 @@ fn run(
     seed: u64,
     cut: Option<u64>,
 ) -> (MemoryDisk, Vec<History>) {
-    let virtual_world = VirtualWorld::new(seed);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    disk.set_latency(Latency {
-        least: Duration::from_micros(50),
-        spread: Duration::from_micros(200),
-    });
-    if let Some(cut) = cut {
-        disk.cut_at(cut);
-    }
+    let (virtual_world, world, disk) = image.world(seed);
+    disk.set_latency(micros(50, 200));
+    cut.into_iter().for_each(|cut| disk.cut_at(cut));
     let histories: Vec<History> = (0..FILES).map(|_| History { sizes: vec![0] }).collect();
     let histories = Rc::new(RefCell::new(histories));
     let (home, numbers, written) = (disk.clone(), numbers.to_vec(), histories.clone());
@@ -115,9 +109,7 @@ fn check_after(
     crashed: disks::Image,
     histories: Vec<History>,
 ) {
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), crashed);
+    let (virtual_world, world, disk) = world_with(1, crashed);
     let (home, numbers) = (disk.clone(), numbers.to_vec());
     virtual_world.run(async move {
         let volume = open_in(&world, &home, mode).await.unwrap();
@@ -185,16 +177,9 @@ fn a_long_truncate_is_whole_after_a_power_cut() {
     });
     let number = image.inode(0);
     let shrink = |seed: u64, cut: Option<u64>| {
-        let virtual_world = VirtualWorld::new(seed);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
-        disk.set_latency(Latency {
-            least: Duration::from_micros(50),
-            spread: Duration::from_micros(200),
-        });
-        if let Some(cut) = cut {
-            disk.cut_at(cut);
-        }
+        let (virtual_world, world, disk) = image.world(seed);
+        disk.set_latency(micros(50, 200));
+        cut.into_iter().for_each(|cut| disk.cut_at(cut));
         let home = disk.clone();
         virtual_world.run(async move {
             let script = async {
@@ -220,9 +205,7 @@ fn a_long_truncate_is_whole_after_a_power_cut() {
         eprintln!("cut {cut} of {changes}");
         let crashed =
             shrink(1, Some(cut)).crash(CrashPolicy::Random { seed: cut, atomicity: TEARING });
-        let virtual_world = VirtualWorld::new(2);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = MemoryDisk::from_image(world.clone(), crashed);
+        let (virtual_world, world, disk) = world_with(2, crashed);
         let home = disk.clone();
         finished += virtual_world.run(async move {
             let volume = open_in(&world, &home, DataMode::Ordered).await.unwrap();

@@ -99,10 +99,7 @@ fn damaged_pointer_blocks_end_every_operation() {
 fn zeroing_through_a_tree_that_two_files_share_is_an_error() {
     let image = TestImage::of_files(UNCHECKED, "16M", 2);
     let numbers = [image.inode(0), image.inode(1)];
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let volume = open(&world, &disk).await.unwrap();
         let (file, other) =
             (volume.inode(numbers[0]).await.unwrap(), volume.inode(numbers[1]).await.unwrap());
@@ -125,10 +122,7 @@ fn a_file_that_is_longer_than_any_can_be_is_corrupt() {
     let image = TestImage::of_files(UNCHECKED, "16M", 1);
     let number = image.inode(0);
     image.debugfs_write("set_inode_field f0 size 0xfffffffffffffff0");
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let volume = open(&world, &disk).await.unwrap();
         let opened = match volume.inode(number).await {
             Ok(inode) => {

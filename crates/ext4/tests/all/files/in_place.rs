@@ -2,11 +2,9 @@
 //! committed for its times.
 
 use crate::files::image::{EXT4, TestImage, open_in};
-use device::World;
 use disks::{CrashPolicy, MemoryDisk};
 use ext4::{Caller, Inode, SyncWhat, Volume, WriteFlags};
 use journal::DataMode;
-use runtime::VirtualWorld;
 use std::rc::Rc;
 
 static OLD: [u8; 64 << 10] = [1; 64 << 10];
@@ -22,9 +20,8 @@ fn cost_of(
     change: impl AsyncFnOnce(&Rc<Volume>, &Rc<Inode>) + 'static,
 ) -> ([u64; 4], Vec<u8>) {
     let image = TestImage::of_files(EXT4, "64M", 1);
-    let virtual_world = VirtualWorld::new(7);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let (disk, number) = (image.disk(&world), image.inode(0));
+    let (virtual_world, world, disk) = image.world(7);
+    let number = image.inode(0);
     virtual_world.run(async move {
         let volume = open_in(&world, &disk, mode).await.unwrap();
         let inode = volume.inode(number).await.unwrap();

@@ -1,14 +1,13 @@
 //! Pages that the kernel writes back beside writes that went past its cache.
 
 use crate::files::image::{EXT4, TestImage, open, with_volume, with_volume_in};
-use device::{Operation, World};
+use device::Operation;
 use disks::Fault;
 use engine::DataMode;
 use ext4::{
-    Caller, KillPrivileges, RangeMode, SeekWhat, SetAttributes, SetTime, SyncWhat, WriteFlags,
-    WriteOrigin,
+    Caller, Inode, KillPrivileges, RangeMode, SeekWhat, SetAttributes, SetTime, SyncWhat, Volume,
+    WriteFlags, WriteOrigin,
 };
-use runtime::VirtualWorld;
 use std::rc::Rc;
 use units::Refusal;
 use units::Timestamp;
@@ -21,11 +20,17 @@ const PAST: WriteFlags = WriteFlags {
 const BACK: WriteFlags = WriteFlags { origin: WriteOrigin::WriteBack, ..PAST };
 const THROUGH: WriteFlags = WriteFlags { origin: WriteOrigin::ThroughCache, ..PAST };
 
-#[test]
-fn an_older_page_written_back_takes_no_newer_bytes_away() {
+/// Runs `script` with an empty file.
+fn with_file(script: impl AsyncFnOnce(Rc<Volume>, &Rc<Inode>, &Caller) + 'static) {
     let image = TestImage::of_files(EXT4, "16M", 1);
     with_volume(&image, 1, |volume, inodes| async move {
-        let (file, root) = (&inodes[0], &Caller::ROOT);
+        script(volume, &inodes[0], &Caller::ROOT).await;
+    });
+}
+
+#[test]
+fn an_older_page_written_back_takes_no_newer_bytes_away() {
+    with_file(async |volume, file, root| {
         volume.write(file, root, 0, &[1; 8192], THROUGH).await.unwrap();
         let mut page = volume.read_for_cache(file, 0, 4096).await.unwrap().to_vec();
         volume.write(file, root, 100, &[2; 50], PAST).await.unwrap();
@@ -49,9 +54,7 @@ fn an_older_page_written_back_takes_no_newer_bytes_away() {
 
 #[test]
 fn pages_that_a_write_filled_take_no_newer_bytes_away() {
-    let image = TestImage::of_files(EXT4, "16M", 1);
-    with_volume(&image, 1, |volume, inodes| async move {
-        let (file, root) = (&inodes[0], &Caller::ROOT);
+    with_file(async |volume, file, root| {
         // A whole page that is written is in the kernel's cache without any read.
         let mut page = vec![1; 4096];
         volume.write(file, root, 0, &page, THROUGH).await.unwrap();
@@ -99,9 +102,7 @@ fn an_older_page_written_back_fills_no_hole() {
 
 #[test]
 fn pages_behind_a_failed_fallocate_may_be_changed() {
-    let image = TestImage::of_files(EXT4, "16M", 1);
-    with_volume(&image, 1, |volume, inodes| async move {
-        let (file, root) = (&inodes[0], &Caller::ROOT);
+    with_file(async |volume, file, root| {
         volume.set_kernel_page(4096);
         volume.write(file, root, 0, &[1; 8192], THROUGH).await.unwrap();
         // Refused: a hole changes no size.
@@ -168,9 +169,7 @@ fn long_reads_for_the_kernels_cache_are_cached_once_and_miss_no_change() {
 
 #[test]
 fn what_the_cache_got_as_well_may_be_changed_there() {
-    let image = TestImage::of_files(EXT4, "16M", 1);
-    with_volume(&image, 1, |volume, inodes| async move {
-        let (file, root) = (&inodes[0], &Caller::ROOT);
+    with_file(async |volume, file, root| {
         volume.write(file, root, 0, &[1; 4096], THROUGH).await.unwrap();
         volume.read_for_cache(file, 0, 4096).await.unwrap();
         volume.write(file, root, 0, &[2; 100], PAST).await.unwrap();
@@ -201,9 +200,7 @@ fn holes_shown_to_the_kernel_count_as_data_while_they_may_be_changed() {
 
 #[test]
 fn a_time_that_was_set_outlives_pages_changed_before() {
-    let image = TestImage::of_files(EXT4, "16M", 1);
-    with_volume(&image, 1, |volume, inodes| async move {
-        let (file, root) = (&inodes[0], &Caller::ROOT);
+    with_file(async |volume, file, root| {
         let then = Timestamp { seconds: 5, nanoseconds: 0 };
         let set = SetAttributes { modified: Some(SetTime::At(then)), ..Default::default() };
         volume.write(file, root, 0, &[1; 4096], THROUGH).await.unwrap();
@@ -222,9 +219,7 @@ fn a_time_that_was_set_outlives_pages_changed_before() {
 
 #[test]
 fn holes_beside_the_end_of_content_stay_holes() {
-    let image = TestImage::of_files(EXT4, "16M", 1);
-    with_volume(&image, 1, |volume, inodes| async move {
-        let (file, root) = (&inodes[0], &Caller::ROOT);
+    with_file(async |volume, file, root| {
         volume.set_kernel_page(4096);
         file.pages.mappable_opened();
         volume.write(file, root, 200 << 10, &[1; 4096], THROUGH).await.unwrap();
@@ -249,9 +244,7 @@ fn holes_beside_the_end_of_content_stay_holes() {
 
 #[test]
 fn bytes_stored_behind_the_end_are_no_content() {
-    let image = TestImage::of_files(EXT4, "16M", 1);
-    with_volume(&image, 1, |volume, inodes| async move {
-        let (file, root) = (&inodes[0], &Caller::ROOT);
+    with_file(async |volume, file, root| {
         volume.set_kernel_page(4096);
         file.pages.mappable_opened();
         volume.write(file, root, 0, &[1; 100], THROUGH).await.unwrap();
@@ -272,9 +265,7 @@ fn bytes_stored_behind_the_end_are_no_content() {
 
 #[test]
 fn pages_read_before_the_last_close_are_remembered() {
-    let image = TestImage::of_files(EXT4, "16M", 1);
-    with_volume(&image, 1, |volume, inodes| async move {
-        let (file, root) = (&inodes[0], &Caller::ROOT);
+    with_file(async |volume, file, root| {
         volume.opened(file);
         volume.write(file, root, 0, &[1; 4096], THROUGH).await.unwrap();
         volume.read_for_cache(file, 0, 4096).await.unwrap();
@@ -299,10 +290,7 @@ fn a_block_that_cannot_be_read_is_no_lack_of_space() {
         volume.write(&inodes[0], &Caller::ROOT, 0, &[1; 8192], THROUGH).await.unwrap();
     });
     let number = image.inode(0);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let volume = open(&world, &disk).await.unwrap();
         let file = volume.inode(number).await.unwrap();
         disk.inject(Fault::forever(Operation::Read));

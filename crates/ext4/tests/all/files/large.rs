@@ -3,11 +3,9 @@
 use crate::files::image::{
     EXT3, EXT3_1K, EXT4, EXT4_1K, Kind, TestImage, open, with_volume, with_volume_in,
 };
-use device::World;
 use engine::DataMode;
 use ext4::{Caller, Inode, RangeMode, SeekWhat, Volume, WriteFlags};
 use format::ext4::extent::ExtentNode;
-use runtime::VirtualWorld;
 use std::cell::Cell;
 use std::rc::Rc;
 use units::FileBlock;
@@ -211,9 +209,8 @@ fn a_full_volume_takes_what_fits_and_gives_all_back() {
 fn a_truncate_cut_off_after_its_first_step_is_finished_by_the_next_mount() {
     for kind in [EXT4, EXT3_1K] {
         let image = TestImage::of_files(kind, "16M", 1);
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let (disk, number) = (image.disk(&world), image.inode(0));
+        let (virtual_world, world, disk) = image.world(1);
+        let number = image.inode(0);
         let home = disk.clone();
         virtual_world.run(async move {
             let volume = open(&world, &home).await.unwrap();

@@ -2,9 +2,10 @@
 //! power may fail each is there whole or not at all, also where a transaction was locked under it.
 
 use crate::files::image::{EXT3_1K, EXT4, Kind, TestImage};
+use crate::image::micros;
 use crate::image::{open as open_volume, with_engine};
 use device::World;
-use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
+use disks::{Atomicity, CrashPolicy, MemoryDisk};
 use engine::EngineOptions;
 use ext4::{Caller, Inode, RangeMode, SyncWhat, Volume, WriteFlags};
 use journal::DataMode;
@@ -12,7 +13,6 @@ use runtime::{VirtualWorld, spawn_with_result};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::time::Duration;
 use units::InodeNumber;
 
 /// The longest that is promised to be whole in a log of eight times as much.
@@ -98,13 +98,8 @@ async fn nudge(volume: Rc<Volume>, inode: Rc<Inode>, seen: Rc<Seen>) {
 
 /// Images of each cut while a large write is in flight: some of the volatile writes, torn.
 fn play(image: &TestImage, mode: DataMode, seed: u64) -> (Vec<Left>, u32) {
-    let virtual_world = VirtualWorld::new(seed);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    disk.set_latency(Latency {
-        least: Duration::from_micros(50),
-        spread: Duration::from_micros(200),
-    });
+    let (virtual_world, world, disk) = image.world(seed);
+    disk.set_latency(micros(50, 200));
     let numbers: Vec<InodeNumber> = (0..=LONG_WRITERS).map(|file| image.inode(file)).collect();
     let (seen, left) = (Rc::new(Seen::default()), Rc::new(RefCell::new(Vec::new())));
     let (home, known, found) = (disk.clone(), seen.clone(), left.clone());

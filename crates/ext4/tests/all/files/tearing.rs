@@ -3,14 +3,13 @@
 //! data.
 
 use crate::files::image::{EXT3_1K, EXT4_1K, Kind, TestImage, open_in};
-use device::World;
-use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
+use crate::image::{micros, world_with};
+use disks::{Atomicity, CrashPolicy, MemoryDisk};
 use ext4::{Caller, Inode, RangeMode, SyncWhat, Volume, WriteFlags};
 use journal::DataMode;
-use runtime::{VirtualWorld, race, spawn_with_result};
+use runtime::{race, spawn_with_result};
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 const FILES: usize = 4;
 const BLOCK: usize = 1024;
@@ -50,16 +49,9 @@ async fn overwrite(
 
 /// Runs all writers until the power is cut; returns the acknowledged content of each file.
 fn run(image: &TestImage, mode: DataMode, seed: u64, cut: Option<u64>) -> (MemoryDisk, Vec<u8>) {
-    let virtual_world = VirtualWorld::new(seed);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    disk.set_latency(Latency {
-        least: Duration::from_micros(50),
-        spread: Duration::from_micros(200),
-    });
-    if let Some(cut) = cut {
-        disk.cut_at(cut);
-    }
+    let (virtual_world, world, disk) = image.world(seed);
+    disk.set_latency(micros(50, 200));
+    cut.into_iter().for_each(|cut| disk.cut_at(cut));
     let acknowledged = Rc::new(RefCell::new(vec![0; FILES]));
     let numbers: Vec<_> = (0..FILES).map(|file| image.inode(file)).collect();
     let (home, known) = (disk.clone(), acknowledged.clone());
@@ -84,9 +76,7 @@ fn run(image: &TestImage, mode: DataMode, seed: u64, cut: Option<u64>) -> (Memor
 
 /// Recovers, and holds every file against what was acknowledged of it.
 fn check_after(image: &TestImage, mode: DataMode, crashed: disks::Image, acknowledged: Vec<u8>) {
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), crashed);
+    let (virtual_world, world, disk) = world_with(1, crashed);
     let (home, numbers) =
         (disk.clone(), (0..FILES).map(|file| image.inode(file)).collect::<Vec<_>>());
     virtual_world.run(async move {

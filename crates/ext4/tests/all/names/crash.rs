@@ -1,11 +1,12 @@
 //! Power cuts during changes of names. Committed changes are there, those in progress are there or
 //! not, none is partially applied, and e2fsck finds no error.
 
+use crate::image::micros;
 use crate::names::model::{Model, SHARED, TreeState, walk};
 use crate::names::random::Task;
 use crate::names::support::*;
 use device::World;
-use disks::{Atomicity, CrashPolicy, Latency, MemoryDisk};
+use disks::{Atomicity, CrashPolicy, MemoryDisk};
 use engine::EngineOptions;
 use journal::DataMode;
 use runtime::VirtualWorld;
@@ -32,16 +33,9 @@ fn run(
     mode: DataMode,
     cut: Option<u64>,
 ) -> (Rc<History>, MemoryDisk) {
-    let world = VirtualWorld::new(seed);
-    let shared: Rc<dyn World> = Rc::new(world.clone());
-    let disk = MemoryDisk::read_image(shared.clone(), &image.path()).unwrap();
-    disk.set_latency(Latency {
-        least: Duration::from_micros(10),
-        spread: Duration::from_micros(90),
-    });
-    if let Some(cut) = cut {
-        disk.cut_at(cut);
-    }
+    let (world, shared, disk) = image.world(seed);
+    disk.set_latency(micros(10, 90));
+    cut.into_iter().for_each(|cut| disk.cut_at(cut));
     let history = Rc::new(History::default());
     let (at_end, home) = (history.clone(), disk.clone());
     let for_task = world.clone();

@@ -142,9 +142,7 @@ fn checksums_detect_every_damaged_block() {
         for (index, block) in blocks.iter().enumerate() {
             // A byte that every kind of block covers by its checksum.
             let at = block * 1024 + 8 + index as u64 % 16;
-            let world = VirtualWorld::new(index as u64);
-            let shared: Rc<dyn World> = Rc::new(world.clone());
-            let disk = MemoryDisk::read_image(shared.clone(), &image.path()).unwrap();
+            let (world, shared, disk) = image.world(index as u64);
             let error = world.run(async move {
                 let start = at / 1024 * 1024;
                 let mut bytes = disk.read(start, 1024).await.unwrap();
@@ -170,9 +168,7 @@ fn a_directory_that_lies_within_itself_is_corrupt() {
     });
     // `..` of outer leads to inner, so going up never ends.
     let block: u64 = image.debugfs("blocks /outer").trim().parse().unwrap();
-    let world = VirtualWorld::new(1);
-    let shared: Rc<dyn World> = Rc::new(world.clone());
-    let disk = MemoryDisk::read_image(shared.clone(), &image.path()).unwrap();
+    let (world, shared, disk) = image.world(1);
     world.run(async move {
         let mut bytes = disk.read(block * 1024, 1024).await.unwrap();
         bytes[12..16].copy_from_slice(&numbers.1.get().to_le_bytes());
@@ -204,9 +200,7 @@ fn a_directory_with_a_damaged_parent_keeps_its_place() {
             }
         });
         let block: u64 = image.debugfs(&format!("blocks {damaged}")).trim().parse().unwrap();
-        let world = VirtualWorld::new(1);
-        let shared: Rc<dyn World> = Rc::new(world.clone());
-        let disk = MemoryDisk::read_image(shared.clone(), &image.path()).unwrap();
+        let (world, shared, disk) = image.world(1);
         world.run(async move {
             let mut bytes = disk.read(block * 1024, 1024).await.unwrap();
             // The length of the entry `..`.
@@ -239,9 +233,7 @@ fn with_index<F: Future<Output = ()> + 'static>(
     let (image, _) = image_and_blocks(UNCHECKED);
     let blocks = image.debugfs("blocks /large");
     let root: u64 = blocks.split_whitespace().next().unwrap().parse().unwrap();
-    let world = VirtualWorld::new(1);
-    let shared: Rc<dyn World> = Rc::new(world.clone());
-    let disk = MemoryDisk::read_image(shared.clone(), &image.path()).unwrap();
+    let (world, shared, disk) = image.world(1);
     world.run(async move {
         let mut bytes = disk.read(root * 1024, 1024).await.unwrap();
         change(&mut bytes);

@@ -210,46 +210,21 @@ fn renames_obey_their_rules() {
             let file = make_file(&volume, &a, "file").await;
             let other = make_file(&volume, &b, "other").await;
             use RenameMode::*;
-            assert_refused(
-                rename(&volume, (&a, "none"), (&b, "x"), Replace).await,
-                Refusal::NotFound,
-            );
-            assert_refused(
-                rename(&volume, (&a, "file"), (&b, "other"), NoReplace).await,
-                Refusal::Exists,
-            );
-            assert_refused(
-                rename(&volume, (&a, "file"), (&b, "none"), Exchange).await,
-                Refusal::NotFound,
-            );
-            assert_refused(
-                rename(&volume, (&a, "file"), (&root, "b"), Replace).await,
-                Refusal::IsDirectory,
-            );
-            assert_refused(
-                rename(&volume, (&a, "below"), (&b, "other"), Replace).await,
-                Refusal::NotDirectory,
-            );
-            assert_refused(
-                rename(&volume, (&root, "a"), (&below, "x"), Replace).await,
-                Refusal::Invalid,
-            );
-            assert_refused(
-                rename(&volume, (&root, "a"), (&a, "x"), Replace).await,
-                Refusal::Invalid,
-            );
-            assert_refused(
-                rename(&volume, (&a, "below"), (&root, "a"), Replace).await,
-                Refusal::NotEmpty,
-            );
-            assert_refused(
-                rename(&volume, (&a, "below"), (&root, "a"), Exchange).await,
-                Refusal::Invalid,
-            );
-            assert_refused(
-                rename(&volume, (&root, "b"), (&root, "a"), Replace).await,
-                Refusal::NotEmpty,
-            );
+            for (from, to, mode, refusal) in [
+                ((&a, "none"), (&b, "x"), Replace, Refusal::NotFound),
+                ((&a, "file"), (&b, "other"), NoReplace, Refusal::Exists),
+                ((&a, "file"), (&b, "none"), Exchange, Refusal::NotFound),
+                ((&a, "file"), (&root, "b"), Replace, Refusal::IsDirectory),
+                ((&a, "below"), (&b, "other"), Replace, Refusal::NotDirectory),
+                ((&root, "a"), (&below, "x"), Replace, Refusal::Invalid),
+                ((&root, "a"), (&a, "x"), Replace, Refusal::Invalid),
+                ((&a, "below"), (&root, "a"), Replace, Refusal::NotEmpty),
+                ((&a, "below"), (&root, "a"), Exchange, Refusal::Invalid),
+                ((&root, "b"), (&root, "a"), Replace, Refusal::NotEmpty),
+            ] {
+                let why = rename(&volume, from, to, mode).await.unwrap_err().refusal();
+                assert_eq!(why, Some(refusal), "{} to {}, {mode:?}", from.1, to.1);
+            }
             // A file over a file.
             rename(&volume, (&a, "file"), (&b, "other"), Replace).await.unwrap();
             assert_eq!((links(&file), links(&other)), (1, 0));

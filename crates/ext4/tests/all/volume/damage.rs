@@ -1,16 +1,16 @@
 //! Damaged volumes: an error, never a panic, never an endless loop.
 
+use crate::image::world_with;
 use crate::image::{in_mode, open as open_volume};
 use crate::volume::allocation::create;
 use crate::volume::image::{ALL, EXT3, EXT4, EXT4_1K, Kind, TestImage, open};
-use device::World;
 use disks::{CrashPolicy, Image, MemoryDisk};
 use engine::{DataMode, EngineOptions};
 use ext4::{
     Access, AllocationRequest, Caller, Error, OnError, OpenParts, Purpose, Result, VolumeOptions,
 };
 use format::ext4::{GroupDescriptor, VolumeSuperblock};
-use runtime::{SplitMix, VirtualWorld};
+use runtime::SplitMix;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
@@ -22,9 +22,7 @@ fn use_volume(bytes: &[u8], seed: u64) -> Result<()> {
 }
 
 fn use_image(image: Image, seed: u64) -> Result<()> {
-    let virtual_world = VirtualWorld::new(seed);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), image);
+    let (virtual_world, world, disk) = world_with(seed, image);
     virtual_world.run(async move {
         let volume = open(&world, &disk, Access::ReadWrite).await?;
         let inodes = volume.superblock().inodes;
@@ -196,10 +194,7 @@ fn a_damaged_orphan_list_does_not_hinder_opening() {
 fn a_mark_of_damage_past_the_log_survives_the_replay_of_it() {
     for kind in [EXT4, EXT4_1K] {
         let image = TestImage::of(kind);
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
-        virtual_world.run(async move {
+        image.in_world(1, async move |world, disk| {
             let engine = EngineOptions { data: DataMode::Wasteless, ..EngineOptions::default() };
             let options =
                 VolumeOptions { engine, on_error: OnError::Stop, ..VolumeOptions::default() };
@@ -227,9 +222,7 @@ fn a_mark_of_damage_past_the_log_survives_the_replay_of_it() {
 fn a_log_is_replayed_although_the_journals_descriptor_is_damaged() {
     for (kind, inode_too) in [(EXT4, false), (EXT4_1K, false), (EXT4, true)] {
         let image = TestImage::of(kind);
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
+        let (virtual_world, world, disk) = image.world(1);
         let (repaired, path) = (image.path(), image.path());
         virtual_world.run(async move {
             let options = in_mode(DataMode::Wasteless);

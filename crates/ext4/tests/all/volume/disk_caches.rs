@@ -7,7 +7,6 @@ use device::World;
 use disks::{CrashPolicy, MemoryDisk};
 use engine::{BarrierKind, DataMode, EngineOptions};
 use ext4::{Access, Caller, Inode, SyncWhat, Volume, WriteFlags};
-use runtime::VirtualWorld;
 use std::rc::Rc;
 use units::InodeNumber;
 
@@ -64,9 +63,7 @@ async fn make(volume: &Rc<Volume>, name: &[u8], bytes: &[u8]) {
 
 fn in_lives(kind: Kind, data: DataMode, play: impl AsyncFn(&mut Lives) + 'static) {
     let image = TestImage::of(kind);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
+    let (virtual_world, world, disk) = image.world(1);
     virtual_world.run(async move { play(&mut Lives { world, disk, data }).await });
 }
 

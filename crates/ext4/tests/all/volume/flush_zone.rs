@@ -1,12 +1,12 @@
 //! The search for a volume's flush zone on a disk with blocks that cannot be read.
 
+use crate::image::world_with;
 use crate::image::{TestImage, in_mode, open};
-use device::{Operation, World};
-use disks::{CrashPolicy, Fault, Image, MemoryDisk};
+use device::Operation;
+use disks::{CrashPolicy, Fault, Image};
 use engine::DataMode;
 use ext4::{Caller, FoundFlushZone, OpenParts, WriteFlags, find_flush_zones};
 use format::flush_zone::{FLUSH_ZONE_SUPERBLOCK_SIZE, FlushZoneSuperblock};
-use runtime::VirtualWorld;
 use std::rc::Rc;
 
 const BLOCK: u64 = 4096;
@@ -32,9 +32,7 @@ fn cut_volume(has_zone: bool) -> (Image, u64) {
     let super_text = image.dumpe2fs();
     let table = super_text.split("Inode table at ").nth(1).expect("the table of group 0");
     let table = table.split(|it: char| !it.is_ascii_digit()).next().unwrap().parse().unwrap();
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
+    let (virtual_world, world, disk) = image.world(1);
     let on_it = disk.clone();
     virtual_world.run(async move {
         let mode = || in_mode(DataMode::Wasteless);
@@ -55,9 +53,7 @@ fn cut_volume(has_zone: bool) -> (Image, u64) {
 
 /// Looks for the zones on a disk of which `block` cannot be read, if one is given.
 fn find(image: &Image, block: Option<u64>) -> ext4::Result<Option<FoundFlushZone>> {
-    let virtual_world = VirtualWorld::new(2);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = MemoryDisk::from_image(world.clone(), image.clone());
+    let (virtual_world, world, disk) = world_with(2, image.clone());
     if let Some(block) = block {
         let range = block * BLOCK..(block + 1) * BLOCK;
         disk.inject(Fault { range, ..Fault::forever(Operation::Read) });

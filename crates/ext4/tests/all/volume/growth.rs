@@ -2,11 +2,9 @@
 //! each machine.
 
 use crate::volume::image::{Kind, TestImage, open};
-use device::World;
 use disks::{CrashPolicy, MemoryDisk};
 use ext4::{Access, Caller, Volume};
 use format::ext4::VolumeSuperblock;
-use runtime::VirtualWorld;
 use std::rc::Rc;
 use units::InodeNumber;
 
@@ -29,9 +27,7 @@ struct Read {
 /// `files` are on the volume before.
 fn read_of(arguments: &'static str, size: &'static str, files: u32) -> Read {
     let image = TestImage::of(Kind { arguments, size });
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let first = image.disk(&world);
+    let (virtual_world, world, first) = image.world(1);
     virtual_world.clone().run(async move {
         let volume = open(&world, &first, Access::ReadWrite).await.unwrap();
         make(&volume, "before", files).await;
@@ -88,9 +84,7 @@ fn descriptors_are_read_a_mebibyte_at_a_time() {
     let requests = |size| {
         // With two copies of them alone, of which the test reads the image sooner.
         let image = TestImage::of(Kind { arguments: "-t ext4 -J size=16 -O sparse_super2", size });
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
+        let (virtual_world, world, disk) = image.world(1);
         virtual_world.run(async move {
             let volume = open(&world, &disk, Access::ReadOnly).await.unwrap();
             let requests = disk.statistics().reads;

@@ -10,7 +10,6 @@ use engine::{DataMode, EngineOptions};
 use ext4::{Caller, Error, Inode, Result, SetXattr, SyncWhat, Volume, WriteFlags};
 use format::ext4::superblock::state;
 use format::ext4::{GroupDescriptor, VolumeSuperblock, bitmap};
-use runtime::VirtualWorld;
 use std::rc::Rc;
 use units::{FileBlock, HomeBlock, InodeNumber};
 
@@ -64,9 +63,7 @@ fn run<T: 'static>(
     data: DataMode,
     with: impl AsyncFnOnce(&Rc<Volume>) -> T + 'static,
 ) -> T {
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
+    let (virtual_world, world, disk) = image.world(1);
     let home = disk.clone();
     let found = virtual_world.run(async move {
         let volume = open(&world, &home, data).await.unwrap();

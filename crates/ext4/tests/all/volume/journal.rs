@@ -62,9 +62,7 @@ fn the_volume_is_whole_after_a_power_cut_at_any_write() {
         for seed in 0..20u64 {
             println!("{kind:?} seed {seed}");
             std::fs::write(image.path(), &pristine).unwrap();
-            let virtual_world = VirtualWorld::new(seed);
-            let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-            let disk = image.disk(&world);
+            let (virtual_world, world, disk) = image.world(seed);
             disk.cut_at(seed * 5);
             let home = disk.clone();
             virtual_world.run(async move {
@@ -100,9 +98,7 @@ fn the_volume_is_whole_after_a_power_cut_at_any_write() {
 fn recover_replays_what_a_crash_left_and_e2fsck_then_finds_nothing_to_replay() {
     for kind in ALL {
         let image = TestImage::of(kind);
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
+        let (virtual_world, world, disk) = image.world(1);
         let home = disk.clone();
         let left = virtual_world.run(async move {
             let volume = open(&world, &home, Access::ReadWrite).await.unwrap();
@@ -138,10 +134,7 @@ fn parts(world: &Rc<dyn World>, disk: &MemoryDisk) -> OpenParts {
 #[test]
 fn read_only_opening_replays_the_journal_and_says_so_if_it_cannot() {
     let image = TestImage::of(EXT4_1K);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
         let root = volume.inode(InodeNumber(2)).await.unwrap();
         let inode = create(&volume, &root, 0o100_644).await.unwrap();
@@ -236,9 +229,8 @@ fn an_external_journal_is_used_if_it_is_the_volumes() {
 fn an_external_journal_of_two_volumes_is_refused() {
     for (block, superblock) in [("1024", 2048), ("4096", 4096)] {
         let (home, journal) = with_external_journal(block);
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let (home, journal) = (home.disk(&world), journal.disk(&world));
+        let (virtual_world, world, home) = home.world(1);
+        let journal = journal.disk(&world);
         virtual_world.run(async move {
             let users = superblock + 0x40;
             let mut bytes = journal.read(users / 512 * 512, 512).await.unwrap();
@@ -261,10 +253,7 @@ fn an_external_journal_of_two_volumes_is_refused() {
 #[test]
 fn an_unexpected_journal_is_refused() {
     let image = TestImage::of(EXT4_1K);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let log: Rc<dyn Disk> = Rc::new(disk.clone());
         let refused = open_with(&world, &disk, Some(log), Access::ReadWrite).await.err().unwrap();
         assert!(refused.to_string().contains("named as journal"), "{refused}");
@@ -274,10 +263,7 @@ fn an_unexpected_journal_is_refused() {
 #[test]
 fn a_journal_superblock_that_contradicts_its_copy_is_not_believed() {
     let image = TestImage::of(EXT4_1K);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let mut parts = parts(&world, &disk);
         parts.options.engine.data = engine::DataMode::Wasteless;
         let volume = Volume::open(parts.clone()).await.unwrap();
@@ -321,10 +307,7 @@ fn a_rotted_base_of_a_packed_record_is_found_when_the_block_is_read() {
         u64::from_str_radix(digits, if from.contains("offset") { 16 } else { 10 }).unwrap()
     };
     let rotten_at = number("located at block ") * 4096 + number("offset ") + 0x30;
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let packed = |disk: &MemoryDisk| {
             let mut parts = parts(&world, disk);
             parts.options.engine.data = engine::DataMode::Wasteless;
@@ -372,9 +355,7 @@ fn a_journal_with_one_block_in_two_places_is_refused() {
     let first = image.debugfs("bmap <8> 0");
     let first = first.lines().next().unwrap().trim();
     image.debugfs_write(&format!("sif <8> block[1] {first}"));
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
+    let (virtual_world, world, disk) = image.world(1);
     let opened =
         virtual_world.run(async move { open(&world, &disk, Access::ReadWrite).await.map(drop) });
     let error = opened.expect_err("a log that overwrites itself");
@@ -403,10 +384,7 @@ fn a_file_that_looks_like_scattered_logs_does_not_hinder_the_opening() {
             content[..start.len()].copy_from_slice(&start);
             volume.write(&made, &anybody, 0, &content, WriteFlags::default()).await.unwrap();
         });
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
-        virtual_world.run(async move {
+        image.in_world(1, async move |world, disk| {
             let engine = EngineOptions { log: LogKind::Scattered, ..EngineOptions::default() };
             let options = VolumeOptions { engine, ..VolumeOptions::default() };
             let parts = OpenParts {

@@ -1,13 +1,13 @@
 //! Lifetime of inodes, and their fields afterwards.
 
 use crate::image::in_mode;
+use crate::image::world_with;
 use crate::volume::allocation::create;
 use crate::volume::image::{ALL, EXT4, TestImage, open, with_volume};
-use device::{Disk, World};
+use device::Disk;
 use disks::{CrashPolicy, MemoryDisk};
 use engine::DataMode;
 use ext4::{Access, Caller, NewInode, OpenParts, Volume};
-use runtime::VirtualWorld;
 use std::rc::Rc;
 use std::time::Duration;
 use units::Refusal;
@@ -115,9 +115,7 @@ fn reading_only_changes_nothing() {
     for kind in ALL {
         let image = TestImage::of(kind);
         let before = image.bytes();
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
+        let (virtual_world, world, disk) = image.world(1);
         let home = disk.clone();
         virtual_world.run(async move {
             let volume = open(&world, &home, Access::ReadOnly).await.unwrap();
@@ -150,9 +148,7 @@ fn the_first_logged_superblock_replaces_all_that_the_mount_wrote_home() {
     let image = TestImage::of(EXT4);
     let fresh = image.read();
     for number in 0..400 {
-        let virtual_world = VirtualWorld::new(number);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = MemoryDisk::from_image(world.clone(), fresh.clone());
+        let (virtual_world, world, disk) = world_with(number, fresh.clone());
         let label = format!("label {number}");
         let (parts, said) = (
             move |home: Rc<dyn Disk>| {

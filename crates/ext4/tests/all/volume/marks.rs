@@ -66,10 +66,7 @@ fn a_volume_found_unchecked_is_not_closed_as_checked() {
 fn a_volume_found_checked_is_closed_as_checked() {
     for kind in [PLAIN, EXT4] {
         let image = TestImage::of(kind);
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
-        virtual_world.run(async move {
+        image.in_world(1, async move |world, disk| {
             let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
             write_file(&volume, b"one").await;
             volume.forbid_changes().await.unwrap();
@@ -106,10 +103,7 @@ fn a_mark_of_damage_survives_a_crash() {
     ] {
         for synced in [true, false] {
             let image = TestImage::of(kind);
-            let virtual_world = VirtualWorld::new(1);
-            let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-            let disk = image.disk(&world);
-            virtual_world.run(async move {
+            image.in_world(1, async move |world, disk| {
                 let options = options(data, OnError::Continue);
                 let volume = open_volume(&world, &disk, None, options.clone()).await.unwrap();
                 write_file(&volume, b"first").await;
@@ -133,10 +127,7 @@ fn a_mark_of_damage_survives_a_crash() {
 #[test]
 fn a_synced_file_is_not_without_the_mark_of_damage() {
     let image = TestImage::of(EXT4_1K);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
         let root = volume.inode(ROOT).await.unwrap();
         let made = volume.mknod(&root, b"file", &Caller::ROOT, 0o100_644, 0).await.unwrap();
@@ -158,10 +149,7 @@ fn a_synced_file_is_not_without_the_mark_of_damage() {
 fn a_sync_of_a_durable_file_waits_for_a_mark_in_flight() {
     for by_label in [false, true] {
         let image = TestImage::of(EXT4_1K);
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
-        virtual_world.run(async move {
+        image.in_world(1, async move |world, disk| {
             let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
             write_file(&volume, b"file").await;
             let root = volume.inode(ROOT).await.unwrap();
@@ -187,10 +175,7 @@ fn a_sync_of_a_durable_file_waits_for_a_mark_in_flight() {
 #[test]
 fn every_sync_of_a_stopped_volume_fails() {
     let image = TestImage::of(EXT4_1K);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let options = options(DataMode::Ordered, OnError::Stop);
         let volume = open_volume(&world, &disk, None, options).await.unwrap();
         let root = volume.inode(ROOT).await.unwrap();
@@ -215,10 +200,7 @@ fn every_sync_of_a_stopped_volume_fails() {
 #[test]
 fn damage_found_by_a_reader_is_marked_once_it_may_be() {
     let image = TestImage::of(EXT4);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let volume = open(&world, &disk, Access::ReadOnly).await.unwrap();
         let _ = volume.note_damage(found_damage());
         world.sleep_until(world.now().plus(Duration::from_secs(1))).await;
@@ -235,10 +217,7 @@ fn damage_found_by_a_reader_is_marked_once_it_may_be() {
 #[test]
 fn orphans_are_not_freed_after_damage_that_stopped_the_volume() {
     let image = TestImage::of(EXT4);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let options = options(DataMode::Wasteless, OnError::Stop);
         let volume = open_volume(&world, &disk, None, options.clone()).await.unwrap();
         let root = volume.inode(ROOT).await.unwrap();
@@ -266,10 +245,7 @@ fn orphans_are_not_freed_after_damage_that_stopped_the_volume() {
 #[test]
 fn damage_found_before_the_replay_is_not_written_past_it() {
     let image = TestImage::of(EXT4);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let options = options(DataMode::Wasteless, OnError::Stop);
         let volume = open_volume(&world, &disk, None, options.clone()).await.unwrap();
         volume.set_label(b"one").await.unwrap();

@@ -3,7 +3,7 @@
 use crate::image::with_engine;
 use crate::volume::allocation::create;
 use crate::volume::image::{ALL, EXT3, EXT4, EXT4_1K, Kind, TestImage, open, with_volume};
-use device::{Operation, World};
+use device::Operation;
 use disks::{CrashPolicy, Fault, MemoryDisk};
 use engine::EngineOptions;
 use ext4::{Access, Caller, Existence, Inode, OpenReport, SetXattr, Volume, WriteFlags};
@@ -19,9 +19,7 @@ fn orphans_left_by_a_crash_are_freed_at_the_next_opening() {
         println!("{kind:?} seed {seed}");
         let image = TestImage::of(kind);
         let before = image.dumpe2fs();
-        let virtual_world = VirtualWorld::new(seed);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
+        let (virtual_world, world, disk) = image.world(seed);
         let home = disk.clone();
         let left = virtual_world.run(async move {
             let volume = open(&world, &home, Access::ReadWrite).await.unwrap();
@@ -48,9 +46,7 @@ fn opened_after(
     fail: impl AsyncFnOnce(&Rc<Volume>, &MemoryDisk) + 'static,
 ) -> (u32, u32, TestImage) {
     let image = TestImage::of(kind);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
+    let (virtual_world, world, disk) = image.world(1);
     let (home, path) = (disk.clone(), image.path());
     let (left, freed) = virtual_world.run(async move {
         let volume = open(&world, &home, Access::ReadWrite).await.unwrap();
@@ -141,10 +137,7 @@ fn orphans_still_open_at_unmount_are_freed() {
 fn an_orphan_that_cannot_be_freed_here_is_named_and_hinders_no_mount() {
     for kind in [EXT3, ALL[1]] {
         let image = TestImage::of(kind);
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
-        virtual_world.run(async move {
+        image.in_world(1, async move |world, disk| {
             let volume = open(&world, &disk, Access::ReadWrite).await.unwrap();
             let root = volume.inode(InodeNumber(2)).await.unwrap();
             let odd = create(&volume, &root, 0o100_600).await.unwrap();
@@ -184,9 +177,7 @@ fn an_orphan_that_cannot_be_freed_here_is_named_and_hinders_no_mount() {
 fn an_orphan_whose_neighbour_cannot_be_read_is_freed_whole_or_not() {
     for kind in [EXT3, ALL[2]] {
         let image = TestImage::of(kind);
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
+        let (virtual_world, world, disk) = image.world(1);
         let home = disk.clone();
         let place = |number: InodeNumber| {
             let found = image.debugfs(&format!("imap <{}>", number.get()));
@@ -365,9 +356,7 @@ fn a_file_cut_half_way_that_gets_a_name_stays_an_orphan() {
 /// Opens what a crash left while `block` cannot be read, and then again when it can.
 fn open_without_block(kind: Kind, of_table: bool) -> [(OpenReport, bool); 2] {
     let image = TestImage::of(kind);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
+    let (virtual_world, world, disk) = image.world(1);
     let table = |number: InodeNumber| {
         let found = image.debugfs(&format!("imap <{}>", number.get()));
         let (_, block) = found.split_once("located at block ").unwrap();

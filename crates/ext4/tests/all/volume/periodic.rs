@@ -1,6 +1,7 @@
 //! Durability without syncs: after `commit=`, and in `writeback` a file's content after `expire=`,
 //! `writeback=` and a second together. Judged by cutting the power, in virtual time.
 
+use crate::image::world_with;
 use crate::image::{open as open_volume, with_engine};
 use crate::volume::image::{EXT4, TestImage};
 use device::World;
@@ -45,9 +46,8 @@ enum Target {
 
 /// Writes files, syncs none, and cuts the power when each is to be durable: what is left each time.
 fn play(image: &TestImage, engine: &EngineOptions, target: Target, bound: Duration) -> Vec<Image> {
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let (disk, engine) = (image.disk(&world), engine.clone());
+    let (virtual_world, world, disk) = image.world(1);
+    let engine = engine.clone();
     let left = virtual_world.run(async move {
         let volume = open(&world, &disk, engine).await;
         let root = volume.inode(InodeNumber(2)).await.unwrap();
@@ -164,9 +164,7 @@ fn unsynced_data_is_lost_if_the_power_fails_at_once() {
     {
         let engine = EngineOptions { data, ..EngineOptions::default() };
         let left = play(&image, &engine, target, Duration::ZERO);
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = MemoryDisk::from_image(world.clone(), left[0].clone());
+        let (virtual_world, world, disk) = world_with(1, left[0].clone());
         virtual_world.run(async move {
             let volume = open(&world, &disk, engine).await;
             let root = volume.inode(InodeNumber(2)).await.unwrap();

@@ -65,9 +65,7 @@ fn a_volume_made_read_only_again_is_as_clean_as_a_closed_one() {
     for (seed, (kind, data)) in ALL.into_iter().zip(DataMode::ALL.into_iter().cycle()).enumerate() {
         println!("{kind:?} {data} seed {seed}");
         let image = TestImage::of(kind);
-        let virtual_world = VirtualWorld::new(seed as u64);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
+        let (virtual_world, world, disk) = image.world(seed as u64);
         let left = TestImage::of(kind);
         virtual_world.run(async move {
             let volume = open(&world, &disk, data, Access::ReadOnly).await.unwrap();
@@ -101,10 +99,7 @@ fn a_volume_that_could_not_be_made_read_only_says_so_each_time() {
     let superblock = Fault { range: 1024..2048, ..Fault::forever(Operation::Write) };
     for fault in [Fault::forever(Operation::Flush), superblock] {
         println!("{fault:?}");
-        let virtual_world = VirtualWorld::new(7);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
-        virtual_world.run(async move {
+        image.in_world(7, async move |world, disk| {
             let volume = open(&world, &disk, DataMode::Ordered, Access::ReadWrite).await.unwrap();
             for index in 0..DIRECTORIES {
                 make(&volume, &name(0, index)).await.unwrap();
@@ -149,9 +144,7 @@ fn what_was_done_before_read_only_survives_a_power_cut_at_any_write() {
     let mut most = 0;
     for (seed, data) in (0..60).zip(DataMode::ALL.into_iter().cycle()) {
         std::fs::write(image.path(), &pristine).unwrap();
-        let virtual_world = VirtualWorld::new(seed);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = image.disk(&world);
+        let (virtual_world, world, disk) = image.world(seed);
         disk.cut_at(seed * 4);
         println!("{data} seed {seed} cut at write {}", seed * 4);
         let (home, rounds) = (disk.clone(), Rc::new(Cell::new(0)));
@@ -223,10 +216,7 @@ fn a_volume_changed_by_others_is_not_written_to() {
 fn a_read_while_a_volume_becomes_read_only_spoils_no_sync() {
     const TICK: Duration = Duration::from_millis(1);
     let image = TestImage::of(EXT4_1K);
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    virtual_world.run(async move {
+    image.in_world(1, async move |world, disk| {
         let options = VolumeOptions { atime: Atime::Always, ..in_mode(DataMode::Ordered) };
         let volume = open_volume(&world, &disk, None, options).await.unwrap();
         make(&volume, &name(0, 0)).await.unwrap();

@@ -192,10 +192,7 @@ fn a_directory_that_leads_into_itself_is_listed_once() {
     let (problems, report) = check(&image);
     assert_eq!(report.directories, 4);
     assert_eq!(problems.len(), 1, "{problems:?}");
-    let virtual_world = VirtualWorld::new(1);
-    let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-    let disk = image.disk(&world);
-    let opened = virtual_world.run(async move {
+    let opened = image.in_world(1, async move |world, disk| {
         open_volume(&world, &disk, None, VolumeOptions::default()).await.is_ok()
     });
     assert!(opened && report.links.contains_key(&InodeNumber(2)));

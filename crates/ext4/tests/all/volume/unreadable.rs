@@ -30,9 +30,7 @@ impl CutVolume {
             std::fs::write(source.join("sound"), [b'b'; BLOCK as usize]).unwrap();
         });
         let (harmed, sound) = (image.number("logs/harmed"), image.number("sound"));
-        let virtual_world = VirtualWorld::new(1);
-        let world: Rc<dyn World> = Rc::new(virtual_world.clone());
-        let disk = MemoryDisk::from_image(world.clone(), image.read());
+        let (virtual_world, world, disk) = image.world(1);
         let on_it = disk.clone();
         let block = virtual_world.run(async move {
             let volume = open(&world, &on_it, None, in_mode(DataMode::Wasteless)).await.unwrap();
