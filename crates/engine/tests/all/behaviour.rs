@@ -1,6 +1,6 @@
 //! Behaviour of the engine, seen from outside: groups, ages, reads, counts.
 
-use crate::common::{Layout, Rig, STALE, Setup, recovered};
+use crate::common::{Layout, Rig, STALE, Setup, file_update, recovered};
 use crate::restart::{content, put};
 use device::{Buffer, Disk, Durability};
 use disks::Latency;
@@ -8,7 +8,7 @@ use engine::{BarrierKind, Base, Contents, Credits, Engine, FileUpdate, recover};
 use journal::DataMode;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, Owner, TransactionId};
+use units::{HomeBlock, Owner, TransactionId};
 
 async fn write(
     engine: &Rc<Engine>,
@@ -18,17 +18,7 @@ async fn write(
     base: Base,
 ) -> TransactionId {
     let mut handle = engine.start(Credits(0)).await.unwrap();
-    let update = FileUpdate {
-        owner: Owner(12),
-        home: HomeBlock(home),
-        range: BlockRange::new(start, start + bytes.len() as u32),
-        bytes,
-        base,
-        request: bytes.len() as u64,
-        sequential: false,
-        in_place: false,
-        durable_only: false,
-    };
+    let update = FileUpdate { owner: Owner(12), base, ..file_update(home, start, bytes) };
     handle.write_file_data(update).await.unwrap();
     handle.stop()
 }
@@ -261,9 +251,7 @@ fn a_handle_that_is_dropped_does_not_hold_up_the_commit() {
 fn a_dry_run_reports_what_recovery_would_do_and_writes_nothing() {
     let setup = Setup::new(DataMode::Wasteless, Layout::Internal, 4096);
     let rig = Rig::new(&setup, 1, setup.images());
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.try_play(async move |engine| {
         let transaction = write(&engine, 3, 1, b"fragment", Base::Home).await;
         engine.commit(transaction).await.unwrap();
     });
@@ -321,10 +309,9 @@ fn what_others_wrote_to_a_block_written_back_survives_recovery() {
         (setup.options.writeback, setup.options.expire) =
             (Duration::from_secs(60), Duration::from_secs(60));
         let rig = Rig::new(&setup, 1, setup.images());
-        let (parts, size) = (rig.parts.clone(), setup.block_size.bytes());
+        let size = setup.block_size.bytes();
         let disk = rig.disks[0].clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.try_play(async move |engine| {
             // Of the first transaction, and not asked for: the log begins with it.
             for block in [12, 10, 11] {
                 write(&engine, block, 100, b"update", Base::Home).await;
@@ -364,17 +351,7 @@ fn a_threshold_is_held_against_the_request_or_against_each_block_as_asked() {
         let rig = Rig::new(&setup, 1, setup.images());
         rig.play(async move |engine| {
             let mut handle = engine.start(Credits(0)).await.unwrap();
-            let update = FileUpdate {
-                owner: Owner(1),
-                home: HomeBlock(70),
-                range: BlockRange::new(0, 100),
-                bytes: &[9; 100],
-                base: Base::Zero,
-                request: 8292,
-                sequential: false,
-                in_place: false,
-                durable_only: false,
-            };
+            let update = FileUpdate { request: 8292, ..file_update(70, 0, &[9; 100]) };
             handle.write_file_data(update).await.unwrap();
             engine.commit(handle.stop()).await.unwrap();
         });

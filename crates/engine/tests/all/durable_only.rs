@@ -1,12 +1,12 @@
 //! Files of which durability is enough: logged in every mode, and home only at the end.
 
-use crate::common::{Layout, Rig, STALE, Setup};
+use crate::common::{Layout, Rig, STALE, Setup, file_update};
 use crate::restart;
-use engine::{Base, CheckpointTimes, Contents, Credits, Engine, FileUpdate, LogKind, RecordFormat};
+use engine::{CheckpointTimes, Contents, Credits, Engine, FileUpdate, LogKind, RecordFormat};
 use journal::DataMode;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, Owner};
+use units::{HomeBlock, Owner};
 
 fn setup(mode: DataMode) -> Setup {
     let mut setup = Setup::new(mode, Layout::Separate, 4096);
@@ -18,15 +18,10 @@ fn setup(mode: DataMode) -> Setup {
 async fn write(engine: &Rc<Engine>, block: u64, byte: u8, durable_only: bool) {
     let bytes = [byte; 4096];
     let update = FileUpdate {
-        owner: Owner(1),
-        home: HomeBlock(block),
-        range: BlockRange::new(0, 4096),
-        bytes: &bytes,
-        base: Base::Zero,
         request: 1 << 20,
         sequential: true,
-        in_place: false,
         durable_only,
+        ..file_update(block, 0, &bytes)
     };
     let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
     handle.write_file_data(update).await.unwrap();

@@ -1,7 +1,7 @@
 //! A failed write or flush ends all writing, is never forgotten, and costs nothing that was
 //! acknowledged.
 
-use crate::common::{Layout, Rig, STALE, Script, Setup, run_on, verify};
+use crate::common::{Layout, Rig, STALE, Script, Setup, file_update, run_on, verify};
 use crate::restart::{content, overwrite, put};
 use crate::restart::{rig as scattered_rig, setup as scattered_setup};
 use device::{LocalFuture, Operation};
@@ -77,9 +77,8 @@ fn a_failed_checkpoint_ends_the_engine_and_leaves_nobody_waiting() {
                         scattered_rig(&setup, setup.images())
                     }
                 };
-                let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
-                rig.run(async move {
-                    let engine = Rig::open(parts).await;
+                let disk = rig.disks[0].clone();
+                rig.try_play(async move |engine| {
                     put(&engine, 0, 1).await;
                     disk.inject(Fault::once(operation));
                     assert!(ask(&engine, request).await.is_err(), "{what}");
@@ -100,9 +99,8 @@ fn after_a_failed_write_every_sync_and_every_start_reports_it() {
     for mode in DataMode::ALL {
         let setup = Setup::new(mode, Layout::Internal, 4096);
         let rig = Rig::new(&setup, 1, setup.images());
-        let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        let disk = rig.disks[0].clone();
+        rig.try_play(async move |engine| {
             let mut handle = engine.start(Credits(1)).await.unwrap();
             handle.create(HomeBlock(3));
             let transaction = handle.stop();
@@ -131,9 +129,8 @@ fn after_a_failed_write_every_sync_and_every_start_reports_it() {
 fn a_failed_read_is_its_readers_alone() {
     let setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
     let rig = Rig::new(&setup, 1, setup.images());
-    let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    let disk = rig.disks[0].clone();
+    rig.try_play(async move |engine| {
         let bad = Fault { range: 5 << 12..6 << 12, ..Fault::once(Operation::Read) };
         disk.inject(bad);
         assert!(matches!(engine.metadata(HomeBlock(5)).await, Err(EngineError::Device(_))));
@@ -151,24 +148,14 @@ fn a_failed_read_is_its_readers_alone() {
 fn a_block_whose_base_cannot_be_read_is_written_back_once_it_can() {
     let setup = Setup::new(DataMode::Wasteless, Layout::Separate, 4096);
     let rig = Rig::new(&setup, 1, setup.images());
-    let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    let disk = rig.disks[0].clone();
+    rig.try_play(async move |engine| {
         let bad = Fault { range: 5 << 12..6 << 12, ..Fault::forever(Operation::Read) };
         disk.inject(bad);
         let mut handle = engine.start(Credits(0)).await.unwrap();
         for home in [4, 5, 6] {
-            let update = engine::FileUpdate {
-                owner: units::Owner(1),
-                home: HomeBlock(home),
-                range: BlockRange::new(8, 12),
-                bytes: b"late",
-                base: engine::Base::Home,
-                request: 4,
-                sequential: false,
-                in_place: false,
-                durable_only: false,
-            };
+            let update =
+                engine::FileUpdate { base: engine::Base::Home, ..file_update(home, 8, b"late") };
             handle.write_file_data(update).await.unwrap();
         }
         engine.commit(handle.stop()).await.unwrap();

@@ -1,12 +1,12 @@
 //! Freeing many blocks at once.
 
-use crate::common::{Layout, Rig, Setup};
+use crate::common::{Layout, Rig, Setup, file_update};
 use disks::Latency;
-use engine::{Base, Contents, Credits, FileUpdate};
+use engine::{Contents, Credits};
 use journal::DataMode;
 use runtime::{Either, race};
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, Owner};
+use units::HomeBlock;
 
 /// Small updates leave many times more blocks in the log than it has blocks itself. To free them
 /// all takes more revokes than one transaction holds.
@@ -34,18 +34,7 @@ fn every_block_that_a_full_log_has_records_of_may_be_freed_in_steps() {
                     let Either::Left(handle) = race(start, patience).await else { break 'full };
                     let mut handle = handle.unwrap();
                     for _ in 0..UPDATES_A_HANDLE {
-                        let update = FileUpdate {
-                            owner: Owner(1),
-                            home: HomeBlock(next),
-                            range: BlockRange::new(5, 6),
-                            bytes: &[7],
-                            base: Base::Zero,
-                            request: 1,
-                            sequential: false,
-                            in_place: false,
-                            durable_only: false,
-                        };
-                        handle.write_file_data(update).await.unwrap();
+                        handle.write_file_data(file_update(next, 5, &[7])).await.unwrap();
                         next += 1;
                     }
                     last = Some(handle.stop());

@@ -70,9 +70,7 @@ fn only_the_files_that_were_written_are_made_durable() {
 fn recovery_refuses_records_of_a_file_that_home_does_not_have() {
     let setup = setup(DataMode::Journal, RecordFormat::Packed);
     let rig = Rig::new(&setup, 1, setup.images());
-    let parts = rig.parts.clone();
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.try_play(async move |engine| {
         for home in [0, FILE_BLOCKS, 2 * FILE_BLOCKS] {
             let transaction = write_byte(&engine, 1, Files::address(home).get(), 7).await;
             engine.commit(transaction).await.unwrap();

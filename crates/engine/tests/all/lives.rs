@@ -26,15 +26,12 @@ fn live_twice(snapshot_after: [Option<u64>; 2]) {
         setup.options.snapshot_after = first_life;
         for cut in FIRST_CUT.. {
             let first = swap::rig(&setup, swap::images(&setup));
-            let (parts, seen) = (first.parts.clone(), Versions::default());
+            let seen = Versions::default();
             first.cut_at(cut);
-            let ended = first.run({
-                let seen = seen.clone();
-                async move {
-                    let engine = Rig::open(parts).await;
-                    swap::log_all(&engine, 0..FILLS_THREE_LOGS, 1, &seen).await;
-                    swap::rest(&engine).await;
-                }
+            let written = seen.clone();
+            let ended = first.try_play(async move |engine| {
+                swap::log_all(&engine, 0..FILLS_THREE_LOGS, 1, &written).await;
+                swap::rest(&engine).await;
             });
             for tear in cut * 4..cut * 4 + 3 {
                 let mut later = setup.clone();

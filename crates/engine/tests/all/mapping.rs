@@ -1,14 +1,14 @@
 //! Scattered logs: the cache evicts blocks that the log holds whole, reads of them are redirected,
 //! and they are written back from there.
 
-use crate::common::{Layout, Rig, STALE, Setup};
+use crate::common::{Layout, Rig, STALE, Setup, file_update};
 use device::{Buffer, Disk, Durability};
 use engine::{Base, CheckpointTimes, Contents, Credits, Engine, EngineError, FileUpdate, LogKind};
 use journal::DataMode;
 use journal::records::RecordFormat;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, LogBlock, Owner};
+use units::{BlockRange, HomeBlock, LogBlock};
 
 const LOGS: u64 = 4;
 const LOG_BLOCKS: u32 = 512;
@@ -82,11 +82,10 @@ async fn read(engine: &Engine, block: u64) -> Vec<u8> {
 fn evicted_blocks_are_read_and_written_back_from_the_log() {
     for setup in all() {
         let rig = rig(&setup);
-        let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+        let disk = rig.disks[0].clone();
         let name = format!("{} {:?}", setup.mode, setup.options.records);
         let failed = name.clone();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.try_play(async move |engine| {
             log_all(&engine, 0..LOGGED, 1).await;
             let statistics = engine.statistics();
             assert!(statistics.log.mapped_blocks > LOGGED / 2, "{name}: {statistics:?}");
@@ -194,15 +193,9 @@ fn parts_of_a_block_not_in_memory_are_merged_with_what_the_log_holds() {
         let rig = rig(&setup(DataMode::Wasteless, records));
         rig.play(async move |engine| {
             let update = |block, range, bytes: &'static [u8]| FileUpdate {
-                owner: Owner(1),
-                home: HomeBlock(block),
                 range,
-                bytes,
                 base: Base::Home,
-                request: bytes.len() as u64,
-                sequential: false,
-                in_place: false,
-                durable_only: false,
+                ..file_update(block, 0, bytes)
             };
             for block in 0..LOGGED {
                 let bytes: &'static [u8] = content(block, 1).leak();
@@ -247,17 +240,7 @@ fn a_mapping_table_that_became_empty_takes_no_memory() {
         let image = engine.statistics().cache.bytes;
         log_all(&engine, 0..LOGGED, 1).await;
         for block in 0..LOGGED {
-            let update = FileUpdate {
-                owner: Owner(1),
-                home: HomeBlock(block),
-                range: BlockRange::new(100, 104),
-                bytes: b"part",
-                base: Base::Home,
-                request: 4,
-                sequential: false,
-                in_place: false,
-                durable_only: false,
-            };
+            let update = FileUpdate { base: Base::Home, ..file_update(block, 100, b"part") };
             let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
             handle.write_file_data(update).await.unwrap();
             engine.commit(handle.stop()).await.unwrap();
@@ -294,9 +277,8 @@ fn an_evicted_block_that_is_freed_is_never_written_back() {
 #[test]
 fn what_the_log_alone_holds_is_written_back_for_others() {
     let rig = rig(&setup(DataMode::Journal, RecordFormat::Packed));
-    let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    let disk = rig.disks[0].clone();
+    rig.try_play(async move |engine| {
         log_all(&engine, 0..LOGGED, 1).await;
         engine.write_back_range(&[(HomeBlock(0), 2), (HomeBlock(10), 1)]).await.unwrap();
         let (image, mut home) = (disk.image(), Buffer::zeroed(4096));
@@ -311,9 +293,8 @@ fn what_the_log_alone_holds_is_written_back_for_others() {
 #[test]
 fn a_copy_in_the_log_that_has_rotted_is_noticed() {
     let rig = rig(&setup(DataMode::Journal, RecordFormat::Blocks));
-    let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    let disk = rig.disks[0].clone();
+    rig.try_play(async move |engine| {
         log_all(&engine, 0..LOGGED, 1).await;
         let zeros = vec![Rc::new(Buffer::zeroed((LOGS * u64::from(LOG_BLOCKS) * 4096) as usize))];
         disk.write(BLOCKS * 4096, zeros, Durability::Durable).await.unwrap();

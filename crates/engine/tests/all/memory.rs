@@ -1,28 +1,18 @@
 //! Memory stays within its bound: every image of every block counts.
 
-use crate::common::{Layout, Rig, Setup};
+use crate::common::{Layout, Rig, Setup, file_update};
 use disks::Latency;
-use engine::{Base, Contents, Credits, Engine, FileUpdate};
+use engine::{Contents, Credits, Engine, FileUpdate};
 use journal::DataMode;
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, Owner, TransactionId};
+use units::{BlockRange, HomeBlock, TransactionId};
 
 /// Returns an update of a whole fresh block.
 fn whole(home: u64, bytes: &[u8]) -> FileUpdate<'_> {
-    FileUpdate {
-        owner: Owner(1),
-        home: HomeBlock(home),
-        range: BlockRange::new(0, 4096),
-        bytes,
-        base: Base::Zero,
-        request: 4096,
-        sequential: false,
-        in_place: false,
-        durable_only: false,
-    }
+    file_update(home, 0, bytes)
 }
 
 async fn write(engine: &Rc<Engine>, home: u64, byte: u8) -> TransactionId {

@@ -284,9 +284,7 @@ fn commits_that_overlap_take_the_tail_along_all_the_same() {
     (setup.layout, setup.forced_unit_access, setup.log_blocks) = (Layout::Internal, false, 256);
     setup.options.log_unit = Some(4096);
     let rig = Rig::new(&setup, 1, setup.images());
-    let parts = rig.parts.clone();
-    let statistics = rig.run(async move {
-        let engine = Rig::open(parts).await;
+    let statistics = rig.try_play(async move |engine| {
         let writers = (0..4).map(|writer| -> device::LocalFuture<()> {
             let engine = engine.clone();
             Box::pin(async move {

@@ -1,13 +1,13 @@
 //! Runs of blocks written home past the cache, and callers that meet them in flight.
 
-use crate::common::{Layout, Rig, Setup, overwrite};
+use crate::common::{Layout, Rig, Setup, file_update, overwrite};
 use device::{Buffer, Operation};
 use disks::{Fault, Latency};
 use engine::{Base, Credits, Engine, FileRun, FileUpdate};
 use journal::DataMode;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, Owner, TransactionId};
+use units::{HomeBlock, Owner, TransactionId};
 
 const OWNER: Owner = Owner(1);
 const FIRST: u64 = 64;
@@ -113,17 +113,8 @@ fn a_write_to_a_block_in_flight_comes_after_it() {
         rig.play(async |engine| {
             write_run(&engine, 7, true).await;
             let mut handle = engine.start(Credits(1)).await.unwrap();
-            let newer = FileUpdate {
-                owner: OWNER,
-                home: HomeBlock(FIRST),
-                range: BlockRange::new(0, 4096),
-                bytes: &[8; 4096],
-                base: Base::Home,
-                request: 4096,
-                sequential: false,
-                in_place: false,
-                durable_only: false,
-            };
+            let newer =
+                FileUpdate { owner: OWNER, base: Base::Home, ..file_update(FIRST, 0, &[8; 4096]) };
             handle.write_file_data(newer).await.unwrap();
             engine.commit(handle.stop()).await.unwrap();
             engine.world().sleep_until(engine.world().now().plus(Duration::from_millis(100))).await;

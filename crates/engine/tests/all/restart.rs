@@ -1,6 +1,6 @@
 //! A restart with scattered logs: what they hold whole stays there, and the engine goes on with it.
 
-use crate::common::{Layout, Rig, STALE, Setup};
+use crate::common::{Layout, Rig, STALE, Setup, file_update};
 use disks::{CrashPolicy, Image};
 use engine::{
     Base, CheckpointTimes, Contents, Credits, DurableMemory, Engine, FileUpdate, LogKind,
@@ -11,7 +11,7 @@ use journal::DataMode;
 use journal::records::RecordFormat;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, LogBlock, Owner};
+use units::{BlockRange, HomeBlock, LogBlock};
 
 pub const LOG_BLOCKS: u32 = 700;
 /// Number of blocks between two logs.
@@ -78,15 +78,13 @@ async fn write(
     durable_only: bool,
 ) {
     let update = FileUpdate {
-        owner: Owner(1),
-        home: HomeBlock(block),
         range,
-        bytes,
         base: Base::Home,
         request,
         sequential: request > BYTES,
         in_place: true,
         durable_only,
+        ..file_update(block, 0, bytes)
     };
     let mut handle = engine.start_writing(Credits(0), 1).await.unwrap();
     handle.write_file_data(update).await.unwrap();

@@ -1,7 +1,7 @@
 //! The snapshot of the mapping table: a restart reads it instead of the log, and believes nothing
 //! that does not fit.
 
-use crate::common::{Rig, Setup};
+use crate::common::{Rig, Setup, file_update};
 use crate::restart::{self, BLOCKS, all, content, live, overwrite, put, read, rest, rig, setup};
 use crate::swap;
 use disks::{CrashPolicy, Image};
@@ -10,7 +10,7 @@ use engine::{
 };
 use format::jbd2::JournalSuperblock;
 use std::rc::Rc;
-use units::{BlockRange, BlockSize, HomeBlock, LogBlock, Owner};
+use units::{BlockRange, BlockSize, HomeBlock, LogBlock};
 
 const BYTES: u64 = 4096;
 const FREED: u64 = 7;
@@ -280,15 +280,11 @@ fn a_part_over_one_written_back_is_not_put_over_the_record() {
 /// Returns an update of a whole block of a file.
 fn whole(block: u64, bytes: &[u8], durable_only: bool) -> FileUpdate<'_> {
     FileUpdate {
-        owner: Owner(1),
-        home: HomeBlock(block),
-        range: BlockRange::new(0, BYTES as u32),
-        bytes,
         base: Base::Home,
         request: BYTES,
-        sequential: false,
         in_place: true,
         durable_only,
+        ..file_update(block, 0, bytes)
     }
 }
 
@@ -416,21 +412,18 @@ fn a_restart_with_a_snapshot_keeps_what_was_acknowledged_at_every_cut() {
         setup.options.snapshot_after = Some(1);
         for cut in 15.. {
             let first = swap::rig(&setup, swap::images(&setup));
-            let (parts, seen) = (first.parts.clone(), swap::Versions::default());
+            let seen = swap::Versions::default();
             first.cut_at(cut);
-            let ended = first.run({
-                let seen = seen.clone();
-                async move {
-                    let engine = Rig::open(parts).await;
-                    swap::log_all(&engine, 0..swap::FILLS_THREE_LOGS, 1, &seen).await;
+            let written = seen.clone();
+            let ended = first.try_play(async move |engine| {
+                swap::log_all(&engine, 0..swap::FILLS_THREE_LOGS, 1, &written).await;
+                swap::rest(&engine).await;
+                swap::log_all(&engine, 64..64 + swap::FILLS_THREE_LOGS, 2, &written).await;
+                // Each swap is recorded, so all of them take longer than without.
+                for _ in 0..3 {
                     swap::rest(&engine).await;
-                    swap::log_all(&engine, 64..64 + swap::FILLS_THREE_LOGS, 2, &seen).await;
-                    // Each swap is recorded, so all of them take longer than without.
-                    for _ in 0..3 {
-                        swap::rest(&engine).await;
-                    }
-                    engine.statistics().swaps
                 }
+                engine.statistics().swaps
             });
             for tear in cut * 4..cut * 4 + 3 {
                 let again = swap::rig(&setup, first.crash(tear));

@@ -2,7 +2,9 @@
 
 use crate::common;
 
-use crate::common::{Layout, Rig, Script, Setup, run_on, run_until, verify, write_byte};
+use crate::common::{
+    Layout, Rig, Script, Setup, file_update, run_on, run_until, verify, write_byte,
+};
 use engine::{
     Base, CommitPacing, Contents, Credits, EngineError, EngineOptions, EngineParts, FileUpdate,
     NoPacing, RecordFormat, Statistics,
@@ -11,7 +13,7 @@ use journal::DataMode;
 use runtime::{Either, race};
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, Owner};
+use units::{BlockRange, HomeBlock};
 
 /// Enough transactions to write a log of 1024 blocks several times over.
 const LONG: Script = Script { writers: 6, handles: 900, sync_one_in: 2, seed: 11 };
@@ -72,15 +74,9 @@ fn the_cache_stays_within_its_bound_however_much_is_written_and_read() {
                 let mut handle = engine.start(Credits(2)).await.unwrap();
                 handle.create(HomeBlock(number % 1000));
                 let update = FileUpdate {
-                    owner: Owner(1),
-                    home: HomeBlock(1000 + number),
-                    range: BlockRange::new(5, 9),
-                    bytes: &[1, 2, 3, 4],
                     base: if number % 2 == 0 { Base::Zero } else { Base::Home },
-                    request: 4,
                     sequential: true,
-                    in_place: false,
-                    durable_only: false,
+                    ..file_update(1000 + number, 5, &[1, 2, 3, 4])
                 };
                 handle.write_file_data(update).await.unwrap();
                 handle.stop();
@@ -110,17 +106,9 @@ fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
             let mut last = None;
             for number in 0..BLOCKS {
                 let mut handle = engine.start(Credits(1)).await.unwrap();
-                let update = FileUpdate {
-                    owner: Owner(1),
-                    home: HomeBlock(1000 + number),
-                    range: BlockRange::new(0, 4),
-                    bytes: &(number as u32).to_le_bytes(),
-                    base: Base::Zero,
-                    request: 4,
-                    sequential: true,
-                    in_place: false,
-                    durable_only: false,
-                };
+                let bytes = (number as u32).to_le_bytes();
+                let update =
+                    FileUpdate { sequential: true, ..file_update(1000 + number, 0, &bytes) };
                 handle.write_file_data(update).await.unwrap();
                 last = Some(handle.stop());
             }
@@ -144,17 +132,7 @@ fn memory_that_runs_short_in_ordered_mode_asks_for_no_commit() {
 
 /// Returns the whole update of a request, into a new block.
 fn four_bytes(home: HomeBlock, bytes: &[u8; 4]) -> FileUpdate<'_> {
-    FileUpdate {
-        owner: Owner(1),
-        home,
-        range: BlockRange::new(0, 4),
-        bytes,
-        base: Base::Zero,
-        request: 4,
-        sequential: false,
-        in_place: false,
-        durable_only: false,
-    }
+    file_update(home.get(), 0, bytes)
 }
 
 /// 2000 small commits, over a log that is written several times over. The disks have no cheaper way
@@ -213,10 +191,8 @@ fn data_is_not_written_home_past_an_older_image_of_itself() {
     setup.options.cache_bytes = 512 << 12;
     setup.options.commit = Duration::from_secs(5);
     let rig = Rig::new(&setup, 1, setup.images());
-    let parts = rig.parts.clone();
     const LAST: u64 = 3000;
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    rig.try_play(async move |engine| {
         let write = |home, byte| write_byte(&engine, 1, home, byte);
         // No neighbours: more writes than go out at once, so that the last has to wait.
         let mut first = write(LAST, 1).await;
@@ -283,24 +259,12 @@ fn who_needs_log_space_does_not_wait_until_everything_old_is_home() {
     let rig = Rig::new(&setup, 1, setup.images());
     let each = Duration::from_millis(20);
     rig.disks[0].set_latency(disks::Latency { least: each, spread: Duration::ZERO });
-    let parts = rig.parts.clone();
-    let longest = rig.run(async move {
-        let engine = Rig::open(parts).await;
+    let longest = rig.try_play(async move |engine| {
         let block = engine.metadata(HomeBlock(1)).await.unwrap();
         for number in 0..OLD {
             let mut handle = engine.start(Credits(0)).await.unwrap();
-            let update = FileUpdate {
-                owner: Owner(1),
-                // No two are neighbours.
-                home: HomeBlock(100 + 2 * number),
-                range: BlockRange::new(0, 1024),
-                bytes: &[7; 1024],
-                base: Base::Zero,
-                request: 1024,
-                sequential: false,
-                in_place: false,
-                durable_only: false,
-            };
+            // No two are neighbours.
+            let update = file_update(100 + 2 * number, 0, &[7; 1024]);
             handle.write_file_data(update).await.unwrap();
             handle.stop();
         }

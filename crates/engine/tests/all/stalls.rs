@@ -2,13 +2,13 @@
 //! visited at all. Virtual time charges nothing for the processor, so real processor time is asked
 //! for (`World::long_steps`), with bounds far above what the steps take.
 
-use crate::common::{Layout, Rig, Setup};
-use engine::{Base, CheckpointTimes, Contents, Credits, Engine, FileUpdate};
+use crate::common::{Layout, Rig, Setup, file_update};
+use engine::{CheckpointTimes, Contents, Credits, Engine, FileUpdate};
 use journal::DataMode;
 use runtime::{Either, race, yield_now};
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, Owner};
+use units::{BlockRange, HomeBlock};
 
 /// Processor time of the longest step yet.
 fn longest(engine: &Rc<Engine>) -> Duration {
@@ -16,17 +16,7 @@ fn longest(engine: &Rc<Engine>) -> Duration {
 }
 
 fn update(at: u64, bytes: &[u8], request: u64) -> FileUpdate<'_> {
-    FileUpdate {
-        owner: Owner(1),
-        home: HomeBlock(at),
-        range: BlockRange::new(0, bytes.len() as u32),
-        bytes,
-        base: Base::Zero,
-        request,
-        sequential: false,
-        in_place: true,
-        durable_only: false,
-    }
+    FileUpdate { request, in_place: true, ..file_update(at, 0, bytes) }
 }
 
 /// A terabyte, of which memory knows a few blocks.

@@ -163,42 +163,47 @@ fn nothing_is_swapped_below_the_share_or_if_nobody_wants_it() {
     }
 }
 
+/// Cuts a script at every change, and recovers from what may be left: what was acknowledged is
+/// there. Returns the result of the run that was not cut.
+fn survives_every_cut<T: 'static>(
+    setup: &Setup,
+    script: impl AsyncFn(&Rc<Engine>, &Versions) -> T + Copy + 'static,
+) -> T {
+    // Before it, all is as in other tests.
+    let mut cut = 15;
+    loop {
+        let first = rig(setup, images(setup));
+        let seen = Versions::default();
+        let written = seen.clone();
+        first.cut_at(cut);
+        let ended = first.try_play(async move |engine| script(&engine, &written).await);
+        for tear in cut * 4..cut * 4 + 3 {
+            let again = rig(setup, first.crash(tear));
+            let what = format!("{setup:?} cut {cut} tear {tear}");
+            let parts = again.parts.clone();
+            let recovered = again.run(async move { engine::recover(&parts, false).await });
+            recovered.unwrap().unwrap_or_else(|why| panic!("{what}: {why}"));
+            is_as_acknowledged(&again, &seen, &what);
+        }
+        match ended {
+            Some(result) => return result,
+            None => cut += 1,
+        }
+    }
+}
+
 /// Cuts during the swap, and while the emptied logs are filled again: what was acknowledged is
 /// there, and each block is whole.
 #[test]
 fn what_was_acknowledged_survives_every_cut_of_a_swap_and_of_what_follows() {
     for setup in all() {
-        // Before it, all is as in other tests.
-        for cut in 15.. {
-            let first = rig(&setup, images(&setup));
-            let (parts, seen) = (first.parts.clone(), Versions::default());
-            first.cut_at(cut);
-            let ended = first.run({
-                let seen = seen.clone();
-                async move {
-                    let engine = Rig::open(parts).await;
-                    log_all(&engine, 0..FILLS_THREE_LOGS, 1, &seen).await;
-                    rest(&engine).await;
-                    log_all(&engine, 64..64 + FILLS_THREE_LOGS, 2, &seen).await;
-                    rest(&engine).await;
-                    assert!(engine.statistics().swaps > 3);
-                }
-            });
-            for tear in cut * 4..cut * 4 + 3 {
-                let again = rig(&setup, first.crash(tear));
-                let (parts, what) =
-                    (again.parts.clone(), format!("{setup:?} cut {cut} tear {tear}"));
-                again.run(async move {
-                    engine::recover(&parts, false)
-                        .await
-                        .unwrap_or_else(|why| panic!("{what}: {why}"))
-                });
-                is_as_acknowledged(&again, &seen, &format!("{setup:?} cut {cut} tear {tear}"));
-            }
-            if ended.is_some() {
-                break;
-            }
-        }
+        survives_every_cut(&setup, async |engine, seen| {
+            log_all(engine, 0..FILLS_THREE_LOGS, 1, seen).await;
+            rest(engine).await;
+            log_all(engine, 64..64 + FILLS_THREE_LOGS, 2, seen).await;
+            rest(engine).await;
+            assert!(engine.statistics().swaps > 3);
+        });
     }
 }
 
@@ -249,9 +254,8 @@ fn a_commit_gets_by_while_a_swap_is_announced() {
 fn a_log_that_cannot_be_read_stays_where_it_is() {
     let setup = setup(RecordFormat::Blocks, true);
     let rig = rig(&setup, images(&setup));
-    let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
-    rig.run(async move {
-        let engine = Rig::open(parts).await;
+    let disk = rig.disks[0].clone();
+    rig.try_play(async move |engine| {
         log_all(&engine, 0..FILLS_THREE_LOGS, 1, &Versions::default()).await;
         // The last one: the journal behind it was read last.
         let log = (BLOCKS + (LOGS - 1) * u64::from(LOG_BLOCKS)) * 4096
@@ -310,39 +314,14 @@ async fn fill_the_first_beside_cold_ones(engine: &Rc<Engine>, version: u8, seen:
 #[test]
 fn a_swap_behind_older_runs_of_a_cold_log_survives_every_cut() {
     for setup in all() {
-        let mut swapped = false;
-        for cut in 15.. {
-            let first = rig(&setup, images(&setup));
-            let (parts, seen) = (first.parts.clone(), Versions::default());
-            first.cut_at(cut);
-            let ended = first.run({
-                let seen = seen.clone();
-                async move {
-                    let engine = Rig::open(parts).await;
-                    fill_the_first_beside_cold_ones(&engine, 1, &seen).await;
-                    rest(&engine).await;
-                    let swaps = engine.statistics().swaps;
-                    log_all(&engine, 0..FILLS_A_LOG, 2, &seen).await;
-                    swaps
-                }
-            });
-            for tear in cut * 4..cut * 4 + 3 {
-                let again = rig(&setup, first.crash(tear));
-                let (parts, what) =
-                    (again.parts.clone(), format!("{setup:?} cut {cut} tear {tear}"));
-                again.run(async move {
-                    engine::recover(&parts, false)
-                        .await
-                        .unwrap_or_else(|why| panic!("{what}: {why}"))
-                });
-                is_as_acknowledged(&again, &seen, &format!("{setup:?} cut {cut} tear {tear}"));
-            }
-            if let Some(swaps) = ended {
-                swapped = swaps > 0;
-                break;
-            }
-        }
-        assert!(swapped, "{setup:?}: nothing was swapped");
+        let swaps = survives_every_cut(&setup, async |engine, seen| {
+            fill_the_first_beside_cold_ones(engine, 1, seen).await;
+            rest(engine).await;
+            let swaps = engine.statistics().swaps;
+            log_all(engine, 0..FILLS_A_LOG, 2, seen).await;
+            swaps
+        });
+        assert!(swaps > 0, "{setup:?}: nothing was swapped");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use crate::common::{Layout, Rig, STALE, Setup};
+use crate::common::{Layout, Rig, STALE, Setup, file_update};
 use engine::{Base, CheckpointTimes, Credits, Engine, EngineOptions, FileUpdate};
 use journal::DataMode;
 use std::cell::Cell;
@@ -34,17 +34,7 @@ async fn sleep(engine: &Rc<Engine>, time: Duration) {
 
 async fn write_data(engine: &Rc<Engine>, home: u64, bytes: &[u8]) -> TransactionId {
     let mut handle = engine.start(Credits(0)).await.unwrap();
-    let update = FileUpdate {
-        owner: Owner(12),
-        home: HomeBlock(home),
-        range: BlockRange::new(0, bytes.len() as u32),
-        bytes,
-        base: Base::Home,
-        request: bytes.len() as u64,
-        sequential: false,
-        in_place: false,
-        durable_only: false,
-    };
+    let update = FileUpdate { owner: Owner(12), base: Base::Home, ..file_update(home, 0, bytes) };
     handle.write_file_data(update).await.unwrap();
     handle.stop()
 }
@@ -87,12 +77,10 @@ fn a_block_is_written_back_at_the_first_tick_after_its_expiry() {
             [(5, 32), (2, 11), (7, 3), (10, 15)].map(|(a, b)| (seconds(a), seconds(b)))
         {
             let rig = fresh(mode, writeback, expire);
-            let parts = rig.parts.clone();
             let end = expire + writeback + seconds(10);
             let (metadata, looking_for_metadata) = watch(&rig, 5, end);
             let (data, looking_for_data) = watch(&rig, 6, end);
-            rig.run(async move {
-                let engine = Rig::open(parts).await;
+            rig.try_play(async move |engine| {
                 let first = write_metadata(&engine, 5, b"metadata").await;
                 let second = write_data(&engine, 6, b"data").await;
                 engine.commit(first).await.unwrap();
@@ -120,10 +108,8 @@ fn a_block_is_written_back_at_the_first_tick_after_its_expiry() {
 fn a_block_written_again_expires_by_its_first_change() {
     for mode in LOGGED {
         let rig = fresh(mode, seconds(2), seconds(10));
-        let parts = rig.parts.clone();
         let (arrived, looking) = watch(&rig, 6, seconds(60));
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.try_play(async move |engine| {
             let writing = {
                 let engine = engine.clone();
                 Box::pin(async move {
@@ -164,12 +150,10 @@ fn a_block_overwritten_whole_is_written_home_as_committed() {
 fn blocks_that_expire_between_two_ticks_are_written_back_together() {
     for mode in LOGGED {
         let rig = fresh(mode, seconds(5), seconds(12));
-        let parts = rig.parts.clone();
         let homes = [20, 21, 30, 31];
         let (arrived, mut tasks): (Vec<_>, Vec<_>) =
             homes.into_iter().map(|home| watch(&rig, home, seconds(40))).unzip();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.try_play(async move |engine| {
             tasks.push(Box::pin(async move {
                 for home in homes {
                     let transaction = write_data(&engine, home, b"data").await;
@@ -193,12 +177,10 @@ fn blocks_that_expire_between_two_ticks_are_written_back_together() {
 fn what_lies_beside_an_expired_block_stays_until_it_is_due() {
     for mode in DataMode::ALL {
         let rig = fresh(mode, seconds(5), seconds(12));
-        let parts = rig.parts.clone();
         // To the third tick, at which only 21 is due.
         let (arrived, mut tasks): (Vec<_>, Vec<_>) =
             (19..=23).map(|home| watch(&rig, home, seconds(16))).unzip();
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        rig.try_play(async move |engine| {
             tasks.push(Box::pin(async move {
                 for (home, pause) in [(21, 4), (20, 4), (22, 2), (19, 0)] {
                     let transaction = write_metadata(&engine, home, b"new").await;
@@ -313,9 +295,8 @@ fn fresh_with(mode: DataMode, checkpoint: CheckpointTimes) -> Rig {
 fn without_checkpoints_the_log_stays_and_other_data_expires() {
     for mode in DataMode::ALL {
         let rig = Rc::new(fresh_with(mode, CheckpointTimes::Manual));
-        let (parts, of_run) = (rig.parts.clone(), rig.clone());
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        let of_run = rig.clone();
+        rig.try_play(async move |engine| {
             write_metadata(&engine, 5, b"metadata").await;
             write_data(&engine, 6, b"data").await;
             engine.sync().await.unwrap();
@@ -338,9 +319,8 @@ fn a_checkpoint_comes_at_its_time_and_not_before() {
     let time = seconds(at);
     for times in [CheckpointTimes::Periodic(time), CheckpointTimes::Idle(time)] {
         let rig = Rc::new(fresh_with(DataMode::Journal, times));
-        let (parts, of_run) = (rig.parts.clone(), rig.clone());
-        rig.run(async move {
-            let engine = Rig::open(parts).await;
+        let of_run = rig.clone();
+        rig.try_play(async move |engine| {
             write_metadata(&engine, 5, b"metadata").await;
             write_data(&engine, 6, b"data").await;
             engine.sync().await.unwrap();

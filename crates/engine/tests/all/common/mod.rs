@@ -8,7 +8,7 @@ mod writer;
 #[allow(unused_imports)]
 pub use files::{FILE_BLOCKS, Files};
 #[allow(unused_imports)]
-pub use rig::{Layout, Rig, STALE, Setup};
+pub use rig::{Layout, Rig, STALE, Setup, file_update};
 #[allow(unused_imports)]
 pub use writer::{History, Script, check, overwrite, run_script, write_byte};
 

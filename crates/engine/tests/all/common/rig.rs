@@ -2,8 +2,8 @@ use super::files::{FILE_BLOCKS, Files};
 use device::{Buffer, World};
 use disks::{Atomicity, CrashPolicy, Image, Latency, MemoryDisk};
 use engine::{
-    BarrierKind, DiskHome, Engine, EngineOptions, EngineParts, Home, LogArea, LogDevice, LogExtent,
-    ScatteredLogMap,
+    BarrierKind, Base, DiskHome, Engine, EngineOptions, EngineParts, FileUpdate, Home, LogArea,
+    LogDevice, LogExtent, ScatteredLogMap,
 };
 use format::jbd2::JournalSuperblock;
 use journal::records::RecordFormat;
@@ -12,7 +12,7 @@ use runtime::VirtualWorld;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockSize, HomeBlock, LogBlock, TransactionId};
+use units::{BlockRange, BlockSize, HomeBlock, LogBlock, Owner, TransactionId};
 
 /// Content of a home block before its first write, which must never show.
 pub const STALE: u8 = 0xee;
@@ -245,8 +245,16 @@ impl Rig {
 
     /// Opens the volume and runs `script` to its end.
     pub fn play<T: 'static>(&self, script: impl AsyncFnOnce(Rc<Engine>) -> T + 'static) -> T {
+        self.try_play(script).expect("the power stays on")
+    }
+
+    /// Opens the volume and runs `script`; `None` if the power was cut before its end.
+    pub fn try_play<T: 'static>(
+        &self,
+        script: impl AsyncFnOnce(Rc<Engine>) -> T + 'static,
+    ) -> Option<T> {
         let parts = self.parts.clone();
-        self.run(async move { script(Rig::open(parts).await).await }).expect("the power stays on")
+        self.run(async move { script(Rig::open(parts).await).await })
     }
 
     pub fn home_block(&self, at: u64) -> Buffer {
@@ -264,6 +272,21 @@ impl Rig {
     pub async fn open(parts: EngineParts) -> Rc<Engine> {
         engine::recover(&parts, false).await.expect("recovery");
         Engine::open(parts).await.expect("a recovered volume opens")
+    }
+}
+
+/// An update of file 1 over zeros, as a request of its own.
+pub fn file_update(home: u64, start: u32, bytes: &[u8]) -> FileUpdate<'_> {
+    FileUpdate {
+        owner: Owner(1),
+        home: HomeBlock(home),
+        range: BlockRange::new(start, start + bytes.len() as u32),
+        bytes,
+        base: Base::Zero,
+        request: bytes.len() as u64,
+        sequential: false,
+        in_place: false,
+        durable_only: false,
     }
 }
 

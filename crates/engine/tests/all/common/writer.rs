@@ -1,3 +1,4 @@
+use super::rig::file_update;
 use super::rig::{Rig, STALE, Setup};
 use device::Buffer;
 use engine::{Base, Contents, Credits, Engine, EngineError, FileRun, FileUpdate, Handle};
@@ -6,7 +7,7 @@ use runtime::SplitMix;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use units::{BlockRange, HomeBlock, Owner, TransactionId};
+use units::{BlockRange, Owner, TransactionId};
 
 const SLOTS: usize = 4;
 const POOL: u64 = 8;
@@ -220,14 +221,9 @@ impl Writer {
         handle
             .write_file_data(FileUpdate {
                 owner,
-                home,
-                range: BlockRange::new(start as u32, (start + length) as u32),
-                bytes: &bytes,
                 base: if fresh { Base::Zero } else { Base::Home },
                 request: length,
-                sequential: false,
-                in_place: false,
-                durable_only: false,
+                ..file_update(home.get(), start as u32, &bytes)
             })
             .await
             .map(|_| ())
@@ -366,14 +362,10 @@ async fn write_bytes(
     let mut handle = engine.start(Credits(0)).await.unwrap();
     let update = FileUpdate {
         owner: Owner(owner),
-        home: HomeBlock(home),
-        range: BlockRange::new(0, bytes.len() as u32),
-        bytes,
         base,
         request: if base == Base::Zero { 1 } else { 1 << 20 },
-        sequential: false,
         in_place: base == Base::Home,
-        durable_only: false,
+        ..file_update(home, 0, bytes)
     };
     handle.write_file_data(update).await.unwrap();
     handle.stop()
