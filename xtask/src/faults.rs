@@ -2,7 +2,6 @@
 //! there. A filter that no test matches would pass, and a fault of that row would be taken for
 //! found.
 
-use crate::pages::page;
 use crate::sources::{Source, Workspace};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +17,7 @@ pub fn check(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), 
     let list_text = workspace.file(LIST)?;
     let list: BTreeMap<String, BTreeMap<String, String>> =
         toml::from_str(&list_text).map_err(|error| format!("{LIST}: {error}"))?;
-    let table = page(workspace, TABLE)?;
+    let table = workspace.page(TABLE)?;
     let mut injected = BTreeSet::new();
     for source in workspace.product() {
         for window in source.tokens.windows(4) {
@@ -65,10 +64,10 @@ pub fn check(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), 
 
 /// A test: its crate, the name of its test program (`None` for those of the library), and its path
 /// there, without the names of modules within a file.
-struct Test {
+pub(crate) struct Test {
     owner: String,
     program: Option<String>,
-    path: String,
+    pub(crate) path: String,
 }
 
 fn tests_of(workspace: &Workspace) -> Vec<Test> {
@@ -76,7 +75,8 @@ fn tests_of(workspace: &Workspace) -> Vec<Test> {
     sources.flat_map(tests).collect()
 }
 
-fn tests(source: &Source) -> impl Iterator<Item = Test> {
+/// The tests of a file.
+pub(crate) fn tests(source: &Source) -> impl Iterator<Item = Test> {
     let mut parts = source.path.split('/').skip(2).map(|part| part.trim_end_matches(".rs"));
     let is_library = parts.next() == Some("src");
     let program = if is_library { None } else { parts.next().map(str::to_owned) };
@@ -85,9 +85,10 @@ fn tests(source: &Source) -> impl Iterator<Item = Test> {
     let owner = source.crate_name().to_owned();
     let marked = source.text.split("#[test]").skip(1);
     let marked = marked.filter_map(|after| Some(after.split_once("fn ")?.1.split_once('(')?.0));
-    // What `over_both!` makes tests of: it lists functions.
-    let listed = source.text.split("over_both!(").skip(1).filter_map(|it| it.split_once(')'));
-    let listed = listed.flat_map(|(names, _)| names.split(',').map(str::trim));
+    // What these macros make tests of: they list names.
+    let lists = ["over_both!(", "in_each_mode!("].map(|list| source.text.split(list).skip(1));
+    let listed = lists.into_iter().flatten().filter_map(|it| it.split_once(')'));
+    let listed = listed.flat_map(|(names, _)| names.split([',', ':']).map(str::trim));
     marked.chain(listed).map(move |name| {
         let path = format!("{module}{name}");
         Test { owner: owner.clone(), program: program.clone(), path }

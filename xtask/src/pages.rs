@@ -1,6 +1,7 @@
 //! Pages say what is there: the files, types, tests and rules that they quote exist, every *never*
 //! of the table of layers names what holds it, every target that the Makefile declares has a rule.
 
+use crate::faults;
 use crate::layers::{Layers, quoted};
 use crate::rules::RULES;
 use crate::sources::Workspace;
@@ -34,17 +35,9 @@ fn is_test(workspace: &Workspace, owner: &str, name: &str) -> bool {
     if owner == "tidy" {
         return CHECKS.contains(&name) || RULES.iter().any(|rule| rule.name == name);
     }
-    let declaration = format!("fn {name}(");
-    let sources = workspace.sources.iter().filter(|source| source.crate_name() == owner);
-    sources.into_iter().any(|source| {
-        source.text.match_indices(&declaration).any(|(at, _)| {
-            let before = source.text[..at].lines().rev();
-            let mut before = before.filter(|line| !line.trim_start().starts_with("//"));
-            before
-                .find(|line| !line.trim().is_empty() && !line.trim_end().ends_with("async"))
-                .is_some_and(|line| line.contains("#[test]"))
-        })
-    })
+    let mut sources = workspace.sources.iter().filter(|source| source.crate_name() == owner);
+    sources
+        .any(|source| faults::tests(source).any(|test| test.path.rsplit("::").next() == Some(name)))
 }
 
 /// Whether the crate has a file or folder of this name.
@@ -84,11 +77,6 @@ fn declares(text: &str, name: &str) -> bool {
     })
 }
 
-pub(crate) fn page<'a>(workspace: &'a Workspace, name: &str) -> Result<&'a str, String> {
-    let found = workspace.pages.iter().find(|(path, _)| path == name);
-    found.map(|(_, text)| text.as_str()).ok_or_else(|| format!("{name} is gone"))
-}
-
 /// Checks pages and faults.
 ///
 /// # Errors
@@ -99,7 +87,7 @@ pub fn check(
     complaints: &mut Vec<String>,
 ) -> Result<(), String> {
     for name in PAGES {
-        for (owner, quoted) in names_in(page(workspace, name)?) {
+        for (owner, quoted) in names_in(workspace.page(name)?) {
             let is_owner = owner == "tidy" || workspace.crates.iter().any(|it| it == owner);
             if is_owner
                 && !is_test(workspace, owner, quoted)
@@ -143,7 +131,7 @@ fn check_tables(page: &str, text: &str, complaints: &mut Vec<String>) {
 /// Checks that the files which ARCHITECTURE names exist.
 fn check_paths(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), String> {
     let paths = paths_of(workspace);
-    for name in quoted(page(workspace, "ARCHITECTURE.md")?) {
+    for name in quoted(workspace.page("ARCHITECTURE.md")?) {
         let (first, rest) = name.split_once('/').unwrap_or_default();
         let is_plain = |it: char| it.is_ascii_lowercase() || "_/.0123456789".contains(it);
         let is_ours = workspace.crates.iter().any(|it| it == first);
@@ -157,7 +145,7 @@ fn check_paths(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<()
 /// Checks that what HACKING's recipes name exists.
 fn check_recipes(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), String> {
     let paths = paths_of(workspace);
-    let hacking = page(workspace, "docs/HACKING.md")?;
+    let hacking = workspace.page("docs/HACKING.md")?;
     let recipes = hacking.split("## Add an alternative").nth(1);
     let recipes = recipes.ok_or("docs/HACKING.md has no recipes")?.split("\n## ").next();
     for name in quoted(recipes.unwrap_or_default()) {

@@ -77,6 +77,15 @@ impl Workspace {
         self.sources.iter().filter(|source| source.is_product())
     }
 
+    /// The text of a page.
+    ///
+    /// # Errors
+    /// A text that names the page.
+    pub fn page(&self, name: &str) -> Result<&str, String> {
+        let found = self.pages.iter().find(|(path, _)| path == name);
+        found.map(|(_, text)| text.as_str()).ok_or_else(|| format!("{name} is gone"))
+    }
+
     /// The text of a file of the workspace.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! One case: writers run their scripts on a volume. At every write, flush and discard the disk
 //! gives the images that a power cut would leave. Each such image is recovered and judged.
 
+use crate::counts::counts;
 use crate::crash::{Recording, Snapshot, State, record};
 use crate::faults::FaultPlan;
 use crate::judge::{ExtraChecks, Recoveries, Violation, judge};
@@ -200,97 +201,63 @@ impl Case {
         .collect()
     }
 }
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
-pub struct CaseReport {
-    /// Sets of scripts run to their end.
-    pub scripts: u64,
-    /// Writes, flushes and discards of the runs, each a possible cut.
-    pub cuts: u64,
-    /// Crash images recovered and judged, those of the next two counts included.
-    pub images: u64,
-    /// Recoveries of images, but for those of a later life. Of an image that differs in no byte
-    /// that an earlier recovery read, the outcome is known.
-    pub recoveries: u64,
-    pub recoveries_cut: u64,
-    /// Images that were continued and cut again, and the images that these later lives left.
-    pub lives: u64,
-    pub later_images: u64,
-    /// Images checked by e2fsck.
-    pub checked: u64,
-    pub faults: u64,
-    /// Scripts on volumes whose bitmaps lie, and those of them in which a lie was met.
-    pub hostile: u64,
-    pub met: u64,
-    /// Actions for which the volume had no space.
-    pub refused: u64,
-    /// Writes across a block boundary that were in progress at the cut of an image. Only where the
-    /// mode promises that they are there whole or not at all.
-    pub writes: u64,
-    /// Number of these writes that were partially applied.
-    pub torn: u64,
-    /// Images with a part of a write that is longer than the promised length.
-    pub split: u64,
-    /// Blocks that had left memory before they were home, and were read from the log.
-    pub redirected: u64,
-    /// Logs whose runs moved to another one.
-    pub swaps: u64,
-    /// Mounts that went on with what the logs held.
-    pub kept: u64,
-    /// Mounts that accepted a table of runs, and those that refused one. State files of earlier
-    /// releases have them under other names.
-    #[serde(alias = "told")]
-    pub by_table: u64,
-    #[serde(alias = "untold")]
-    pub not_by_table: u64,
-    /// Mounts that accepted a snapshot of the mapping table, and those that refused one that was
-    /// named.
-    pub by_snapshot: u64,
-    pub not_by_snapshot: u64,
-    /// Cuts that lost something, where that is counted: on disks for which evictions are no
-    /// certainty.
-    pub lost: u64,
-    /// Scripts that discarded free space, and that asked where a file lies.
-    pub trimmed: u64,
-    pub located: u64,
-    /// Runs with a gap between transactions, on two disks of unequal sectors, and with a
-    /// `checkpoint=` other than by age.
-    pub gaps: u64,
-    pub unequal_disks: u64,
-    pub other_checkpoints: u64,
-}
-
-impl CaseReport {
-    pub fn add(&mut self, other: CaseReport) {
-        self.scripts += other.scripts;
-        self.cuts += other.cuts;
-        self.images += other.images;
-        self.recoveries += other.recoveries;
-        self.recoveries_cut += other.recoveries_cut;
-        self.lives += other.lives;
-        self.later_images += other.later_images;
-        self.checked += other.checked;
-        self.faults += other.faults;
-        self.hostile += other.hostile;
-        self.met += other.met;
-        self.refused += other.refused;
-        self.writes += other.writes;
-        self.torn += other.torn;
-        self.split += other.split;
-        self.redirected += other.redirected;
-        self.swaps += other.swaps;
-        self.kept += other.kept;
-        self.by_table += other.by_table;
-        self.not_by_table += other.not_by_table;
-        self.by_snapshot += other.by_snapshot;
-        self.not_by_snapshot += other.not_by_snapshot;
-        self.lost += other.lost;
-        self.trimmed += other.trimmed;
-        self.located += other.located;
-        self.gaps += other.gaps;
-        self.unequal_disks += other.unequal_disks;
-        self.other_checkpoints += other.other_checkpoints;
+counts! {
+    pub struct CaseReport {
+        /// Sets of scripts run to their end.
+        pub scripts: u64,
+        /// Writes, flushes and discards of the runs, each a possible cut.
+        pub cuts: u64,
+        /// Crash images recovered and judged, those of the next two counts included.
+        pub images: u64,
+        /// Recoveries of images, but for those of a later life. Of an image that differs in no byte
+        /// that an earlier recovery read, the outcome is known.
+        pub recoveries: u64,
+        pub recoveries_cut: u64,
+        /// Images that were continued and cut again, and the images that these later lives left.
+        pub lives: u64,
+        pub later_images: u64,
+        /// Images checked by e2fsck.
+        pub checked: u64,
+        pub faults: u64,
+        /// Scripts on volumes whose bitmaps lie, and those of them in which a lie was met.
+        pub hostile: u64,
+        pub met: u64,
+        /// Actions for which the volume had no space.
+        pub refused: u64,
+        /// Writes across a block boundary that were in progress at the cut of an image. Only where
+        /// the mode promises that they are there whole or not at all.
+        pub writes: u64,
+        /// Number of these writes that were partially applied.
+        pub torn: u64,
+        /// Images with a part of a write that is longer than the promised length.
+        pub split: u64,
+        /// Blocks that had left memory before they were home, and were read from the log.
+        pub redirected: u64,
+        /// Logs whose runs moved to another one.
+        pub swaps: u64,
+        /// Mounts that went on with what the logs held.
+        pub kept: u64,
+        /// Mounts that accepted a table of runs, and those that refused one. State files of earlier
+        /// releases have them under other names.
+        #[serde(alias = "told")]
+        pub by_table: u64,
+        #[serde(alias = "untold")]
+        pub not_by_table: u64,
+        /// Mounts that accepted a snapshot of the mapping table, and those that refused one that
+        /// was named.
+        pub by_snapshot: u64,
+        pub not_by_snapshot: u64,
+        /// Cuts that lost something, where that is counted: on disks for which evictions are no
+        /// certainty.
+        pub lost: u64,
+        /// Scripts that discarded free space, and that asked where a file lies.
+        pub trimmed: u64,
+        pub located: u64,
+        /// Runs with a gap between transactions, on two disks of unequal sectors, and with a
+        /// `checkpoint=` other than by age.
+        pub gaps: u64,
+        pub unequal_disks: u64,
+        pub other_checkpoints: u64,
     }
 }
 

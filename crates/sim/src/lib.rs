@@ -6,6 +6,7 @@ mod ace;
 mod bytes_read;
 mod case;
 mod choices;
+mod counts;
 mod crash;
 mod earlier_life;
 pub mod enumerate;

@@ -12,6 +12,7 @@ use super::operation::SmallOperation;
 use super::replay::{PowerCut, Replay};
 use super::transactions::{Content, State, StateHistory, allows};
 use super::world::{SmallWorld, Snapshots};
+use crate::counts::counts;
 use disks::{Image, MemoryDisk};
 use engine::{BarrierKind, LogKind};
 use std::cell::RefCell;
@@ -38,34 +39,21 @@ impl SmallBounds {
     }
 }
 
-/// Counts of the exploration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(default)]
-pub struct SmallReport {
-    /// First lives, orders of completions counted apart, and those of them with a swap.
-    pub lives: u64,
-    pub swapped: u64,
-    /// Places to cut.
-    pub cuts: u64,
-    /// Images that cuts may leave, and those that were not known yet and were recovered.
-    pub images: u64,
-    pub states: u64,
-    /// Second lives, counted likewise.
-    pub second_lives: u64,
-    pub second_images: u64,
-    pub second_states: u64,
-}
-
-impl SmallReport {
-    pub fn add(&mut self, other: SmallReport) {
-        self.lives += other.lives;
-        self.swapped += other.swapped;
-        self.cuts += other.cuts;
-        self.images += other.images;
-        self.states += other.states;
-        self.second_lives += other.second_lives;
-        self.second_images += other.second_images;
-        self.second_states += other.second_states;
+counts! {
+    /// Counts of the exploration.
+    pub struct SmallReport {
+        /// First lives, orders of completions counted apart, and those of them with a swap.
+        pub lives: u64,
+        pub swapped: u64,
+        /// Places to cut.
+        pub cuts: u64,
+        /// Images that cuts may leave, and those that were not known yet and were recovered.
+        pub images: u64,
+        pub states: u64,
+        /// Second lives, counted likewise.
+        pub second_lives: u64,
+        pub second_images: u64,
+        pub second_states: u64,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Every mode on every kind of volume. Whatever instant the power fails at, acknowledged writes are
 //! there. Others are never partially applied beyond what the mode's page says.
 
+use crate::common::{in_each_mode, made, run};
 use engine::{BarrierKind, DataMode};
 use sim::enumerate;
 use sim::script::{Action, Mix, Script};
@@ -11,10 +12,6 @@ const MODES: [DataMode; 6] = DataMode::ALL;
 
 fn volumes() -> Vec<(Setup, Disks)> {
     SETUPS.iter().map(|setup| (*setup, setup::make(*setup).unwrap())).collect()
-}
-
-fn run(case: &Case, fresh: &Disks) -> CaseReport {
-    sim::run(case, fresh, None).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
 /// Runs random scripts of three writers on every volume, and every script of two letters on some
@@ -41,38 +38,21 @@ fn allocates(script: &Script) -> bool {
     script.iter().any(|step| matches!(step.action, Action::Allocate { .. }))
 }
 
-#[test]
-fn writeback_keeps_its_promise_at_every_crash_point() {
-    explore(DataMode::Writeback);
-}
-#[test]
-fn ordered_keeps_its_promise_at_every_crash_point() {
-    explore(DataMode::Ordered);
-}
-#[test]
-fn journal_keeps_its_promise_at_every_crash_point() {
-    explore(DataMode::Journal);
-}
-#[test]
-fn wasteless_keeps_its_promise_at_every_crash_point() {
-    explore(DataMode::Wasteless);
-}
-#[test]
-fn selective_keeps_its_promise_at_every_crash_point() {
-    explore(DataMode::Selective);
-}
-#[test]
-fn adaptive_keeps_its_promise_at_every_crash_point() {
-    explore(DataMode::Adaptive);
-}
+in_each_mode!(
+    explore: writeback_keeps_its_promise_at_every_crash_point,
+    ordered_keeps_its_promise_at_every_crash_point,
+    journal_keeps_its_promise_at_every_crash_point,
+    wasteless_keeps_its_promise_at_every_crash_point,
+    selective_keeps_its_promise_at_every_crash_point,
+    adaptive_keeps_its_promise_at_every_crash_point
+);
 
 /// Long enough that transaction numbers begin again at 0 while the log is in use, and that a small
 /// log is full many times.
 #[test]
 fn numbers_that_wrap_and_a_full_log_lose_nothing() {
     for name in ["wrapping-4k", "wrapping-external-1k", "small-log-1k"] {
-        let setup = setup::find(name).unwrap();
-        let fresh = setup::make(setup).unwrap();
+        let (setup, fresh) = made(name);
         for mode in MODES {
             let report = run(&Case { sample: 48, ..Case::random(setup, mode, 5, 2, 40) }, &fresh);
             assert!(report.cuts > 20, "{name}: {report:?}: hardly a commit");
@@ -94,8 +74,7 @@ fn a_cache_that_is_too_small_loses_nothing() {
 #[test]
 fn a_full_volume_loses_nothing() {
     for name in ["tight-1k", "tight-external-4k"] {
-        let setup = setup::find(name).unwrap();
-        let fresh = setup::make(setup).unwrap();
+        let (setup, fresh) = made(name);
         let mut lives = 0;
         for mode in MODES {
             let report = run(&Case { sample: 12, ..Case::random(setup, mode, 1, 3, 16) }, &fresh);
@@ -164,8 +143,7 @@ fn no_write_is_torn_in_modes_that_log_data() {
     for (name, seed) in
         [("small-log-1k", 1), ("small-log-1k", 3), ("tight-1k", 1), ("tight-external-4k", 1)]
     {
-        let setup = setup::find(name).unwrap();
-        let fresh = setup::make(setup).unwrap();
+        let (setup, fresh) = made(name);
         for mode in [DataMode::Journal, DataMode::Wasteless] {
             let report =
                 run(&Case { sample: 1000, ..Case::random(setup, mode, seed, 4, 30) }, &fresh);
@@ -179,8 +157,7 @@ fn no_write_is_torn_in_modes_that_log_data() {
 #[test]
 fn scattered_blocks_lose_nothing_while_write_back_meets_commits() {
     for (name, seed) in [("ext4-4k", 1), ("external-1k", 2), ("small-log-1k", 3)] {
-        let setup = setup::find(name).unwrap();
-        let fresh = setup::make(setup).unwrap();
+        let (setup, fresh) = made(name);
         for mode in MODES {
             let case = Case { mix: Some(Mix::Scattered), ..Case::random(setup, mode, seed, 3, 14) };
             let report = run(&case, &fresh);
@@ -192,8 +169,7 @@ fn scattered_blocks_lose_nothing_while_write_back_meets_commits() {
 /// Plays cases in which the choices besides the scripts have every effect.
 #[test]
 fn requests_gaps_sectors_and_checkpoints_are_played() {
-    let setup = setup::find("external-1k").unwrap();
-    let fresh = setup::make(setup).unwrap();
+    let (setup, fresh) = made("external-1k");
     let mut total = CaseReport::default();
     // Cases with packed records, which alone have gaps.
     for seed in 5..9 {
@@ -210,8 +186,7 @@ fn requests_gaps_sectors_and_checkpoints_are_played() {
 fn a_write_that_the_kernel_splits_survives_in_order() {
     let mut split = 0;
     for name in ["ext4-4k", "small-log-1k", "tight-1k"] {
-        let setup = setup::find(name).unwrap();
-        let fresh = setup::make(setup).unwrap();
+        let (setup, fresh) = made(name);
         for mode in [DataMode::Journal, DataMode::Wasteless, DataMode::Ordered] {
             let mut random = (1..).map(|seed| Case::random(setup, mode, seed, 4, 30));
             let splitting = random.find(|case| case.splits_at_page().is_some()).expect("one in 4");

@@ -1,6 +1,7 @@
 //! Disks that ignore flushes. Trusted, they lose acknowledged writes, and that is found. With
 //! evictions in place of flushes nothing is lost where the least recently used is replaced.
 
+use crate::common::made;
 use disks::LineReplacement;
 use engine::DataMode;
 use sim::lying_disk::{self, LyingDisk, TRIALS};
@@ -21,8 +22,7 @@ fn run(
 fn a_disk_that_is_believed_loses_acknowledged_writes_in_every_mode() {
     for replacement in [LRU, LineReplacement::Random] {
         for name in ["ext4-4k", "external-1k"] {
-            let setup = setup::find(name).unwrap();
-            let fresh = setup::make(setup).unwrap();
+            let (setup, fresh) = made(name);
             for mode in DataMode::ALL {
                 let caught = (1..=4).find_map(|seed| {
                     let case = Case { sample: 1000, ..Case::random(setup, mode, seed, 3, 14) };
@@ -45,8 +45,7 @@ fn evictions_lose_nothing_where_the_least_recently_used_is_replaced() {
     for (seed, name) in
         (1..).zip(["ext4-4k", "external-1k", "small-log-1k", "wrapping-external-1k"])
     {
-        let setup = setup::find(name).unwrap();
-        let fresh = setup::make(setup).unwrap();
+        let (setup, fresh) = made(name);
         for mode in DataMode::ALL {
             let report = run(Case::random(setup, mode, seed, 3, 14), &lying_disk, &fresh)
                 .unwrap_or_else(|failure| panic!("{failure}"));
@@ -63,8 +62,7 @@ fn evictions_lose_nothing_where_the_least_recently_used_is_replaced() {
 /// of many is enough, is counted instead of reported as a failure.
 #[test]
 fn where_replacement_is_random_losses_are_counted_beside_the_bound() {
-    let setup = setup::find("ext4-4k").unwrap();
-    let fresh = setup::make(setup).unwrap();
+    let (setup, fresh) = made("ext4-4k");
     let lying_disk = LyingDisk::coerced(LineReplacement::Random, TRIALS);
     let profile = lying_disk.profile.clone().unwrap();
     let mut total = CaseReport::default();

@@ -1,6 +1,7 @@
 //! Tests of `sim` from outside, as one program, because linking each costs more than
 //! running it.
 
+mod common;
 mod crash;
 mod evictions;
 mod faults;

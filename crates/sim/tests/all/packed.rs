@@ -1,5 +1,6 @@
 //! `records=packed` in every mode: it keeps the guarantees of the papers' records.
 
+use crate::common::{in_each_mode, made, run};
 use disks::LineReplacement;
 use engine::DataMode;
 use sim::faults::{FaultPlan, KINDS};
@@ -16,42 +17,21 @@ fn explore(mode: DataMode) {
         let fresh = setup::make(*setup).unwrap();
         let seed = SEEDS.start + index as u64 % (SEEDS.end - SEEDS.start);
         let case = Case::random(*setup, mode, seed, 3, 14);
-        images +=
-            sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")).images;
+        images += run(&case, &fresh).images;
     }
     assert!(images >= 500, "{}: only {images} images", mode.name());
 }
 
-#[test]
-fn packed_writeback_keeps_its_promise_at_every_crash_point() {
-    explore(DataMode::Writeback);
-}
-#[test]
-fn packed_ordered_keeps_its_promise_at_every_crash_point() {
-    explore(DataMode::Ordered);
-}
-#[test]
-fn packed_journal_keeps_its_promise_at_every_crash_point() {
-    explore(DataMode::Journal);
-}
-#[test]
-fn packed_wasteless_keeps_its_promise_at_every_crash_point() {
-    explore(DataMode::Wasteless);
-}
-#[test]
-fn packed_selective_keeps_its_promise_at_every_crash_point() {
-    explore(DataMode::Selective);
-}
-#[test]
-fn packed_adaptive_keeps_its_promise_at_every_crash_point() {
-    explore(DataMode::Adaptive);
-}
+in_each_mode!(
+    explore: packed_writeback_keeps_its_promise_at_every_crash_point,
+    packed_ordered_keeps_its_promise_at_every_crash_point,
+    packed_journal_keeps_its_promise_at_every_crash_point,
+    packed_wasteless_keeps_its_promise_at_every_crash_point,
+    packed_selective_keeps_its_promise_at_every_crash_point,
+    packed_adaptive_keeps_its_promise_at_every_crash_point
+);
 
 const MODES: [DataMode; 2] = [DataMode::Wasteless, DataMode::Selective];
-
-fn run(case: Case, fresh: &setup::Disks) -> CaseReport {
-    sim::run(&case, fresh, None).unwrap_or_else(|failure| panic!("{failure}"))
-}
 
 /// Plays each kind of fault, on every kind of volume in turn.
 #[test]
@@ -65,7 +45,7 @@ fn packed_loses_nothing_acknowledged_on_a_failing_disk() {
             let case =
                 Case { sample: 6, ..Case::random(*setup, MODES[case_index % 2], seed, 3, 30) };
             let place = (case_index * 5 % 24) as u64;
-            total.add(run(case.with_fault(FaultPlan { operation, kind, place }), &fresh));
+            total.add(run(&case.with_fault(FaultPlan { operation, kind, place }), &fresh));
         }
     }
     assert!(total.faults > 40, "{total:?}: hardly a fault came in time");
@@ -78,11 +58,10 @@ fn packed_loses_nothing_on_disks_that_ignore_flushes_where_evictions_stand_for_t
     for (seed, name) in
         SEEDS.zip(["external-1k", "small-log-1k", "ext4-4k", "wrapping-external-1k"])
     {
-        let setup = setup::find(name).unwrap();
-        let fresh = setup::make(setup).unwrap();
+        let (setup, fresh) = made(name);
         for mode in MODES {
             total.add(run(
-                Case {
+                &Case {
                     lying_disk: Some(lying_disk.clone()),
                     ..Case::random(setup, mode, seed, 3, 14)
                 },
@@ -97,11 +76,12 @@ fn packed_loses_nothing_on_disks_that_ignore_flushes_where_evictions_stand_for_t
 fn packed_mixes_no_files_under_bitmaps_that_lie() {
     let mut total = CaseReport::default();
     for name in ["ext4-1k", "external-4k", "tight-1k"] {
-        let setup = setup::find(name).unwrap();
-        let fresh = setup::make(setup).unwrap();
+        let (setup, fresh) = made(name);
         for (seed, mode) in SEEDS.flat_map(|seed| MODES.map(|mode| (seed, mode))) {
-            total
-                .add(run(Case { hostile: true, ..Case::random(setup, mode, seed, 3, 30) }, &fresh));
+            total.add(run(
+                &Case { hostile: true, ..Case::random(setup, mode, seed, 3, 30) },
+                &fresh,
+            ));
         }
     }
     assert!(total.met > 3, "{total:?}: hardly a lie was met");

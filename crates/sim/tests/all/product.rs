@@ -2,6 +2,7 @@
 //! or a RAID-0. Writers sync all their writes. At many changes the power fails, for each member by
 //! a random number generator of its own, and acknowledged writes must be there.
 
+use crate::common::{in_each_mode, made};
 use device::{Disk, Operation};
 use disks::{Atomicity, CrashPolicy, Image, LineReplacement, MemoryDisk, Raid0};
 use engine::{DataMode, EngineOptions, LogKind, RecordFormat, WriteThreshold};
@@ -255,7 +256,7 @@ fn judge(of: &Combination, cut: Cut, size: u64) {
 }
 
 fn play(data: DataMode) {
-    let fresh = setup::make(setup::find("scattered-4k").unwrap()).unwrap();
+    let (_, fresh) = made("scattered-4k");
     let coerced = LyingDisk::coerced(LineReplacement::LeastRecentlyUsed, TRIALS);
     let (mut combinations, mut images) = (0, 0);
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
@@ -280,36 +281,20 @@ fn play(data: DataMode) {
     assert_eq!(combinations, 2 * 2 * MEMBERS.len() as u64);
 }
 
-#[test]
-fn writeback_in_scattered_logs_goes_with_all_records_barriers_and_disks() {
-    play(DataMode::Writeback);
-}
-#[test]
-fn ordered_in_scattered_logs_goes_with_all_records_barriers_and_disks() {
-    play(DataMode::Ordered);
-}
-#[test]
-fn journal_in_scattered_logs_goes_with_all_records_barriers_and_disks() {
-    play(DataMode::Journal);
-}
-#[test]
-fn wasteless_in_scattered_logs_goes_with_all_records_barriers_and_disks() {
-    play(DataMode::Wasteless);
-}
-#[test]
-fn selective_in_scattered_logs_goes_with_all_records_barriers_and_disks() {
-    play(DataMode::Selective);
-}
-#[test]
-fn adaptive_in_scattered_logs_goes_with_all_records_barriers_and_disks() {
-    play(DataMode::Adaptive);
-}
+in_each_mode!(
+    play: writeback_in_scattered_logs_goes_with_all_records_barriers_and_disks,
+    ordered_in_scattered_logs_goes_with_all_records_barriers_and_disks,
+    journal_in_scattered_logs_goes_with_all_records_barriers_and_disks,
+    wasteless_in_scattered_logs_goes_with_all_records_barriers_and_disks,
+    selective_in_scattered_logs_goes_with_all_records_barriers_and_disks,
+    adaptive_in_scattered_logs_goes_with_all_records_barriers_and_disks
+);
 
 /// The product finds its target: drives that ignore flushes, trusted.
 #[test]
 #[should_panic(expected = "x flush x 3 disks")]
 fn a_raid_of_drives_that_lie_loses_what_was_acknowledged() {
-    let fresh = setup::make(setup::find("scattered-4k").unwrap()).unwrap();
+    let (_, fresh) = made("scattered-4k");
     let lying_disk = LyingDisk::trusted(LineReplacement::LeastRecentlyUsed);
     let data = DataMode::Wasteless;
     for seed in 1..5 {

@@ -1,5 +1,6 @@
 //! The last line that a failure prints reproduces it, with both cuts.
 
+use crate::common::made;
 use engine::{BarrierKind, DataMode};
 use sim::small_world::{BROKEN, Replay, SmallBounds, SmallExplorer};
 use sim::{Case, setup};
@@ -46,8 +47,7 @@ fn case_of(line: &str) -> (Case, u64) {
 
 #[test]
 fn a_failure_of_a_second_life_on_a_volume_is_played_again() {
-    let setup = setup::find("ext4-4k").unwrap();
-    let fresh = setup::make(setup).unwrap();
+    let (setup, fresh) = made("ext4-4k");
     let later_barrier = BarrierKind::None;
     let failing = |seed| {
         let random = Case::random(setup, DataMode::Journal, seed, 2, 8);

@@ -1,5 +1,6 @@
 //! Scattered logs at every crash point, in every mode and both record formats.
 
+use crate::common::{in_each_mode, made, run};
 use disks::{CrashPolicy, MemoryDisk};
 use engine::{DataMode, EngineOptions, LogKind, RecordFormat};
 use ext4::{Caller, OpenParts, Volume, VolumeOptions, WriteFlags};
@@ -19,13 +20,11 @@ fn explore(mode: DataMode) {
     let mut total = CaseReport::default();
     let mut with_snapshots = CaseReport::default();
     for name in ["scattered-4k", "scattered-1k"] {
-        let setup = setup::find(name).unwrap();
-        let fresh = setup::make(setup).unwrap();
+        let (setup, fresh) = made(name);
         setup::check(&fresh).unwrap();
         for seed in SEEDS {
             let case = Case { sample: 48, ..Case::random(setup, mode, seed, 2, 12) };
-            let report =
-                sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+            let report = run(&case, &fresh);
             if case.snapshot_after() == Some(SNAPSHOT_EACH_RUN) {
                 with_snapshots.add(report);
             }
@@ -58,42 +57,25 @@ fn explore(mode: DataMode) {
     );
 }
 
-#[test]
-fn writeback_keeps_its_promise_in_scattered_logs() {
-    explore(DataMode::Writeback);
-}
-#[test]
-fn ordered_keeps_its_promise_in_scattered_logs() {
-    explore(DataMode::Ordered);
-}
-#[test]
-fn journal_keeps_its_promise_in_scattered_logs() {
-    explore(DataMode::Journal);
-}
-#[test]
-fn wasteless_keeps_its_promise_in_scattered_logs() {
-    explore(DataMode::Wasteless);
-}
-#[test]
-fn selective_keeps_its_promise_in_scattered_logs() {
-    explore(DataMode::Selective);
-}
-#[test]
-fn adaptive_keeps_its_promise_in_scattered_logs() {
-    explore(DataMode::Adaptive);
-}
+in_each_mode!(
+    explore: writeback_keeps_its_promise_in_scattered_logs,
+    ordered_keeps_its_promise_in_scattered_logs,
+    journal_keeps_its_promise_in_scattered_logs,
+    wasteless_keeps_its_promise_in_scattered_logs,
+    selective_keeps_its_promise_in_scattered_logs,
+    adaptive_keeps_its_promise_in_scattered_logs
+);
 
 /// Uses hardly any memory, so that blocks that the log holds whole leave it before they are home.
 #[test]
 fn what_has_left_memory_before_it_is_home_survives_every_cut() {
     let mut total = CaseReport::default();
     for name in ["scattered-4k", "scattered-1k"] {
-        let setup = setup::find(name).unwrap();
-        let fresh = setup::make(setup).unwrap();
+        let (setup, fresh) = made(name);
         for (mode, seed) in DataMode::ALL.into_iter().zip(1..) {
             let random = Case::random(setup, mode, seed, 3, 16);
             let case = Case { sample: 64, cache_bytes: LEAST_CACHE, ..random };
-            total.add(sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")));
+            total.add(run(&case, &fresh));
         }
     }
     println!("{total:?}");
@@ -105,8 +87,7 @@ fn what_has_left_memory_before_it_is_home_survives_every_cut() {
 #[test]
 fn what_is_synced_when_logs_begin_to_move_survives_every_cut() {
     let mut total = CaseReport::default();
-    let setup = setup::find("scattered-4k").unwrap();
-    let fresh = setup::make(setup).unwrap();
+    let (setup, fresh) = made("scattered-4k");
     let given = |seed| {
         let rng = SplitMix::new(seed);
         let step = |number: u64| {
@@ -121,7 +102,7 @@ fn what_is_synced_when_logs_begin_to_move_survives_every_cut() {
     };
     for case in (1..).map(given).filter(Case::has_run_table).take(PAUSE_CASES) {
         println!("seed {}", case.seed);
-        total.add(sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}")));
+        total.add(run(&case, &fresh));
     }
     println!("{total:?}");
     assert!(total.swaps > 40, "hardly a log was swapped: {total:?}");
@@ -131,13 +112,11 @@ fn what_is_synced_when_logs_begin_to_move_survives_every_cut() {
 /// Long scripts over short logs, so that all of them are full again and again.
 #[test]
 fn full_logs_neither_deadlock_nor_lose_anything() {
-    let setup = setup::find("scattered-1k").unwrap();
-    let fresh = setup::make(setup).unwrap();
+    let (setup, fresh) = made("scattered-1k");
     for mode in DataMode::ALL {
         for seed in [5, 6] {
             let case = Case { sample: 64, ..Case::random(setup, mode, seed, 2, 40) };
-            let report =
-                sim::run(&case, &fresh, None).unwrap_or_else(|failure| panic!("{failure}"));
+            let report = run(&case, &fresh);
             assert!(report.cuts > 20, "{report:?}: hardly a commit");
         }
     }
@@ -146,7 +125,7 @@ fn full_logs_neither_deadlock_nor_lose_anything() {
 /// The kernel and e2fsck must not take a log for empty that lies elsewhere than they look.
 #[test]
 fn a_live_scattered_log_is_refused_by_others_and_found_by_any_mount() {
-    let fresh = setup::make(setup::find("scattered-4k").unwrap()).unwrap();
+    let (_, fresh) = made("scattered-4k");
     for (data, records) in
         [(DataMode::Ordered, RecordFormat::Blocks), (DataMode::Wasteless, RecordFormat::Packed)]
     {
