@@ -55,22 +55,21 @@ fn a_small_change_of_a_block_in_memory_logs_few_bytes() {
     {
         let life = life();
         let threshold = WriteThreshold::Fixed(64 << 10);
-        let parts = life.parts(&EngineOptions { threshold, ..quiet(data) }, Persistence::WriteBack);
         let disk = life.disks[0].clone();
-        let (bytes, _) = life.play(async move {
-            let volume = open(parts).await;
-            write(&volume, 0, 7, 8 * BLOCK).await;
-            volume.flush().await.unwrap();
-            let mut changed = Buffer::zeroed(8 * BLOCK);
-            changed.fill(7);
-            (0..8).for_each(|block| changed[block * BLOCK + 100] = 9);
-            let parts = vec![Rc::new(changed)];
-            written(&disk, async {
-                volume.write(0, parts, Durability::Cached).await.unwrap();
+        let (bytes, _) =
+            life.on_volume(&EngineOptions { threshold, ..quiet(data) }, async move |volume| {
+                write(&volume, 0, 7, 8 * BLOCK).await;
                 volume.flush().await.unwrap();
-            })
-            .await
-        });
+                let mut changed = Buffer::zeroed(8 * BLOCK);
+                changed.fill(7);
+                (0..8).for_each(|block| changed[block * BLOCK + 100] = 9);
+                let parts = vec![Rc::new(changed)];
+                written(&disk, async {
+                    volume.write(0, parts, Durability::Cached).await.unwrap();
+                    volume.flush().await.unwrap();
+                })
+                .await
+            });
         assert_eq!(bytes <= 4096, few, "{data}: {bytes} bytes");
     }
 }
@@ -78,10 +77,8 @@ fn a_small_change_of_a_block_in_memory_logs_few_bytes() {
 #[test]
 fn zeros_take_hardly_any_of_the_log() {
     let life = life();
-    let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
     let disk = life.disks[0].clone();
-    let (bytes, _) = life.play(async move {
-        let volume = open(parts).await;
+    let (bytes, _) = life.on_volume(&quiet(DataMode::Wasteless), async move |volume| {
         write(&volume, 0, 7, 64 * BLOCK).await;
         volume.flush().await.unwrap();
         written(&disk, async {
@@ -96,10 +93,8 @@ fn zeros_take_hardly_any_of_the_log() {
 #[test]
 fn a_flush_without_a_write_before_it_writes_nothing() {
     let life = life();
-    let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
     let disk = life.disks[0].clone();
-    life.play(async move {
-        let volume = open(parts).await;
+    life.on_volume(&quiet(DataMode::Wasteless), async move |volume| {
         write(&volume, 0, 7, BLOCK).await;
         volume.flush().await.unwrap();
         disk.record();
@@ -114,10 +109,8 @@ fn a_flush_without_a_write_before_it_writes_nothing() {
 #[test]
 fn flushes_that_come_together_share_a_commit() {
     let life = life();
-    let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
     let disk = life.disks[0].clone();
-    life.play(async move {
-        let volume = open(parts).await;
+    life.on_volume(&quiet(DataMode::Wasteless), async move |volume| {
         write(&volume, 0, 1, BLOCK).await;
         volume.flush().await.unwrap();
         disk.record();
@@ -181,9 +174,7 @@ fn a_write_within_blocks_is_one_transaction() {
             join_all(vec![one, flushes]).await;
         });
         let life = Life::new(1, &images);
-        let parts = life.parts(&quiet(DataMode::Journal), Persistence::WriteBack);
-        let (found, _) = life.play(async move {
-            let volume = open(parts).await;
+        let (found, _) = life.on_volume(&quiet(DataMode::Journal), async move |volume| {
             let length = volume.atomic_bytes() as usize;
             volume.read(512, length).await.unwrap()
         });
@@ -281,10 +272,8 @@ fn requests_beyond_the_disk_or_its_sectors_are_refused() {
 fn after_a_failed_flush_changes_fail_and_reads_go_on() {
     let life = life();
     life.disks[0].hide_forced_unit_access();
-    let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
     let disk = life.disks[0].clone();
-    life.play(async move {
-        let volume = open(parts).await;
+    life.on_volume(&quiet(DataMode::Wasteless), async move |volume| {
         write(&volume, 0, 1, BLOCK).await;
         disk.inject(Fault::once(Operation::Flush));
         assert!(volume.flush().await.is_err() && volume.failure().is_some());
@@ -326,9 +315,7 @@ fn a_volume_that_is_read_only_refuses_changes_and_shows_what_was_flushed() {
     });
     let life = Life::new(1, &images);
     let options = EngineOptions { read_only: true, ..options() };
-    let parts = life.parts(&options, Persistence::WriteBack);
-    life.play(async move {
-        let volume = open(parts).await;
+    life.on_volume(&options, async move |volume| {
         assert_eq!(volume.read(0, BLOCK).await.unwrap()[9], 1);
         assert!(volume.write(0, filled(2, BLOCK), Durability::Cached).await.is_err());
         assert!(volume.discard(0, BLOCK as u64).await.is_err());
@@ -340,10 +327,8 @@ fn a_volume_that_is_read_only_refuses_changes_and_shows_what_was_flushed() {
 #[test]
 fn a_drained_volume_holds_everything_at_its_offset_and_goes_on() {
     let life = life();
-    let parts = life.parts(&quiet(DataMode::Wasteless), Persistence::WriteBack);
     let disk = life.disks[0].clone();
-    life.play(async move {
-        let volume = open(parts).await;
+    life.on_volume(&quiet(DataMode::Wasteless), async move |volume| {
         write(&volume, 5 * BLOCK as u64, 3, BLOCK).await;
         let writing = volume.clone();
         let busy: device::LocalFuture<()> =

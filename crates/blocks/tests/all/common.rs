@@ -104,6 +104,16 @@ impl Life {
         let (ended, images) = self.run(CrashPolicy::KeepAll, script);
         (ended.expect("the power stays on"), images)
     }
+
+    /// Opens the volume on such disks and runs `script`.
+    pub fn on_volume<T: 'static>(
+        &self,
+        options: &EngineOptions,
+        script: impl AsyncFnOnce(BlockVolume) -> T + 'static,
+    ) -> (T, Images) {
+        let parts = self.parts(options, Persistence::WriteBack);
+        self.play(async move { script(open(parts).await).await })
+    }
 }
 
 /// The first that ends.

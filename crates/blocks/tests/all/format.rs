@@ -109,9 +109,7 @@ fn a_former_volumes_log_is_never_replayed() {
             if is_new(&images) {
                 let images = live(&images, &[9]);
                 let life = Life::new(1, &images);
-                let parts = life.parts(&without_checksums(), Persistence::WriteBack);
-                let (found, _) = life.play(async move {
-                    let volume = open(parts).await;
+                let (found, _) = life.on_volume(&without_checksums(), async move |volume| {
                     let transactions = volume.report().recovery.transactions;
                     (transactions, volume.read(0, BLOCK).await.unwrap()[7])
                 });

@@ -31,18 +31,17 @@ fn volumes_of_the_first_version_are_recovered() {
         let (name, data) = (disks[0], DataMode::Wasteless);
         let disks: Vec<Image> = disks.iter().map(|disk| load(disk)).collect();
         let life = Life::new(1, &disks);
-        let parts = life.parts(&EngineOptions { data, log, ..options() }, Persistence::WriteBack);
-        let (_, images) = life.play(async move {
-            let volume = open(parts).await;
-            assert!(volume.report().recovery.transactions > 0, "{name}: the log is live");
-            for number in 0..40u64 {
-                let found = volume.read(number * 37 * 4096, 4096).await.expect("a read");
-                let mut expected = vec![(number * 7 + 1) as u8; 4096];
-                expected[100 + number as usize] = 0xee;
-                assert!(found[..] == expected, "{name}: block {}", number * 37);
-            }
-            volume.close().await.expect("a close");
-        });
+        let (_, images) =
+            life.on_volume(&EngineOptions { data, log, ..options() }, async move |volume| {
+                assert!(volume.report().recovery.transactions > 0, "{name}: the log is live");
+                for number in 0..40u64 {
+                    let found = volume.read(number * 37 * 4096, 4096).await.expect("a read");
+                    let mut expected = vec![(number * 7 + 1) as u8; 4096];
+                    expected[100 + number as usize] = 0xee;
+                    assert!(found[..] == expected, "{name}: block {}", number * 37);
+                }
+                volume.close().await.expect("a close");
+            });
         let life = Life::new(1, &images);
         let parts = life.parts(&options(), Persistence::WriteBack);
         life.play(async move { assert!(open(parts).await.report().recovery.clean, "{name}") });

@@ -183,16 +183,12 @@ fn a_volume_that_may_not_change_does_not_grow() {
     let making = makings()[0];
     let images = longer(make(&making).expect("a volume"));
     let life = Life::new(1, &images);
-    let parts = life.parts(&EngineOptions { read_only: true, ..options() }, Persistence::WriteBack);
-    life.play(async move {
-        let volume = open(parts).await;
+    life.on_volume(&EngineOptions { read_only: true, ..options() }, async move |volume| {
         let spare = volume.report().warnings.iter().any(|it| it.contains("has grown"));
         assert!(spare && volume.grow().await.is_err());
     });
     let life = Life::new(1, &images);
-    let parts = life.parts(&options(), Persistence::WriteBack);
-    life.play(async move {
-        let volume = open(parts).await;
+    life.on_volume(&options(), async move |volume| {
         volume.close().await.unwrap();
         assert!(volume.grow().await.is_err());
     });
@@ -207,10 +203,8 @@ fn a_failed_flush_of_a_growing_volume_is_remembered() {
     let (soon, never) = (Duration::from_millis(10), Duration::from_secs(100_000));
     let expire = Duration::from_millis(100);
     let options = EngineOptions { commit: never, expire, writeback: soon, ..options() };
-    let parts = life.parts(&options, Persistence::WriteBack);
     let disk = life.disks[0].clone();
-    life.play(async move {
-        let volume = open(parts).await;
+    life.on_volume(&options, async move |volume| {
         let world = volume.engine().world().clone();
         let pause = async |milliseconds| {
             world.sleep_until(world.now().plus(Duration::from_millis(milliseconds))).await;
@@ -237,9 +231,7 @@ fn a_failed_flush_of_a_growing_volume_is_remembered() {
 fn a_growing_volume_whose_caller_gives_up_still_grows() {
     let making = makings()[0];
     let life = Life::new(1, &longer(make(&making).expect("a volume")));
-    let parts = life.parts(&options(), Persistence::WriteBack);
-    life.play(async move {
-        let volume = open(parts).await;
+    life.on_volume(&options(), async move |volume| {
         let (world, old) = (volume.engine().world().clone(), volume.geometry().size);
         let moment = world.sleep_until(world.now().plus(Duration::from_micros(10)));
         let left = race(Box::pin(volume.grow()), moment).await;

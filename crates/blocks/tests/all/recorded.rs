@@ -28,9 +28,7 @@ fn logging(log: LogKind) -> EngineOptions {
 /// Writes a block, and closes the volume. Returns the error that was recorded when it was opened.
 fn live(images: &Images, options: &EngineOptions) -> (i32, Images) {
     let life = Life::new(2, images);
-    let parts = life.parts(options, Persistence::WriteBack);
-    life.play(async move {
-        let volume = open(parts).await;
+    life.on_volume(options, async move |volume| {
         write(&volume, 8192, 3, 4096).await;
         volume.flush().await.expect("a flush");
         volume.close().await.expect("a close");

@@ -96,9 +96,7 @@ fn a_write_beside_a_discard_of_its_block_leaves_the_log() {
     let life = Life::new(1, &make(&Making::default()).expect("a volume"));
     let soon = options();
     let options = EngineOptions { writeback: soon.writeback, expire: soon.expire, ..quiet() };
-    let parts = life.parts(&options, Persistence::WriteBack);
-    life.play(async move {
-        let volume = open(parts).await;
+    life.on_volume(&options, async move |volume| {
         let settled = async |volume: &BlockVolume| {
             volume.flush().await.unwrap();
             pause(volume, 1000).await;
@@ -181,10 +179,8 @@ fn no_difference_is_logged_over_a_write_in_flight() {
 fn a_discard_ends_while_others_discard() {
     for begin in 0..8 {
         let life = Life::new(1, &make(&Making::default()).expect("a volume"));
-        let parts = life.parts(&quiet(), Persistence::WriteBack);
         let disk = life.disks[0].clone();
-        life.play(async move {
-            let volume = open(parts).await;
+        life.on_volume(&quiet(), async move |volume| {
             write(&volume, 0, 1, BLOCK).await;
             volume.flush().await.unwrap();
             disk.set_latency(Latency { least: Duration::from_millis(1), spread: Duration::ZERO });

@@ -189,9 +189,7 @@ fn a_log_is_never_the_home_of_a_block() {
         let log = if groups.is_some() { LogKind::Scattered } else { LogKind::Circular };
         let options = EngineOptions { log, ..options() };
         let life = Life::new(1, &images);
-        let parts = life.parts(&options, Persistence::WriteBack);
-        let (size, left) = life.play(async move {
-            let volume = open(parts).await;
+        let (size, left) = life.on_volume(&options, async move |volume| {
             let size = volume.geometry().size;
             for at in (0..size).step_by(1 << 20) {
                 let length = (size - at).min(1 << 20) as usize;

@@ -1,6 +1,6 @@
 //! Clients that share a file and extend it one after the other.
 
-use crate::common::{Cluster, connect, make, run};
+use crate::common::{Cluster, connect, make, on_cluster, open_alone, run};
 use ceph::CephStore;
 use device::World;
 use runtime::{Either, RealWorld, race, spawn_with_result};
@@ -80,15 +80,12 @@ fn appends_of_clients_that_share_a_file_are_all_there() {
 /// while no other client could extend the file.
 #[test]
 fn an_append_that_meets_its_recall_covers_no_other() {
-    let cluster = Cluster::small();
-    let (here, there) = (cluster.options("here"), cluster.options("there"));
-    run(|world| async move {
+    on_cluster(async move |world, [here, there]| {
         let store = Rc::new(connect(&world, here).await);
         let other = Rc::new(connect(&world, there).await);
         for round in 0..12u64 {
             let file = make(&store, &format!("log{round}")).await;
-            let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-            store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            let open = open_alone(&store, file).await;
             let (writer, clock) = (store.clone(), world.clone());
             let done = Rc::new(Cell::new(0));
             let appended = done.clone();

@@ -1,6 +1,8 @@
 //! Failures while requests are in flight: of the helper, a metadata server, an OSD.
 
-use crate::common::{Cluster, ROOT, connect, is_disconnected, make, next_event, run};
+use crate::common::{
+    Cluster, ROOT, connect, is_disconnected, make, next_event, on_cluster, open_alone, run,
+};
 use device::World;
 use runtime::{Either, race};
 use std::cell::Cell;
@@ -14,14 +16,11 @@ use store::{
 #[test]
 fn requests_under_a_helper_that_is_killed_are_answered_with_errors() {
     const WRITES: u64 = 200;
-    let cluster = Cluster::small();
-    let options = cluster.options("here");
-    run(|world| async move {
+    on_cluster(async move |world, [options, _]| {
         let store = Rc::new(connect(&world, options).await);
         let file = make(&store, "file").await;
         for round in 0..5u64 {
-            let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-            store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            let open = open_alone(&store, file).await;
             let calls: Vec<_> = (0..WRITES)
                 .map(|number| {
                     let call = store.write(open, number * 100, &[1; 100]);
@@ -58,8 +57,7 @@ fn a_metadata_server_and_an_osd_that_die_and_come_back_lose_nothing_durable() {
     run(move |world| async move {
         let store = Rc::new(connect(&world, here).await);
         let file = make(&store, "file").await;
-        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&store, file).await;
         let mut written = 0;
         for victim in ["mds", "osd0"] {
             store.write(open, written, victim.as_bytes()).await.unwrap();
@@ -146,8 +144,7 @@ fn requests_are_answered_while_a_write_waits() {
     run(move |world| async move {
         let store = Rc::new(connect(&world, options).await);
         let (file, beside) = (make(&store, "file").await, make(&store, "beside").await);
-        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&store, file).await;
         let change = AttributeChange { size: Some(SIZE), ..AttributeChange::default() };
         store.set_attributes(file, change).await.unwrap();
         let held = store.open(beside, OpenMode::ReadWrite).await.unwrap();
@@ -181,9 +178,7 @@ fn requests_are_answered_while_a_write_waits() {
 /// a lease gives the connection up.
 #[test]
 fn questions_are_answered_by_the_servers_or_end_the_connection() {
-    let cluster = Cluster::small();
-    let options = cluster.options("here");
-    run(|world| async move {
+    on_cluster(async move |world, [options, _]| {
         let store = Rc::new(connect(&world, options).await);
         let identity = store.store_identity();
         let words: Vec<&str> = identity.split(' ').collect();
@@ -214,8 +209,7 @@ fn an_exclusion_that_was_lifted_at_once_ends_the_connection() {
         for is_sync in [false, true] {
             let store = Rc::new(connect(&world, here.clone()).await);
             let file = make(&store, &format!("file-{is_sync}")).await;
-            let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-            store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            let open = open_alone(&store, file).await;
             store.write(open, 0, b"buffered").await.unwrap();
             let helper = format!("client_metadata.pid={}", store.helper().unwrap());
             cluster.administer(&["tell", "mds.a", "client", "evict", &helper]);

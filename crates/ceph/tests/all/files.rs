@@ -1,6 +1,6 @@
 //! Names, content and attributes on a real cluster.
 
-use crate::common::{Cluster, ROOT, connect, make, run};
+use crate::common::{Cluster, ROOT, connect, make, on_cluster, run};
 use std::cell::Cell;
 use std::rc::Rc;
 use store::{
@@ -18,9 +18,7 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> Refusal {
 
 #[test]
 fn what_was_made_durable_is_read_by_another_client_and_the_version_grows() {
-    let cluster = Cluster::small();
-    let (here, there) = (cluster.options("here"), cluster.options("there"));
-    run(|world| async move {
+    on_cluster(async move |world, [here, there]| {
         let store = connect(&world, here).await;
         let file = make(&store, "file").await;
         let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
@@ -111,9 +109,7 @@ fn names_do_what_they_do_in_a_file_system() {
 #[test]
 fn a_long_directory_is_listed_in_parts_without_gaps() {
     const FILES: usize = 2500;
-    let cluster = Cluster::small();
-    let options = cluster.options("here");
-    run(|world| async move {
+    on_cluster(async move |world, [options, _]| {
         let store = std::rc::Rc::new(connect(&world, options).await);
         let calls = (0..FILES).map(|number| {
             let store = store.clone();
@@ -177,9 +173,7 @@ fn a_file_that_is_resized_is_modified_now() {
 
 #[test]
 fn attributes_change_with_and_without_a_token_and_others_see_them() {
-    let cluster = Cluster::small();
-    let (here, there) = (cluster.options("here"), cluster.options("there"));
-    run(|world| async move {
+    on_cluster(async move |world, [here, there]| {
         let store = connect(&world, here).await;
         let file = make(&store, "file").await;
         let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
@@ -222,9 +216,7 @@ fn attributes_change_with_and_without_a_token_and_others_see_them() {
 
 #[test]
 fn space_is_reserved_and_holes_are_punched_on_a_cluster() {
-    let cluster = Cluster::small();
-    let (here, there) = (cluster.options("here"), cluster.options("there"));
-    run(|world| async move {
+    on_cluster(async move |world, [here, there]| {
         let (store, other) = (connect(&world, here).await, connect(&world, there).await);
         let file = make(&store, "file").await;
         let open = store.open(file, OpenMode::ReadWrite).await.unwrap();

@@ -1,6 +1,6 @@
 //! A pool that becomes full while files are buffered: the library drops their content.
 
-use crate::common::{Cluster, connect, make, run};
+use crate::common::{Cluster, connect, make, open_alone, run};
 use device::World;
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,8 +16,7 @@ fn a_sync_of_content_that_a_full_pool_made_the_library_drop_fails() {
         let mut opens = Vec::new();
         for name in ["first", "second"] {
             let file = make(&store, name).await;
-            let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-            store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            let open = open_alone(&store, file).await;
             store.write(open, 0, b"synced").await.unwrap();
             opens.push((file, open));
         }

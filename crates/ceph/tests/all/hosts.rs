@@ -39,9 +39,7 @@ fn a_host_is_known_to_others_from_its_first_token_to_its_clean_end() {
 /// Covers the state that a recovery of the first owner compares.
 #[test]
 fn a_sync_after_a_takeover_leaves_a_state_that_the_dead_owner_never_had() {
-    let cluster = Cluster::small();
-    let (here, there) = (cluster.options("here"), cluster.options("there"));
-    run(|world| async move {
+    on_cluster(async move |world, [here, there]| {
         let (dead, store) = (connect(&world, here).await, connect(&world, there).await);
         dead.register_host(HostPhase::Recovering).await.unwrap();
         let file = make(&dead, "file").await;
@@ -73,9 +71,7 @@ fn a_sync_after_a_takeover_leaves_a_state_that_the_dead_owner_never_had() {
 /// between those that a recovery compares with.
 #[test]
 fn a_mode_that_is_set_leaves_a_state_that_was_reported() {
-    let cluster = Cluster::small();
-    let (here, there) = (cluster.options("here"), cluster.options("there"));
-    run(|world| async move {
+    on_cluster(async move |world, [here, there]| {
         let (dead, other) = (connect(&world, here).await, connect(&world, there).await);
         // A file that this host has made may have its mode buffered, too.
         let file = make(&other, "file").await;

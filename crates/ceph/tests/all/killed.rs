@@ -1,6 +1,6 @@
 //! The servers' state of a killed client's files, on which recovery depends.
 
-use crate::common::{Cluster, connect, make, next_event, run};
+use crate::common::{connect, make, next_event, on_cluster};
 use ceph::CephStore;
 use device::World;
 use runtime::RealWorld;
@@ -73,9 +73,7 @@ async fn wait(world: &RealWorld, milliseconds: u64) {
 
 #[test]
 fn a_killed_client_leaves_a_reported_state_or_its_durable_number() {
-    let cluster = Cluster::small();
-    let options = cluster.options("here");
-    run(|world| async move {
+    on_cluster(async move |world, [options, _]| {
         let store = Rc::new(connect(&world, options).await);
         let mut held = HeldToken::make(&store, "small").await;
         for _ in 0..100 {
@@ -122,9 +120,7 @@ fn a_killed_client_leaves_a_reported_state_or_its_durable_number() {
 /// Shows why a host makes a file durable before it outgrows its granted size.
 #[test]
 fn an_outgrown_file_is_reported_with_an_unannounced_size() {
-    let cluster = Cluster::small();
-    let options = cluster.options("here");
-    run(|world| async move {
+    on_cluster(async move |world, [options, _]| {
         let store = Rc::new(connect(&world, options).await);
         let mut held = HeldToken::make(&store, "growing").await;
         for _ in 0..2100 {

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use store::{FileId, Identity, OpenMode, Store as _, StoreEvent, Token};
+use store::{FileId, Identity, Store as _, StoreEvent};
 
 const CONTENT: &[u8] = b"never zeros";
 /// Longer than any operation takes that does not wait.
@@ -158,8 +158,7 @@ fn a_helper_whose_daemon_died_sends_the_content_of_recalled_files_and_nothing_el
         other.fence(&Identity("here".into())).await.unwrap();
         look.await.unwrap().unwrap();
         let content = async |file: FileId| {
-            let open = other.open(file, OpenMode::ReadWrite).await.unwrap();
-            other.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            let open = open_alone(&other, file).await;
             other.read(open, 0, 100).await.unwrap()
         };
         assert_eq!(content(files[0]).await, CONTENT);

@@ -1,8 +1,8 @@
 //! Tokens, their recall, and excluded clients.
 
 use crate::common::{
-    CephFuse, Cluster, ROOT, connect, is_disconnected, is_fenced, make, next_event,
-    return_recalled, run,
+    CephFuse, Cluster, ROOT, connect, is_disconnected, is_fenced, make, next_event, on_cluster,
+    open_alone, return_recalled, run,
 };
 use device::World;
 use runtime::{Either, race};
@@ -13,13 +13,10 @@ use store::{Identity, OpenMode, Refusal, RenameOver, Store as _, StoreError, Sto
 
 #[test]
 fn a_second_client_recalls_the_token_and_reads_what_was_written() {
-    let cluster = Cluster::small();
-    let (here, there) = (cluster.options("here"), cluster.options("there"));
-    run(|world| async move {
+    on_cluster(async move |world, [here, there]| {
         let store = Rc::new(connect(&world, here).await);
         let file = make(&store, "file").await;
-        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&store, file).await;
         store.write(open, 0, b"buffered, not durable").await.unwrap();
 
         let other = connect(&world, there).await;
@@ -61,15 +58,12 @@ const WRITTEN_MAX: u64 = 1 << 19;
 
 #[test]
 fn a_write_that_meets_its_recall_completes_and_both_writes_reach_the_other_client() {
-    let cluster = Cluster::small();
-    let (here, there) = (cluster.options("here"), cluster.options("there"));
-    run(|world| async move {
+    on_cluster(async move |world, [here, there]| {
         let store = Rc::new(connect(&world, here).await);
         let other = connect(&world, there).await;
         for round in 0..20u8 {
             let file = make(&store, &format!("file{round}")).await;
-            let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-            store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            let open = open_alone(&store, file).await;
             store.write(open, 0, &[round; 4096]).await.unwrap();
             // The holder goes on writing, and returns the token only when its writes are answered:
             // as if it learned of the recall too late.
@@ -141,13 +135,10 @@ fn ceph_fuse_recalls_a_token_too_and_sees_each_write() {
 
 #[test]
 fn after_kill_9_the_next_life_resets_the_former_and_finds_durable_content() {
-    let cluster = Cluster::small();
-    let options = cluster.options("here");
-    run(|world| async move {
+    on_cluster(async move |world, [options, _]| {
         let store = connect(&world, options.clone()).await;
         let file = make(&store, "file").await;
-        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&store, file).await;
         store.write(open, 0, b"durable").await.unwrap();
         store.make_durable(open).await.unwrap();
         let durable = store.attributes(file).await.unwrap().version;
@@ -177,13 +168,10 @@ fn after_kill_9_the_next_life_resets_the_former_and_finds_durable_content() {
 
 #[test]
 fn a_client_that_waits_for_a_dead_one_goes_on_when_it_is_fenced() {
-    let cluster = Cluster::small();
-    let (here, there) = (cluster.options("here"), cluster.options("there"));
-    run(|world| async move {
+    on_cluster(async move |world, [here, there]| {
         let store = connect(&world, here).await;
         let file = make(&store, "file").await;
-        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&store, file).await;
         store.write(open, 0, b"durable").await.unwrap();
         store.make_durable(open).await.unwrap();
         store.write(open, 0, b"lost   ").await.unwrap();
@@ -215,13 +203,10 @@ fn a_fenced_client_that_syncs_late_gets_an_error() {
 }
 
 fn return_of_a_fenced_client(pause: Duration) {
-    let cluster = Cluster::small();
-    let (here, there) = (cluster.options("here"), cluster.options("there"));
-    run(|world| async move {
+    on_cluster(async move |world, [here, there]| {
         let store = connect(&world, here).await;
         let file = make(&store, "file").await;
-        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-        store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&store, file).await;
         store.write(open, 0, b"durable").await.unwrap();
         store.make_durable(open).await.unwrap();
         // Stopped like a machine that sleeps: alive, and back too late.
@@ -257,16 +242,13 @@ fn return_of_a_fenced_client(pause: Duration) {
 
 #[test]
 fn a_token_lost_to_a_change_of_names_is_reported_as_recalled() {
-    let cluster = Cluster::small();
-    let here = cluster.options("here");
-    run(|world| async move {
+    on_cluster(async move |world, [here, _]| {
         let store = connect(&world, here).await;
         let root = store.root();
         for round in 0..3 {
             let name = format!("file{round}");
             let file = make(&store, &name).await;
-            let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-            store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            let open = open_alone(&store, file).await;
             store.write(open, 0, b"buffered").await.unwrap();
             // Between its return and the end of the call another client may have had the file: its
             // former holder must learn of that.
@@ -375,9 +357,7 @@ fn signal(process: i32, signal: i32) {
 
 #[test]
 fn who_has_a_file_open_for_writing_gets_a_token_for_reading_at_once() {
-    let cluster = Cluster::small();
-    let options = cluster.options("here");
-    run(|world| async move {
+    on_cluster(async move |world, [options, _]| {
         let store = connect(&world, options).await;
         let file = make(&store, "file").await;
         let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
@@ -395,9 +375,7 @@ fn who_has_a_file_open_for_writing_gets_a_token_for_reading_at_once() {
 
 #[test]
 fn a_created_file_comes_open_and_with_its_token_and_another_recalls_it() {
-    let cluster = Cluster::small();
-    let (here, there) = (cluster.options("here"), cluster.options("there"));
-    run(|world| async move {
+    on_cluster(async move |world, [here, there]| {
         let store = Rc::new(connect(&world, here).await);
         let created = store.create(store.root(), b"file", 0o640, ROOT).await.unwrap();
         let (file, open) = (created.found.file, created.open.unwrap());

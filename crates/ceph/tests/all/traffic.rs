@@ -119,9 +119,7 @@ fn a_file_removed_before_it_was_durable_is_not_sent_and_leaves_nothing() {
 
 #[test]
 fn a_removed_file_that_another_client_has_open_is_read_there_as_written() {
-    let cluster = Cluster::small();
-    let (here, there) = (cluster.options("here"), cluster.options("there"));
-    run(|world| async move {
+    on_cluster(async move |world, [here, there]| {
         let (store, other) = (Rc::new(connect(&world, here).await), connect(&world, there).await);
         world.spawn(Box::pin(return_recalled(store.clone())));
         // One file, as the metadata server may take seconds until it lets another client read.

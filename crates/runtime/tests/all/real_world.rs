@@ -43,6 +43,12 @@ fn after(world: &RealWorld, milliseconds: u64) -> Instant {
     world.now().plus(Duration::from_millis(milliseconds))
 }
 
+fn over<T: 'static>(io: IoChoice, script: impl AsyncFnOnce(RealWorld) -> T + 'static) -> T {
+    let world = RealWorld::over(io).unwrap();
+    let inner = world.clone();
+    world.run(async move { script(inner).await })
+}
+
 fn what_is_written_is_read_back(io: IoChoice) {
     let world = RealWorld::over(io).unwrap();
     let ring = world.ring().clone();
@@ -149,9 +155,7 @@ fn a_dropped_operation_completes_and_harms_nothing(io: IoChoice) {
 }
 
 fn timers_wake_in_their_order_and_not_early(io: IoChoice) {
-    let world = RealWorld::over(io).unwrap();
-    let inner = world.clone();
-    world.run(async move {
+    over(io, async move |inner| {
         let order = Rc::new(Cell::new(0));
         let begin = inner.now();
         let sleeps = [(30, 3), (10, 1), (20, 2)].map(|(milliseconds, place)| {
@@ -172,9 +176,7 @@ fn timers_wake_in_their_order_and_not_early(io: IoChoice) {
 }
 
 fn waiting_awake_also_ends_with_timers_and_completions(io: IoChoice) {
-    let world = RealWorld::over(io).unwrap();
-    let inner = world.clone();
-    world.run(async move {
+    over(io, async move |inner| {
         inner.expect_soon(true);
         let file = new_file();
         let at = inner.now().plus(Duration::from_micros(100));
@@ -219,9 +221,7 @@ fn answers_that_come_soon_are_polled_for(io: IoChoice) {
     if std::thread::available_parallelism().unwrap().get() == 1 {
         return;
     }
-    let world = RealWorld::over(io).unwrap();
-    let inner = world.clone();
-    world.run(async move {
+    over(io, async move |inner| {
         let begin = inner.now();
         // Busy neighbours of the machine may keep a world from polling for a while.
         while inner.ring().statistics().polls == 0 {
@@ -245,9 +245,7 @@ fn answers_that_come_soon_are_polled_for(io: IoChoice) {
 }
 
 fn what_was_only_sent_is_no_reason_to_poll(io: IoChoice) {
-    let world = RealWorld::over(io).unwrap();
-    let inner = world.clone();
-    world.run(async move {
+    over(io, async move |inner| {
         let null: File = Rc::new(OpenOptions::new().write(true).open("/dev/null").unwrap().into());
         for _ in 0..100 {
             inner.ring().send(&null, vec![1; 16], Vec::new(), None);
@@ -265,9 +263,7 @@ fn an_idle_world_takes_no_processor_time(io: IoChoice) {
         assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) }, 0);
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     };
-    let world = RealWorld::over(io).unwrap();
-    let inner = world.clone();
-    world.run(async move {
+    over(io, async move |inner| {
         ask_in_turns(inner.ring(), 100).await;
         for expected in [false, true] {
             inner.expect_soon(expected);
@@ -303,9 +299,7 @@ fn tasks_that_never_rest_do_not_hold_up_the_ring(io: IoChoice) {
 }
 
 fn a_poll_stream_reports_every_change(io: IoChoice) {
-    let world = RealWorld::over(io).unwrap();
-    let inner = world.clone();
-    world.run(async move {
+    over(io, async move |inner| {
         let (mut reader, mut writer) = std::io::pipe().unwrap();
         let watched: File = Rc::new(reader.try_clone().unwrap().into());
         let mut changes = inner.ring().poll(&watched, libc::POLLIN);
@@ -323,9 +317,7 @@ fn a_poll_stream_reports_every_change(io: IoChoice) {
 }
 
 fn sent_messages_arrive_whole_and_failures_are_counted(io: IoChoice) {
-    let world = RealWorld::over(io).unwrap();
-    let inner = world.clone();
-    world.run(async move {
+    over(io, async move |inner| {
         let ring = inner.ring();
         let (mut reader, writer) = std::io::pipe().unwrap();
         let writer: File = Rc::new(writer.into());
@@ -356,9 +348,7 @@ fn a_message_sent_last_still_goes_out(io: IoChoice) {
 
 fn termination_signals_are_awaited(io: IoChoice) {
     runtime::block_signals().unwrap();
-    let world = RealWorld::over(io).unwrap();
-    let inner = world.clone();
-    world.run(async move {
+    over(io, async move |inner| {
         let mut signals = inner.signals().unwrap();
         let raise = |signal| {
             // SAFETY: the signal is blocked in this thread, to which alone raise(3) sends it.
@@ -410,9 +400,7 @@ fn a_run_begins_with_the_time_that_has_passed_since_the_last(io: IoChoice) {
 }
 
 fn a_dropped_write_keeps_its_buffer_until_it_is_done(io: IoChoice) {
-    let world = RealWorld::over(io).unwrap();
-    let inner = world.clone();
-    world.run(async move {
+    over(io, async move |inner| {
         let (ring, file) = (inner.ring().clone(), new_file());
         let buffers: Vec<_> = (0..100).map(|byte| filled(4096, byte)).collect();
         for (index, buffer) in buffers.iter().enumerate() {

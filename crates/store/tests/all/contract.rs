@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::{
     Allocation, AttributeChange, Cluster, Creator, FileId, FileKind, Identity, LocalStore, Network,
-    NewNode, OpenMode, Refusal, RenameOver, SimulatedStore, Store, StoreError, StoreEvent,
-    TimeChange, Token, XattrMode,
+    NewNode, OpenFile, OpenMode, Refusal, RenameOver, SimulatedStore, Store, StoreError,
+    StoreEvent, TimeChange, Token, XattrMode,
 };
 use units::Timestamp;
 
@@ -43,6 +43,13 @@ pub async fn make(store: &dyn Store, name: &str) -> FileId {
     store.make(store.root(), name.as_bytes(), node, own()).await.unwrap().file
 }
 
+/// Opens a file for a client that has it alone.
+pub async fn open_alone(store: &dyn Store, file: FileId) -> OpenFile {
+    let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
+    store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+    open
+}
+
 /// Returns every token that is recalled.
 pub fn return_recalled(store: &Rc<dyn Store>, world: &dyn World) {
     let store = store.clone();
@@ -57,8 +64,7 @@ pub fn return_recalled(store: &Rc<dyn Store>, world: &dyn World) {
 fn buffered_writes_are_seen_here_and_by_others_when_the_token_is_returned() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
-        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&*first, file).await;
         first.write(open, 3, b"bytes").await.unwrap();
         assert_eq!(first.read(open, 0, 100).await.unwrap(), b"\0\0\0bytes");
         assert_eq!(first.lookup(first.root(), b"file").await.unwrap().attributes.version.size, 8);
@@ -129,8 +135,7 @@ fn each_change_reports_another_state_that_the_store_keeps() {
 fn a_time_that_the_store_cannot_keep_is_no_change_of_others() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
-        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&*first, file).await;
         first.write(open, 0, b"synced").await.unwrap();
         let beyond = Timestamp { seconds: 20_000_000_000, nanoseconds: 987_654_321 };
         let modified = Some(TimeChange::To(beyond));
@@ -145,8 +150,7 @@ fn a_time_that_the_store_cannot_keep_is_no_change_of_others() {
 fn a_token_is_granted_when_its_holder_returns_it() {
     on_each(|(first, second, world)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
-        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&*first, file).await;
         first.write(open, 0, b"first").await.unwrap();
         return_recalled(&first, &*world);
         let other = second.open(file, OpenMode::ReadWrite).await.unwrap();
@@ -165,8 +169,7 @@ fn a_token_is_granted_when_its_holder_returns_it() {
 fn a_truncation_flushes_the_buffer_to_the_store() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
-        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&*first, file).await;
         first.write(open, 0, b"0123456789").await.unwrap();
         let cut = AttributeChange { size: Some(4), ..AttributeChange::default() };
         first.set_attributes(file, cut).await.unwrap();
@@ -181,8 +184,7 @@ fn a_truncation_flushes_the_buffer_to_the_store() {
 fn reservations_and_holes_flush_the_buffer_to_the_store() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
-        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&*first, file).await;
         let mut reported = first.write(open, 0, &[1; 12288]).await.unwrap().version;
         let steps = [
             (Allocation::ReserveKeepingSize, 8192..20000, 12288),
@@ -291,8 +293,7 @@ fn times_of_links_and_pipes_are_set_and_those_of_link_targets_are_not() {
 fn extended_attributes_are_set_read_listed_and_removed() {
     on_each(|(first, second, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
-        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&*first, file).await;
         first.write(open, 0, b"buffered").await.unwrap();
         let name = b"user.colour";
         first.set_xattr(file, name, b"blue", XattrMode::Create).await.unwrap();
@@ -320,8 +321,7 @@ fn extended_attributes_are_set_read_listed_and_removed() {
 fn an_open_file_without_a_name_can_be_cut_changed_and_read() {
     on_each(|(first, _, _)| async move {
         let file = make(&*first, "file").await;
-        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
-        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&*first, file).await;
         first.write(open, 0, b"0123456789").await.unwrap();
         first.unlink(first.root(), b"file").await.unwrap();
         assert_eq!(first.attributes(file).await.unwrap().links, 0);
@@ -343,8 +343,7 @@ fn links_are_counted_as_they_are_while_the_file_is_held() {
     on_each(|(first, second, world)| async move {
         return_recalled(&first, &*world);
         let file = make(&*first, "file").await;
-        let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
-        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        let open = open_alone(&*first, file).await;
         first.write(open, 0, b"x").await.unwrap();
         second.link(file, second.root(), b"another").await.unwrap();
         first.take_token(open, Token::ExclusiveWrite).await.unwrap();
@@ -387,8 +386,7 @@ fn token_files_of_a_directory_are_removed_with_the_tokens() {
         let file = make(&*first, "contended").await;
         for round in 0..30u8 {
             let (one, other) = if round % 2 == 0 { (&first, &second) } else { (&second, &first) };
-            let open = one.open(file, OpenMode::ReadWrite).await.unwrap();
-            one.take_token(open, Token::ExclusiveWrite).await.unwrap();
+            let open = open_alone(&**one, file).await;
             one.write(open, round.into(), &[round]).await.unwrap();
             one.return_token(file).await.unwrap();
             let seen = other.open(file, OpenMode::Read).await.unwrap();

@@ -1,6 +1,6 @@
 //! The rules of `Store` between clients, on every store of this crate.
 
-use crate::contract::{make, on_a_directory, on_each, own, return_recalled};
+use crate::contract::{make, on_a_directory, on_each, open_alone, own, return_recalled};
 use device::World;
 use runtime::{Either, RealWorld, race};
 use std::collections::BTreeSet;
@@ -15,8 +15,7 @@ use store::{
 
 async fn held(store: &Rc<dyn Store>, name: &str, content: &[u8]) -> (FileId, OpenFile) {
     let file = make(&**store, name).await;
-    let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-    store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+    let open = open_alone(&**store, file).await;
     store.write(open, 0, content).await.unwrap();
     (file, open)
 }

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use store::{Creator, FileId, Identity, NewNode, Store as _, StoreError, StoreEvent};
+use store::{
+    Creator, FileId, Identity, NewNode, OpenFile, OpenMode, Store as _, StoreError, StoreEvent,
+    Token,
+};
 
 use device::World;
 
@@ -204,6 +207,20 @@ pub fn run<T: 'static, F: Future<Output = T> + 'static>(work: impl FnOnce(RealWo
     });
     world.end();
     result.expect("it hangs")
+}
+
+/// Runs `work` on a world beside a small cluster, with the options of two of its clients.
+pub fn on_cluster<T: 'static>(work: impl AsyncFnOnce(RealWorld, [Options; 2]) -> T + 'static) -> T {
+    let cluster = Cluster::small();
+    let clients = ["here", "there"].map(|name| cluster.options(name));
+    run(|world| async move { work(world, clients).await })
+}
+
+/// Opens a file for a client that has it alone.
+pub async fn open_alone(store: &CephStore, file: FileId) -> OpenFile {
+    let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
+    store.take_token(open, Token::ExclusiveWrite).await.unwrap();
+    open
 }
 
 pub async fn connect(world: &RealWorld, options: Options) -> CephStore {
