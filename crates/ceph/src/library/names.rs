@@ -3,7 +3,7 @@
 use super::Errno;
 use super::abi::{DirResult, Statx, UserPerm};
 use super::mount::Mount;
-use super::objects::{Inode, WANTED, attributes_of};
+use super::objects::{Inode, WANTED, ask, attributes_of};
 use crate::wire::kind_of;
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -32,20 +32,10 @@ impl Drop for Credentials<'_> {
 
 impl Inode {
     pub fn lookup(&self, name: &CStr) -> Result<(Inode, FileAttributes), Errno> {
-        let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: the reference keeps the directory, the name ends with zero, the pointers are to
         // places for the answers.
         self.answered(|inode, statx| unsafe {
-            (call.ceph_ll_lookup)(
-                *raw,
-                self.raw,
-                name.as_ptr(),
-                inode,
-                statx,
-                WANTED,
-                0,
-                *permissions,
-            )
+            ask!(self, ceph_ll_lookup(name.as_ptr(), inode, statx, WANTED, 0), as user)
         })
     }
 
@@ -55,24 +45,12 @@ impl Inode {
         node: &NewNode,
         caller: Creator,
     ) -> Result<(Inode, FileAttributes), Errno> {
-        let Mount { call, raw, .. } = self.mount;
         let credentials = Credentials::of(self.mount, caller)?;
         let (name, by) = (name.as_ptr(), credentials.1.cast_const());
         let make_node = |mode: u32, rdev: u32| {
             // SAFETY: as above; the credentials live until this function's end.
             self.answered(|inode, statx| unsafe {
-                (call.ceph_ll_mknod)(
-                    *raw,
-                    self.raw,
-                    name,
-                    mode,
-                    rdev.into(),
-                    inode,
-                    statx,
-                    WANTED,
-                    0,
-                    by,
-                )
+                ask!(self, ceph_ll_mknod(name, mode, rdev.into(), inode, statx, WANTED, 0, by))
             })
         };
         // Access lists are off.
@@ -84,33 +62,14 @@ impl Inode {
             }
             // SAFETY: as above.
             NewNode::Directory { mode } => self.answered(|inode, statx| unsafe {
-                (call.ceph_ll_mkdir)(
-                    *raw,
-                    self.raw,
-                    name,
-                    allowed(*mode),
-                    inode,
-                    statx,
-                    WANTED,
-                    0,
-                    by,
-                )
+                ask!(self, ceph_ll_mkdir(name, allowed(*mode), inode, statx, WANTED, 0, by))
             }),
             NewNode::Symlink { target } => {
                 let target = CString::new(&target[..]).map_err(|_| Errno::INVALID)?;
                 // SAFETY: as above.
                 self.answered(|inode, statx| unsafe {
-                    (call.ceph_ll_symlink)(
-                        *raw,
-                        self.raw,
-                        name,
-                        target.as_ptr(),
-                        inode,
-                        statx,
-                        WANTED,
-                        0,
-                        by,
-                    )
+                    let target = target.as_ptr();
+                    ask!(self, ceph_ll_symlink(name, target, inode, statx, WANTED, 0, by))
                 })
             }
         }
@@ -118,53 +77,38 @@ impl Inode {
 
     fn answered(
         &self,
-        ask: impl FnOnce(*mut *mut super::abi::RawInode, *mut Statx) -> i32,
+        ask: impl FnOnce(*mut *mut super::abi::RawInode, *mut Statx) -> Result<i32, Errno>,
     ) -> Result<(Inode, FileAttributes), Errno> {
         let (mut raw, mut statx) = (ptr::null_mut(), MaybeUninit::<Statx>::zeroed());
-        Errno::check(ask(&raw mut raw, statx.as_mut_ptr()))?;
+        ask(&raw mut raw, statx.as_mut_ptr())?;
         // SAFETY: a structure of numbers, of which zeros are valid.
         let attributes = attributes_of(unsafe { statx.assume_init_ref() });
         Ok((Inode::of(self.mount, raw), attributes))
     }
 
     pub fn link(&self, parent: &Inode, name: &CStr) -> Result<(), Errno> {
-        let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: both references keep their files, the name ends with zero.
-        Errno::check(unsafe {
-            (call.ceph_ll_link)(*raw, self.raw, parent.raw, name.as_ptr(), *permissions)
-        })
-        .map(drop)
+        unsafe { ask!(self, ceph_ll_link(parent.raw, name.as_ptr()), as user) }.map(drop)
     }
     pub fn unlink(&self, name: &CStr) -> Result<(), Errno> {
-        let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: as above.
-        Errno::check(unsafe { (call.ceph_ll_unlink)(*raw, self.raw, name.as_ptr(), *permissions) })
-            .map(drop)
+        unsafe { ask!(self, ceph_ll_unlink(name.as_ptr()), as user) }.map(drop)
     }
     pub fn remove_directory(&self, name: &CStr) -> Result<(), Errno> {
-        let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: as above.
-        Errno::check(unsafe { (call.ceph_ll_rmdir)(*raw, self.raw, name.as_ptr(), *permissions) })
-            .map(drop)
+        unsafe { ask!(self, ceph_ll_rmdir(name.as_ptr()), as user) }.map(drop)
     }
     pub fn rename(&self, name: &CStr, new_parent: &Inode, new_name: &CStr) -> Result<(), Errno> {
-        let Mount { call, raw, permissions, .. } = self.mount;
         let (from, to) = (name.as_ptr(), new_name.as_ptr());
         // SAFETY: as above.
-        Errno::check(unsafe {
-            (call.ceph_ll_rename)(*raw, self.raw, from, new_parent.raw, to, *permissions)
-        })
-        .map(drop)
+        unsafe { ask!(self, ceph_ll_rename(from, new_parent.raw, to), as user) }.map(drop)
     }
 
     pub fn read_link(&self) -> Result<Vec<u8>, Errno> {
         let mut target = vec![0u8; TARGET_BYTES_MAX];
-        let Mount { call, raw, permissions, .. } = self.mount;
         let place = target.as_mut_ptr().cast();
         // SAFETY: the library writes at most as many bytes as the place has.
-        let length = Errno::check(unsafe {
-            (call.ceph_ll_readlink)(*raw, self.raw, place, target.len(), *permissions)
-        })?;
+        let length = unsafe { ask!(self, ceph_ll_readlink(place, target.len()), as user) }?;
         target.truncate(length as usize);
         Ok(target)
     }
@@ -197,11 +141,8 @@ struct Directory<'a> {
 impl Directory<'_> {
     fn open(inode: &Inode) -> Result<Directory<'_>, Errno> {
         let mut directory = ptr::null_mut();
-        let Mount { call, raw, permissions, .. } = inode.mount;
         // SAFETY: the reference keeps the directory; the pointer is to a place for the answer.
-        Errno::check(unsafe {
-            (call.ceph_ll_opendir)(*raw, inode.raw, &raw mut directory, *permissions)
-        })?;
+        unsafe { ask!(inode, ceph_ll_opendir(&raw mut directory), as user) }?;
         Ok(Directory { inode, raw: directory })
     }
     fn seek(&self, cursor: u64) {

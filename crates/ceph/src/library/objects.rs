@@ -26,6 +26,19 @@ const OFFSET_MAX: u64 = i64::MAX as u64;
 /// Attempts of one read of a file whose end keeps moving.
 const READS_MAX: u32 = 100;
 
+/// Calls a function of the library about a file or an open file, and checks its answer; `as user`
+/// passes what the mount's user may.
+macro_rules! ask {
+    ($of:ident, $function:ident($($argument:expr),* $(,)?)) => {{
+        let mount = $of.mount();
+        Errno::check((mount.call.$function)(mount.raw, $of.raw, $($argument),*))
+    }};
+    ($of:ident, $function:ident($($argument:expr),* $(,)?), as user) => {
+        ask!($of, $function($($argument,)* $of.mount().permissions))
+    };
+}
+pub(super) use ask;
+
 /// A reference to a file; keeps the file in the library's memory.
 pub struct Inode {
     pub(super) mount: &'static Mount,
@@ -49,6 +62,10 @@ impl Inode {
         Inode { mount, raw }
     }
 
+    pub(super) fn mount(&self) -> &'static Mount {
+        self.mount
+    }
+
     pub fn attributes(&self) -> Result<FileAttributes, Errno> {
         self.look(WANTED).map(|statx| attributes_of(&statx))
     }
@@ -57,18 +74,10 @@ impl Inode {
     }
     fn look(&self, wanted: u32) -> Result<Statx, Errno> {
         let mut statx = MaybeUninit::<Statx>::zeroed();
-        let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: the reference keeps the file; the answer's place is as long as the library's
         // structure, and zeros are valid.
         unsafe {
-            Errno::check((call.ceph_ll_getattr)(
-                *raw,
-                self.raw,
-                statx.as_mut_ptr(),
-                wanted,
-                0,
-                *permissions,
-            ))?;
+            ask!(self, ceph_ll_getattr(statx.as_mut_ptr(), wanted, 0), as user)?;
             Ok(statx.assume_init())
         }
     }
@@ -95,12 +104,8 @@ impl Inode {
         if let Some(time) = change.modified {
             (statx.modified, mask) = (timespec(time)?, mask | abi::SETATTR_MTIME);
         }
-        let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: the reference keeps the file; the structure is only read.
-        Errno::check(unsafe {
-            (call.ceph_ll_setattr)(*raw, self.raw, &raw mut statx, mask, *permissions)
-        })
-        .map(drop)
+        unsafe { ask!(self, ceph_ll_setattr(&raw mut statx, mask), as user) }.map(drop)
     }
 
     /// Makes content and attributes durable; of a directory, its names.
@@ -111,19 +116,15 @@ impl Inode {
         self.sync_what(1)
     }
     fn sync_what(&self, content_alone: c_int) -> Result<(), Errno> {
-        let mount = self.mount;
         // SAFETY: the reference keeps the file.
-        Errno::check(unsafe { (mount.call.ceph_ll_sync_inode)(mount.raw, self.raw, content_alone) })
-            .map(drop)
+        unsafe { ask!(self, ceph_ll_sync_inode(content_alone)) }.map(drop)
     }
 
     pub fn space(&self) -> Result<Space, Errno> {
         let mut space = MaybeUninit::<libc::statvfs>::zeroed();
         // SAFETY: the place for the answer is of the library's type, and zeros are valid.
         let space = unsafe {
-            let answer =
-                (self.mount.call.ceph_ll_statfs)(self.mount.raw, self.raw, space.as_mut_ptr());
-            Errno::check(answer)?;
+            ask!(self, ceph_ll_statfs(space.as_mut_ptr()))?;
             space.assume_init()
         };
         Ok(Space {
@@ -138,12 +139,9 @@ impl Inode {
 
     pub fn xattr(&self, name: &CStr, bytes_max: usize) -> Result<Vec<u8>, Errno> {
         let mut value = vec![0u8; bytes_max];
-        let Mount { call, raw, permissions, .. } = self.mount;
-        let place = value.as_mut_ptr().cast();
+        let (name, place) = (name.as_ptr(), value.as_mut_ptr().cast());
         // SAFETY: the library writes at most `bytes_max` bytes to the place.
-        let length = Errno::check(unsafe {
-            (call.ceph_ll_getxattr)(*raw, self.raw, name.as_ptr(), place, bytes_max, *permissions)
-        })?;
+        let length = unsafe { ask!(self, ceph_ll_getxattr(name, place, bytes_max), as user) }?;
         value.truncate(length as usize);
         Ok(value)
     }
@@ -158,19 +156,9 @@ impl Inode {
 
     pub fn xattr_names(&self, bytes_max: usize) -> Result<Vec<u8>, Errno> {
         let (mut names, mut length) = (vec![0u8; bytes_max], 0);
-        let Mount { call, raw, permissions, .. } = self.mount;
         let place = names.as_mut_ptr().cast();
         // SAFETY: as above.
-        Errno::check(unsafe {
-            (call.ceph_ll_listxattr)(
-                *raw,
-                self.raw,
-                place,
-                bytes_max,
-                &raw mut length,
-                *permissions,
-            )
-        })?;
+        unsafe { ask!(self, ceph_ll_listxattr(place, bytes_max, &raw mut length), as user) }?;
         names.truncate(length);
         Ok(names)
     }
@@ -181,40 +169,21 @@ impl Inode {
             XattrMode::Create => libc::XATTR_CREATE,
             XattrMode::Replace => libc::XATTR_REPLACE,
         };
-        let Mount { call, raw, permissions, .. } = self.mount;
+        let (name, place, length) = (name.as_ptr(), value.as_ptr().cast(), value.len());
         // SAFETY: the value is only read, and as long as is said.
-        let answer = unsafe {
-            let value_at = value.as_ptr().cast();
-            (call.ceph_ll_setxattr)(
-                *raw,
-                self.raw,
-                name.as_ptr(),
-                value_at,
-                value.len(),
-                flags,
-                *permissions,
-            )
-        };
-        Errno::check(answer).map(drop)
+        unsafe { ask!(self, ceph_ll_setxattr(name, place, length, flags), as user) }.map(drop)
     }
 
     pub fn remove_xattr(&self, name: &CStr) -> Result<(), Errno> {
-        let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: the reference keeps the file, the name ends with zero.
-        Errno::check(unsafe {
-            (call.ceph_ll_removexattr)(*raw, self.raw, name.as_ptr(), *permissions)
-        })
-        .map(drop)
+        unsafe { ask!(self, ceph_ll_removexattr(name.as_ptr()), as user) }.map(drop)
     }
 
     pub fn open(self: &Arc<Inode>, write: bool) -> Result<Handle, Errno> {
         let mut handle = ptr::null_mut();
         let flags = if write { libc::O_RDWR } else { libc::O_RDONLY };
-        let Mount { call, raw, permissions, .. } = self.mount;
         // SAFETY: the reference keeps the file; the pointer is to a place for the answer.
-        Errno::check(unsafe {
-            (call.ceph_ll_open)(*raw, self.raw, flags, &raw mut handle, *permissions)
-        })?;
+        unsafe { ask!(self, ceph_ll_open(flags, &raw mut handle), as user) }?;
         Ok(Handle { inode: self.clone(), raw: handle })
     }
 }
@@ -254,6 +223,10 @@ impl Drop for Handle {
 }
 
 impl Handle {
+    fn mount(&self) -> &'static Mount {
+        self.inode.mount
+    }
+
     /// Reads; shorter than `length` only at the end of the file. T11: over a moving end the library
     /// may return the last piece as if it were the beginning, or zeros for what follows. So it is
     /// asked for what was there before, and for all of that.
@@ -271,12 +244,9 @@ impl Handle {
     fn read_once(&self, at: u64, length: usize, bytes: &mut Vec<u8>) -> Result<usize, Errno> {
         bytes.clear();
         bytes.reserve(length);
-        let (mount, at) = (self.inode.mount, offset(at, 0)?);
-        let place = bytes.spare_capacity_mut().as_mut_ptr();
+        let (at, place) = (offset(at, 0)?, bytes.spare_capacity_mut().as_mut_ptr());
         // SAFETY: the place has `length` bytes.
-        let count = Errno::check(unsafe {
-            (mount.call.ceph_ll_read)(mount.raw, self.raw, at, length as u64, place.cast())
-        })?;
+        let count = unsafe { ask!(self, ceph_ll_read(at, length as u64, place.cast())) }?;
         let count = (count as usize).min(length);
         // SAFETY: the library has filled `count` bytes, and no more than the place has.
         unsafe { bytes.set_len(count) };
@@ -286,12 +256,10 @@ impl Handle {
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Errno> {
         let mut done = 0;
         while done < bytes.len() {
-            let (mount, at, rest) = (self.inode.mount, offset(at, done)?, &bytes[done..]);
+            let (at, rest) = (offset(at, done)?, &bytes[done..]);
             let (place, left) = (rest.as_ptr().cast(), rest.len() as u64);
             // SAFETY: the library reads `left` bytes at the place, and copies them.
-            match Errno::check(unsafe {
-                (mount.call.ceph_ll_write)(mount.raw, self.raw, at, left, place)
-            })? {
+            match unsafe { ask!(self, ceph_ll_write(at, left, place)) }? {
                 0 => return Err(Errno(libc::EIO)),
                 count => done += count as usize,
             }
@@ -307,12 +275,8 @@ impl Handle {
         };
         let length = range.end.checked_sub(range.start).and_then(|length| length.try_into().ok());
         let (at, length) = (offset(range.start, 0)?, length.ok_or(Errno(libc::EFBIG))?);
-        let mount = self.inode.mount;
         // SAFETY: the handle is open.
-        Errno::check(unsafe {
-            (mount.call.ceph_ll_fallocate)(mount.raw, self.raw, mode, at, length)
-        })
-        .map(drop)
+        unsafe { ask!(self, ceph_ll_fallocate(mode, at, length)) }.map(drop)
     }
 
     pub fn sync(&self) -> Result<(), Errno> {
@@ -322,19 +286,16 @@ impl Handle {
         self.sync_what(1)
     }
     fn sync_what(&self, content_alone: c_int) -> Result<(), Errno> {
-        let mount = self.inode.mount;
         // SAFETY: the handle is open.
-        Errno::check(unsafe { (mount.call.ceph_ll_fsync)(mount.raw, self.raw, content_alone) })
-            .map(drop)
+        unsafe { ask!(self, ceph_ll_fsync(content_alone)) }.map(drop)
     }
 
     /// Sends the file's attributes to the servers, without waiting. T10: there is no call for that.
     /// Changing how the file is opened makes the library report everything that it holds back. The
     /// handle can only be closed afterwards.
     pub fn send_attributes(&self) -> Result<(), Errno> {
-        let mount = self.inode.mount;
         // SAFETY: the handle is open.
-        Errno::check(unsafe { (mount.call.ceph_ll_lazyio)(mount.raw, self.raw, 1) }).map(drop)
+        unsafe { ask!(self, ceph_ll_lazyio(1)) }.map(drop)
     }
 
     /// Asks whether the servers still know this client. T7: an excluded library drops its buffer,
@@ -346,20 +307,13 @@ impl Handle {
     }
 
     fn set_lock(&self, owner: u64, mut lock: libc::flock) -> Result<(), Errno> {
-        let mount = self.inode.mount;
         // SAFETY: the handle is open; the library reads the lock.
-        Errno::check(unsafe {
-            (mount.call.ceph_ll_setlk)(mount.raw, self.raw, &raw mut lock, owner, 0)
-        })
-        .map(drop)
+        unsafe { ask!(self, ceph_ll_setlk(&raw mut lock, owner, 0)) }.map(drop)
     }
     /// Returns the lock that stands against this one, or this one with F_UNLCK.
     fn get_lock(&self, owner: u64, mut lock: libc::flock) -> Result<libc::flock, Errno> {
-        let mount = self.inode.mount;
         // SAFETY: the handle is open; the library reads the lock, and writes the other there.
-        Errno::check(unsafe {
-            (mount.call.ceph_ll_getlk)(mount.raw, self.raw, &raw mut lock, owner)
-        })?;
+        unsafe { ask!(self, ceph_ll_getlk(&raw mut lock, owner)) }?;
         Ok(lock)
     }
 
@@ -422,20 +376,10 @@ impl Handle {
         self.delegation(abi::DELEGATION_NONE, 0)
     }
     fn delegation(&self, kind: u32, number: u64) -> Result<(), Errno> {
-        let mount = self.inode.mount;
         let number = ptr::without_provenance_mut(number as usize);
         // SAFETY: the handle is open; what is passed to the callback is a number and points to
         // nothing.
-        Errno::check(unsafe {
-            (mount.call.ceph_ll_delegation)(
-                mount.raw,
-                self.raw,
-                kind,
-                Some(listener::recalled),
-                number,
-            )
-        })
-        .map(drop)
+        unsafe { ask!(self, ceph_ll_delegation(kind, Some(listener::recalled), number)) }.map(drop)
     }
 }
 
