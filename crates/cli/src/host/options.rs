@@ -3,7 +3,7 @@
 use crate::error::CliError;
 use crate::options::page::completions;
 use crate::options::session::SessionSettings;
-use crate::options::values::period;
+use crate::options::values::{period, set};
 use crate::options::{self, MountOption, Refusal, Section};
 use crate::text::quantity::{exact_duration, exact_size, parse_duration, parse_size};
 use host::{Destage, HostOptions};
@@ -39,10 +39,7 @@ const JOURNAL: &[Row] = &[
     Row {
         name: "records",
         value: "blocks|packed",
-        parse: |value, it| {
-            it.host.records = value.parse().map_err(|_| Refusal::Value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.host.records, value.parse().map_err(|_| Refusal::Value)?),
         text: |it| Some(it.host.records.name().to_owned()),
         help: "how transactions are written: blocks as JBD2 has them, or one run of the bytes \
                that changed",
@@ -51,10 +48,7 @@ const JOURNAL: &[Row] = &[
     Row {
         name: "journal-flush",
         value: "TIME",
-        parse: |value, it| {
-            it.host.journal_flush = period(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.host.journal_flush, period(value)?),
         text: |it| Some(exact_duration(it.host.journal_flush)),
         help: "how long an unsynced write may wait for the journal",
         ..Row::BASE
@@ -63,11 +57,13 @@ const JOURNAL: &[Row] = &[
         name: "destage",
         value: "infinite|TIME",
         parse: |value, it| {
-            it.host.destage = match value {
-                "infinite" => Destage::UnderPressure,
-                time => Destage::After(parse_duration(time)?),
-            };
-            Ok(())
+            set(
+                &mut it.host.destage,
+                match value {
+                    "infinite" => Destage::UnderPressure,
+                    time => Destage::After(parse_duration(time)?),
+                },
+            )
         },
         text: |it| {
             Some(match it.host.destage {
@@ -82,10 +78,7 @@ const JOURNAL: &[Row] = &[
     Row {
         name: "writeback",
         value: "TIME",
-        parse: |value, it| {
-            it.host.writeback = period(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.host.writeback, period(value)?),
         text: |it| Some(exact_duration(it.host.writeback)),
         help: "how often write-back looks for files that are dirty for longer than destage=",
         ..Row::BASE
@@ -93,10 +86,7 @@ const JOURNAL: &[Row] = &[
     Row {
         name: "dirty",
         value: "SIZE",
-        parse: |value, it| {
-            it.host.dirty_bytes_max = parse_size(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.host.dirty_bytes_max, parse_size(value)?),
         text: |it| Some(exact_size(it.host.dirty_bytes_max)),
         help: "bytes that may be dirty in memory; above it the oldest files are written to the \
                store",
@@ -105,10 +95,7 @@ const JOURNAL: &[Row] = &[
     Row {
         name: "directories",
         value: "TIME",
-        parse: |value, it| {
-            it.host.directories = parse_duration(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.host.directories, parse_duration(value)?),
         text: |it| Some(exact_duration(it.host.directories)),
         help: "how long the kernel may keep names and attributes of directories; others' changes \
                are seen that much later",
@@ -118,11 +105,13 @@ const JOURNAL: &[Row] = &[
         name: "reconnect",
         value: "never|TIME",
         parse: |value, it| {
-            it.host.reconnect = match value {
-                "never" => None,
-                time => Some(parse_duration(time)?),
-            };
-            Ok(())
+            set(
+                &mut it.host.reconnect,
+                match value {
+                    "never" => None,
+                    time => Some(parse_duration(time)?),
+                },
+            )
         },
         text: |it| Some(it.host.reconnect.map_or("never".to_owned(), exact_duration)),
         help: "how long operations wait for a lost store",

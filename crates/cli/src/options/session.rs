@@ -1,7 +1,7 @@
 //! Options that every FUSE mount has, of a volume and of a host.
 
 use super::MountOption;
-use super::values::{choose, name_of, on_off, switch};
+use super::values::{choose, name_of, on_off, set, switch};
 use fuse_session::Transport;
 
 /// Settings of the session with the kernel, and of the mount in its table.
@@ -49,10 +49,7 @@ impl<S: AsRef<SessionSettings> + AsMut<SessionSettings>> MountOption<S> {
     pub const TRANSPORT: MountOption<S> = MountOption {
         name: "transport",
         value: "auto|uring|classic",
-        parse: |value, it| {
-            it.as_mut().transport = choose(value, &TRANSPORTS)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.as_mut().transport, choose(value, &TRANSPORTS)?),
         text: |it| name_of(&it.as_ref().transport, &TRANSPORTS),
         help: "how requests come from the kernel: auto and classic by reads of /dev/fuse, uring over \
                io_uring, which needs fuse.enable_uring=1",
@@ -61,10 +58,7 @@ impl<S: AsRef<SessionSettings> + AsMut<SessionSettings>> MountOption<S> {
     pub const ALLOW_OTHER: MountOption<S> = MountOption {
         name: "allow_other",
         words: &[("allow_other", "on"), ("noallow_other", "off")],
-        parse: |value, it| {
-            it.as_mut().allow_other = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.as_mut().allow_other, switch(value)?),
         text: |it| on_off(it.as_ref().allow_other),
         help: "whether users other than the mounting one have access, as far as the files' modes \
                let them; without it not even root's mount lets them in",
@@ -73,10 +67,7 @@ impl<S: AsRef<SessionSettings> + AsMut<SessionSettings>> MountOption<S> {
     pub const READ_ONLY: MountOption<S> = MountOption {
         name: "ro",
         words: &[("ro", "on"), ("rw", "off")],
-        parse: |value, it| {
-            it.as_mut().read_only = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.as_mut().read_only, switch(value)?),
         text: |it| on_off(it.as_ref().read_only),
         help: "changes are refused",
         is_live: true,

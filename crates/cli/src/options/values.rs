@@ -16,6 +16,12 @@ pub fn name_of<T: PartialEq>(choice: &T, choices: &[(&str, T)]) -> Option<String
     choices.iter().find(|(_, it)| it == choice).map(|(name, _)| (*name).to_owned())
 }
 
+/// Sets a field to a value that was parsed.
+pub fn set<T>(field: &mut T, value: T) -> Result<(), Refusal> {
+    *field = value;
+    Ok(())
+}
+
 /// Whether a switch is on.
 pub fn switch(value: &str) -> Result<bool, Refusal> {
     choose(value, &[("on", true), ("off", false)])

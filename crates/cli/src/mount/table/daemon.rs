@@ -3,7 +3,7 @@
 use super::Row;
 use crate::daemon::reporter::Level;
 use crate::options::Refusal;
-use crate::options::values::{on_off, switch};
+use crate::options::values::{on_off, set, switch};
 use crate::text::quantity::{exact_duration, exact_size, parse_duration_in, parse_size};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -122,10 +122,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "keep_awake",
         words: &[("keep_awake", "on"), ("nokeep_awake", "off")],
-        parse: |value, it| {
-            it.daemon.keep_awake = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.daemon.keep_awake, switch(value)?),
         text: |it| on_off(it.daemon.keep_awake),
         help: "while the daemon polls, idle processors of the machine stay as quick to wake",
         more: "Polling",
@@ -135,10 +132,7 @@ pub const ROWS: &[Row] = &[
         name: "noopen",
         words: &[("noopen", "on")],
         hidden: &[("open", "off")],
-        parse: |value, it| {
-            it.daemon.without_open = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.daemon.without_open, switch(value)?),
         text: |it| on_off(it.daemon.without_open),
         help: "files are opened without a request to the daemon: one request less for each file \
                that is read; O_SYNC and O_DSYNC writes of existing files are then two requests, a \
@@ -150,10 +144,7 @@ pub const ROWS: &[Row] = &[
         name: "idmap",
         words: &[("idmap", "on")],
         hidden: &[("noidmap", "off")],
-        parse: |value, it| {
-            it.daemon.idmapped = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.daemon.idmapped, switch(value)?),
         text: |it| on_off(it.daemon.idmapped),
         help: "mounts of the volume may map users and groups (mount_setattr(2), X-mount.idmap; \
                Linux 6.12); what needs the caller's own user ID is decided the safe way",
@@ -164,10 +155,7 @@ pub const ROWS: &[Row] = &[
         name: "noloop",
         words: &[("noloop", "off")],
         hidden: &[("loop", "on")],
-        parse: |value, it| {
-            it.daemon.loop_device = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.daemon.loop_device, switch(value)?),
         text: |it| on_off(it.daemon.loop_device),
         default: "off: an image file gets a loop device",
         help: "mounts the image file itself, as plain fuse: then sync(2) does not reach the \
@@ -178,8 +166,7 @@ pub const ROWS: &[Row] = &[
         name: "log_level",
         value: "error|warning|info|debug",
         parse: |value, it| {
-            it.daemon.log_level = Some(value.parse().map_err(|()| Refusal::Value)?);
-            Ok(())
+            set(&mut it.daemon.log_level, Some(value.parse().map_err(|()| Refusal::Value)?))
         },
         text: |it| it.daemon.log_level.map(|level| level.word().to_owned()),
         default: "info; with -f warning",
@@ -190,10 +177,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "log_file",
         value: "FILE",
-        parse: |value, it| {
-            it.daemon.log_file = Some(value.into());
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.daemon.log_file, Some(value.into())),
         text: |it| it.daemon.log_file.as_ref().map(|path| path.display().to_string()),
         default: "the system's log",
         help: "where the daemon reports instead; with local times",

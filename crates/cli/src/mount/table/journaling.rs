@@ -2,7 +2,7 @@
 
 use super::Row;
 use crate::options::Refusal;
-use crate::options::values::{on_off, switch};
+use crate::options::values::{on_off, set, switch};
 use crate::text::quantity::{exact_size, parse_count, parse_size};
 use ext4::DurableOnly;
 use journal::{DataMode, LogGap, WriteThreshold};
@@ -30,8 +30,7 @@ pub const ROWS: &[Row] = &[
         value: "MODE",
         choices: || DataMode::ALL.map(|mode| (mode.name(), mode.summary())).into(),
         parse: |value, it| {
-            it.journal.data = Some(value.parse().map_err(|_| Refusal::Value)?);
-            Ok(())
+            set(&mut it.journal.data, Some(value.parse().map_err(|_| Refusal::Value)?))
         },
         text: |it| it.journal.data.map(|mode| mode.to_string()),
         default: "selective with threshold=auto; ordered on a volume without a journal",
@@ -44,11 +43,13 @@ pub const ROWS: &[Row] = &[
         name: "threshold",
         value: "auto|SIZE",
         parse: |value, it| {
-            it.journal.threshold = Some(match value {
-                "auto" => WriteThreshold::Auto,
-                size => WriteThreshold::Fixed(parse_size(size)?),
-            });
-            Ok(())
+            set(
+                &mut it.journal.threshold,
+                Some(match value {
+                    "auto" => WriteThreshold::Auto,
+                    size => WriteThreshold::Fixed(parse_size(size)?),
+                }),
+            )
         },
         text: |it| {
             it.journal.threshold.map(|threshold| match threshold {
@@ -67,12 +68,14 @@ pub const ROWS: &[Row] = &[
         name: "threshold_per",
         value: "request|block",
         parse: |value, it| {
-            it.engine.threshold_per_block = match value {
-                "request" => false,
-                "block" => true,
-                _ => return Err(Refusal::Value),
-            };
-            Ok(())
+            set(
+                &mut it.engine.threshold_per_block,
+                match value {
+                    "request" => false,
+                    "block" => true,
+                    _ => return Err(Refusal::Value),
+                },
+            )
         },
         text: |it| {
             let of_blocks = it.engine.threshold_per_block;
@@ -84,10 +87,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "logged_write_size",
         value: "SIZE",
-        parse: |value, it| {
-            it.engine.logged_write_size = parse_size(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.engine.logged_write_size, parse_size(value)?),
         text: |it| Some(exact_size(it.engine.logged_write_size)),
         help: "adaptive mode: random requests up to SIZE are logged",
         ..Row::BASE
@@ -95,10 +95,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "order_overwrites",
         words: &[("order_overwrites", "on"), ("noorder_overwrites", "off")],
-        parse: |value, it| {
-            it.engine.order_overwrites = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.engine.order_overwrites, switch(value)?),
         text: |it| on_off(it.engine.order_overwrites),
         help: "data that bypasses the log and overwrites what the file had is written home before \
                the commit, as in ext3; without it no commit waits for it, as in ext4",
@@ -109,11 +106,13 @@ pub const ROWS: &[Row] = &[
         value: "NAMES",
         words: &[("durable_only", "")],
         parse: |value, it| {
-            it.journal.durable_only = Some(match value {
-                "" => DurableOnly::default(),
-                names => names.parse()?,
-            });
-            Ok(())
+            set(
+                &mut it.journal.durable_only,
+                Some(match value {
+                    "" => DurableOnly::default(),
+                    names => names.parse()?,
+                }),
+            )
         },
         text: |it| it.journal.durable_only.as_ref().map(ToString::to_string),
         default: "off",
@@ -129,8 +128,7 @@ pub const ROWS: &[Row] = &[
         name: "records",
         value: "blocks|packed",
         parse: |value, it| {
-            it.engine.records = Some(value.parse().map_err(|_| Refusal::Value)?);
-            Ok(())
+            set(&mut it.engine.records, Some(value.parse().map_err(|_| Refusal::Value)?))
         },
         text: |it| it.engine.records.map(|format| format.name().to_owned()),
         default: "packed with wasteless and selective, whose journal only Okeanos replays anyway; \
@@ -160,15 +158,17 @@ pub const ROWS: &[Row] = &[
         name: "log_gap",
         value: "auto|off|SIZE",
         parse: |value, it| {
-            it.engine.log_gap = match value {
-                "auto" => LogGap::Auto,
-                "off" => LogGap::Off,
-                size => LogGap::Always(
-                    u32::try_from(parse_size(size)?)
-                        .map_err(|_| "less than 4 GiB is needed".to_owned())?,
-                ),
-            };
-            Ok(())
+            set(
+                &mut it.engine.log_gap,
+                match value {
+                    "auto" => LogGap::Auto,
+                    "off" => LogGap::Off,
+                    size => LogGap::Always(
+                        u32::try_from(parse_size(size)?)
+                            .map_err(|_| "less than 4 GiB is needed".to_owned())?,
+                    ),
+                },
+            )
         },
         text: |it| {
             Some(match it.engine.log_gap {
@@ -186,10 +186,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "log",
         value: "circular|scattered",
-        parse: |value, it| {
-            it.engine.log = value.parse().map_err(|_| Refusal::Value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.engine.log, value.parse().map_err(|_| Refusal::Value)?),
         text: |it| Some(it.engine.log.name().to_owned()),
         help: "where the log lies: in the journal, or in the volume's scattered logs, near where \
                its disk works (okeanos mkfs --scattered-logs); after a crash only Okeanos can \
@@ -200,8 +197,7 @@ pub const ROWS: &[Row] = &[
         name: "commits_in_flight",
         value: "1|2",
         parse: |value, it| {
-            it.engine.commits_in_flight = parse_count(value, 1..=2)? as usize;
-            Ok(())
+            set(&mut it.engine.commits_in_flight, parse_count(value, 1..=2)? as usize)
         },
         text: |it| Some(it.engine.commits_in_flight.to_string()),
         help: "whether a commit may be issued while the one before it is in flight; two only with \
@@ -213,10 +209,7 @@ pub const ROWS: &[Row] = &[
         name: "journal_dev",
         value: "DEVICE",
         aliases: &["journal_path"],
-        parse: |value, it| {
-            it.journal.device = Some(value.into());
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.journal.device, Some(value.into())),
         text: |it| it.journal.device.as_ref().map(|path| path.display().to_string()),
         default: "the journal inside the volume",
         help: "the journal, where the volume has an external one",

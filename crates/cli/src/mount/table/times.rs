@@ -2,7 +2,7 @@
 
 use super::Row;
 use crate::options::Refusal;
-use crate::options::values::{CheckpointWhen, PERIOD_MIN, checkpoint_when, period};
+use crate::options::values::{CheckpointWhen, PERIOD_MIN, checkpoint_when, period, set};
 use crate::text::local_time;
 use crate::text::quantity::{exact_duration, parse_count, parse_duration};
 use engine::{BarrierKind, CheckpointTimes, EngineOptions, OffHours};
@@ -44,10 +44,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "commit",
         value: "TIME",
-        parse: |value, it| {
-            it.engine.commit = interval(value, |engine| engine.commit)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.engine.commit, interval(value, |engine| engine.commit)?),
         text: |it| Some(exact_duration(it.engine.commit)),
         help: "a change is durable after TIME at the latest; 0 is the default, as in ext4",
         is_live: true,
@@ -58,8 +55,7 @@ pub const ROWS: &[Row] = &[
         name: "writeback",
         value: "TIME",
         parse: |value, it| {
-            it.engine.writeback = interval(value, |engine| engine.writeback)?;
-            Ok(())
+            set(&mut it.engine.writeback, interval(value, |engine| engine.writeback)?)
         },
         text: |it| Some(exact_duration(it.engine.writeback)),
         help: "how often write-back looks for old dirty blocks",
@@ -68,10 +64,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "expire",
         value: "TIME",
-        parse: |value, it| {
-            it.engine.expire = interval(value, |engine| engine.expire)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.engine.expire, interval(value, |engine| engine.expire)?),
         text: |it| Some(exact_duration(it.engine.expire)),
         help: "the age from which dirty blocks are written home",
         ..Row::BASE
@@ -79,10 +72,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "checkpoint",
         value: "periodic:TIME|idle:TIME|off-hours:HH-HH|manual",
-        parse: |value, it| {
-            it.engine.checkpoint = checkpoint(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.engine.checkpoint, checkpoint(value)?),
         text: |it| match it.engine.checkpoint {
             CheckpointTimes::ByAge => None,
             CheckpointTimes::Manual => Some(CheckpointWhen::Manual.to_string()),
@@ -121,10 +111,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "mtl",
         value: "PATH",
-        parse: |value, it| {
-            it.journal.run_table = Some(value.into());
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.journal.run_table, Some(value.into())),
         text: |it| it.journal.run_table.as_ref().map(|path| path.display().to_string()),
         default: "none: the logs are searched",
         help: "log=scattered: a file or device on memory that survives a power cut, for a table of \

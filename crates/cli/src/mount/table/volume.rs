@@ -2,7 +2,7 @@
 
 use super::Row;
 use crate::options::session::{SessionSettings, flag};
-use crate::options::values::{choose, name_of, on_off, switch};
+use crate::options::values::{choose, name_of, on_off, set, switch};
 use crate::options::{MountOption, Refusal};
 use ext4::{Atime, OnError};
 use fuse::AttributeOptions;
@@ -37,10 +37,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "noload",
         words: &[("noload", "on"), ("norecovery", "on")],
-        parse: |value, it| {
-            it.volume.without_journal = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.volume.without_journal, switch(value)?),
         text: |it| on_off(it.volume.without_journal),
         help: "only with ro: the volume as it is at home, without replaying its journal. What only \
                the journal holds is missing, and what is seen may contradict itself",
@@ -83,10 +80,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "remount",
         words: &[("remount", "on")],
-        parse: |value, it| {
-            it.remount = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.remount, switch(value)?),
         text: |it| on_off(it.remount),
         help: "changes ro, rw, commit, barrier, errors, noatime, nosuid and the like of what is \
                mounted",
@@ -99,10 +93,7 @@ pub const ROWS: &[Row] = &[
         name: "grpid",
         words: &[("grpid", "on"), ("nogrpid", "off")],
         hidden: &[("bsdgroups", "on"), ("sysvgroups", "off")],
-        parse: |value, it| {
-            it.volume.group_of_directory = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.volume.group_of_directory, switch(value)?),
         text: |it| on_off(it.volume.group_of_directory),
         help: "new files get their directory's group; bsdgroups and sysvgroups are other names",
         in_superblock: true,
@@ -111,10 +102,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "nouser_xattr",
         words: &[("nouser_xattr", "on"), ("user_xattr", "off")],
-        parse: |value, it| {
-            it.volume.attributes.without_user = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.volume.attributes.without_user, switch(value)?),
         text: |it| on_off(it.volume.attributes.without_user),
         help: "attributes user. are not served (EOPNOTSUPP); those on the disk stay",
         ..Row::BASE
@@ -122,10 +110,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "noacl",
         words: &[("noacl", "on"), ("acl", "off")],
-        parse: |value, it| {
-            it.volume.attributes.without_access_lists = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.volume.attributes.without_access_lists, switch(value)?),
         text: |it| on_off(it.volume.attributes.without_access_lists),
         help: "modes alone decide: access control lists on the disk stay as they are and count for \
                nothing, new files inherit none, and a list can be neither read nor set (EOPNOTSUPP)",
@@ -135,10 +120,7 @@ pub const ROWS: &[Row] = &[
         name: "noxattr",
         words: &[("noxattr", "on")],
         hidden: &[("xattr", "off")],
-        parse: |value, it| {
-            it.volume.attributes.without_any = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.volume.attributes.without_any, switch(value)?),
         text: |it| on_off(it.volume.attributes.without_any),
         help: "no extended attributes at all, file capabilities included; the kernel no longer \
                asks for them",
@@ -188,10 +170,7 @@ pub const ROWS: &[Row] = &[
     Row {
         name: "dirsync",
         words: &[("dirsync", "on")],
-        parse: |value, it| {
-            it.volume.synchronous_directories = switch(value)?;
-            Ok(())
-        },
+        parse: |value, it| set(&mut it.volume.synchronous_directories, switch(value)?),
         text: |it| on_off(it.volume.synchronous_directories),
         help: "changes of directories are synchronous",
         ..Row::BASE
