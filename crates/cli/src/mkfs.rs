@@ -15,6 +15,7 @@ use device::{Disk, World};
 use disks::{Claim, DiskAccess};
 use format::ext4::feature;
 use runtime::RealWorld;
+use rustix::process::{getegid, geteuid};
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -356,8 +357,7 @@ fn with_defaults(extra: &[OsString], force: bool, owner: Option<(u32, u32)>) -> 
 
 /// Returns user and group of an ordinary user; root's volumes belong to root.
 fn maker() -> Option<(u32, u32)> {
-    // SAFETY: these calls have no preconditions.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     (user != 0).then_some((user, group))
 }
 

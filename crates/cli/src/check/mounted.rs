@@ -5,12 +5,11 @@ use crate::daemon::control::{Ask, Client, unanswered};
 use crate::daemon::mount_table::Mount;
 use crate::error::CliError;
 use crate::text::progress::Progress;
+use rustix::fs::{SeekFrom, llistxattr_query, seek};
+use rustix::io::Errno;
 use serde_json::Value;
-use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -111,11 +110,7 @@ impl MountedWalk<'_> {
 
     /// Lists the extended attributes, which reads them all.
     fn attributes(&mut self, path: &Path) {
-        let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return };
-        // SAFETY: the path ends with a zero byte, and a length of zero asks for the size alone.
-        let listed = unsafe { libc::llistxattr(name.as_ptr(), std::ptr::null_mut(), 0) };
-        let result = if listed < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
-        self.noted(path, result);
+        self.noted(path, llistxattr_query(path).map_err(io::Error::from));
     }
 
     fn noted<T>(&mut self, path: &Path, result: io::Result<T>) -> Option<T> {
@@ -140,21 +135,16 @@ impl MountedWalk<'_> {
 /// Asks where data ends and holes begin, to the file's end: answering requires reading the whole
 /// mapping.
 fn read_mapping(file: &File) -> io::Result<()> {
-    let (mut at, end) = (0, file.metadata()?.len() as i64);
+    // Neither data nor a hole: no more of the file.
+    let find = |what| match seek(file, what) {
+        Err(Errno::NXIO) => Ok(None),
+        found => found.map(Some),
+    };
+    let (mut at, end) = (0, file.metadata()?.len());
     while at < end {
-        for what in [libc::SEEK_DATA, libc::SEEK_HOLE] {
-            // SAFETY: the call takes integers.
-            let found = unsafe { libc::lseek(file.as_raw_fd(), at, what) };
-            if found < 0 {
-                let error = io::Error::last_os_error();
-                // No more data.
-                return if error.raw_os_error() == Some(libc::ENXIO) { Ok(()) } else { Err(error) };
-            }
-            if found <= at && what == libc::SEEK_HOLE {
-                return Ok(());
-            }
-            at = found;
-        }
+        let Some(data) = find(SeekFrom::Data(at))? else { break };
+        let Some(hole) = find(SeekFrom::Hole(data))?.filter(|hole| *hole > data) else { break };
+        at = hole;
     }
     Ok(())
 }

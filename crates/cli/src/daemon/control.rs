@@ -12,6 +12,7 @@ use crate::text::shell::word;
 use nbd::Backend;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -99,8 +100,7 @@ pub struct End {
 
 /// Returns this user's socket directory: the first place that belongs to the user, or can.
 pub fn socket_directory() -> PathBuf {
-    // SAFETY: geteuid has no preconditions.
-    let user = unsafe { libc::geteuid() };
+    let user = geteuid().as_raw();
     if user == 0 {
         return PathBuf::from("/run/okeanos");
     }
@@ -321,8 +321,7 @@ fn is_of(found: &fs::Metadata, user: u32) -> bool {
 /// not.
 pub fn socket_directory_beside(mounted: &Path) -> PathBuf {
     let usual = socket_directory();
-    // SAFETY: geteuid has no preconditions.
-    let user = unsafe { libc::geteuid() };
+    let user = geteuid().as_raw();
     if user == 0 || !usual.starts_with(mounted) {
         return usual;
     }
@@ -362,8 +361,7 @@ pub fn make_directory(directory: &Path, mode: u32) -> io::Result<()> {
         _ => {}
     }
     let found = fs::symlink_metadata(directory)?;
-    // SAFETY: geteuid has no preconditions.
-    if !is_of(&found, unsafe { libc::geteuid() }) {
+    if !is_of(&found, geteuid().as_raw()) {
         let why = format!("{} belongs to somebody else", directory.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
@@ -431,8 +429,8 @@ impl Client {
             if is_covered { connect_beneath(mount, &path, until) } else { Err(error) }
         });
         // A login has a directory of its own for sockets, and cron has none. Root may do with a
-        // user's mount what the user may. SAFETY: geteuid has no preconditions.
-        let user = unsafe { libc::geteuid() };
+        // user's mount what the user may.
+        let user = geteuid().as_raw();
         let is_ours = user == 0 || mount.user() == Some(user);
         let connected = connected.or_else(|error| {
             let elsewhere = is_ours.then(|| connect_elsewhere(mount, until)).flatten();
@@ -529,8 +527,7 @@ fn is_end(error: &io::Error) -> bool {
 
 /// Refuses a directory in which others can create a socket that impersonates a daemon.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
-    // SAFETY: geteuid has no preconditions.
-    if is_of(&fs::symlink_metadata(directory)?, unsafe { libc::geteuid() }) {
+    if is_of(&fs::symlink_metadata(directory)?, geteuid().as_raw()) {
         Ok(())
     } else {
         Err(io::ErrorKind::PermissionDenied.into())
@@ -580,8 +577,7 @@ pub fn no_answer(mount: &Mount, tried: Option<(&Path, io::Error)>) -> CliError {
         Liveness::Answers => {}
     }
     let why = format!("no answer from the daemon of {}", mount.directory.display());
-    // SAFETY: geteuid has no preconditions.
-    let other = mount.user().filter(|&user| user != unsafe { libc::geteuid() });
+    let other = mount.user().filter(|&user| user != geteuid().as_raw());
     if let (Some(user), Some(_)) = (other, &tried) {
         let user = if user == 0 { "root".into() } else { format!("user {user}") };
         return CliError::new(format!("{} was mounted by {user}", mount.directory.display()))
@@ -715,8 +711,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let _listening = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        // SAFETY: geteuid has no preconditions.
-        let user = unsafe { libc::geteuid() };
+        let user = geteuid().as_raw();
         let line = format!("36 35 0:50 / /mnt rw - fuse.okeanos a rw,user_id={user}");
         let mount = mount_table::parse(line.as_bytes()).remove(0);
         let mut waiting = Vec::new();
@@ -762,8 +757,7 @@ mod tests {
     #[test]
     fn a_place_that_another_took_is_passed_over() {
         let parent = tempfile::tempdir().unwrap();
-        // SAFETY: geteuid has no preconditions.
-        let user = unsafe { libc::geteuid() };
+        let user = geteuid().as_raw();
         let usual = usual_place(parent.path(), user);
         assert_eq!(usual, parent.path().join(format!("okeanos-{user}")));
         // Unusable: others may write to it, or it is no directory.

@@ -4,11 +4,11 @@ use crate::daemon::control::{Ask, End, make_directory, socket_directory, socket_
 use crate::error::CliError;
 use device::{LocalFuture, World};
 use runtime::{File, RealWorld, race};
+use rustix::fs::{AtFlags, renameat, statat, unlinkat};
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -114,32 +114,18 @@ impl ControlSocket {
     /// Renames the socket, replacing that of a killed daemon.
     fn rename(&mut self, name: &str) -> io::Result<()> {
         let new = CString::new(name)?;
-        let directory = self.directory.as_raw_fd();
-        // SAFETY: the descriptor is open, and both names end with a zero byte.
-        if unsafe { libc::renameat(directory, self.name.as_ptr(), directory, new.as_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        renameat(&self.directory, &self.name, &self.directory, &new)?;
         self.name = new;
         Ok(())
     }
 
     /// Returns the inode that has this name now.
     fn inode(&self) -> io::Result<u64> {
-        let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
-        let (directory, flags) = (self.directory.as_raw_fd(), libc::AT_SYMLINK_NOFOLLOW);
-        // SAFETY: the descriptor is open, the name ends with a zero byte, and the kernel fills the
-        // structure.
-        unsafe {
-            match libc::fstatat(directory, self.name.as_ptr(), found.as_mut_ptr(), flags) {
-                0 => Ok(found.assume_init().st_ino),
-                _ => Err(io::Error::last_os_error()),
-            }
-        }
+        Ok(statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW)?.st_ino)
     }
 
     fn remove(&self) {
-        // SAFETY: the descriptor is open, and the name ends with a zero byte.
-        unsafe { libc::unlinkat(self.directory.as_raw_fd(), self.name.as_ptr(), 0) };
+        let _ = unlinkat(&self.directory, &self.name, AtFlags::empty());
     }
 }
 

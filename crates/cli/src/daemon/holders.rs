@@ -2,7 +2,7 @@
 //! device. The mount of a daemon that died keeps its device until the last of them has ended.
 
 use crate::error::CliError;
-use std::ffi::CString;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -81,25 +81,13 @@ fn holds(process: &Path, is_wanted: &dyn Fn(&Held) -> bool) -> bool {
 
 /// Returns numbers of what a link of `/proc` leads to, as the kernel has it in memory.
 fn held_at(path: &Path) -> io::Result<Held> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    let mut found = std::mem::MaybeUninit::<libc::statx>::uninit();
-    // SAFETY: the path ends with a zero byte, and the kernel fills the structure where it returns
-    // zero. Nothing is wanted that a file system would have to be asked for.
-    unsafe {
-        let flags = libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
-        match libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, 0, found.as_mut_ptr()) {
-            0 => {
-                let found = found.assume_init();
-                let is_block = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFBLK;
-                let number = (found.stx_rdev_major, found.stx_rdev_minor);
-                Ok(Held {
-                    on: (found.stx_dev_major, found.stx_dev_minor),
-                    block_device: is_block.then_some(number),
-                })
-            }
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
+    // Nothing is wanted that a file system would have to be asked for.
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let found = statx(CWD, path, flags, StatxFlags::empty())?;
+    let is_block = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFBLK;
+    let number = (found.stx_rdev_major, found.stx_rdev_minor);
+    let on = (found.stx_dev_major, found.stx_dev_minor);
+    Ok(Held { on, block_device: is_block.then_some(number) })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! clean.
 
 use super::privileges;
+use rustix::process::{Resource, Rlimit, geteuid, setrlimit};
 use std::fs;
 
 /// `prctl(2)`: memory that this process allocates must not wait for write-back, as write-back waits
@@ -44,10 +45,8 @@ pub fn lock() -> Option<&'static str> {
 
 /// Lifts the limit of locked memory, and returns whether memory may be locked without one.
 pub fn may_lock() -> bool {
-    let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the structure outlives the call.
-    let is_unlimited = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) } == 0;
-    is_unlimited || privileges::may_lock()
+    let unlimited = Rlimit { current: None, maximum: None };
+    setrlimit(Resource::Memlock, unlimited).is_ok() || privileges::may_lock()
 }
 
 /// Returns whether the memory of this process has a limit of its own, within which it may wait for
@@ -90,8 +89,7 @@ fn holds_limit(text: &str) -> bool {
 /// Returns a warning for root where its memory has a limit. An ordinary user is refused each time,
 /// and gets none.
 pub fn warning(refused: &[&str]) -> Option<String> {
-    // SAFETY: geteuid has no preconditions.
-    let is_root = unsafe { libc::geteuid() } == 0;
+    let is_root = geteuid().is_root();
     warning_of(is_root && memory_is_limited(), refused)
 }
 

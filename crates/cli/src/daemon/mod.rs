@@ -19,6 +19,7 @@ use crate::error::CliError;
 use descriptors::close_all_but;
 use fuse_session::SessionError;
 use runtime::standard_error;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -78,8 +79,8 @@ pub fn detach() -> Result<Side, CliError> {
             // Descriptors of the caller belong to the caller: its locks, and the ends of its pipes.
             close_all_but(to_starter.as_raw_fd());
             std::mem::forget(from_daemon);
-            // SAFETY: setsid has no preconditions; it cannot fail right after a fork.
-            unsafe { libc::setsid() };
+            // Cannot fail right after a fork.
+            let _ = setsid();
             let null = OpenOptions::new().read(true).write(true).open("/dev/null").ok();
             Ok(Side::Daemon(StartNotifier {
                 background: Some(Background { to_starter, null }),
@@ -243,19 +244,9 @@ pub fn settle_in() -> Vec<&'static str> {
 
 /// Raises the limit of open files as far as an ordinary user may; returns the limit.
 pub fn allow_open_files() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls use the structure, which outlives them.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
-            return 1024;
-        }
-        let before = limit.rlim_cur;
-        limit.rlim_cur = limit.rlim_max;
-        if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) != 0 {
-            return before;
-        }
-    }
-    limit.rlim_cur
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    raised.map_or(limit.current, |()| limit.maximum).unwrap_or(u64::MAX)
 }
 
 fn pipe() -> io::Result<(File, File)> {

@@ -20,11 +20,14 @@ use fuse_session::{
 };
 use nbd::{ConnectedDevice, NbdClient};
 use runtime::{Either, RealWorld, Receiver, Signals, race};
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, fchdir, geteuid, getppid};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CString, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -115,8 +118,7 @@ impl MountHelper {
         // Programs that are let into a container find there what its first process sees: its files,
         // and the mount.
         let is_container = std::process::id() == 1;
-        // SAFETY: geteuid has no preconditions.
-        let alone = unsafe { libc::geteuid() } == 0
+        let alone = geteuid().is_root()
             && !is_container
             && match own_namespace::enter() {
                 Ok(()) => true,
@@ -372,8 +374,7 @@ impl Child {
             let file = OpenOptions::new().read(true).write(writes).open(path);
             file.map_err(|error| CliError::system(path, error))
         };
-        // SAFETY: getppid has no preconditions.
-        let daemon = format!("/proc/{}/ns/mnt", unsafe { libc::getppid() });
+        let daemon = format!("/proc/{}/ns/mnt", Pid::as_raw(getppid()));
         // The mount may cover any of these.
         let (mut table, null) = (open("/proc/self/mountinfo", false)?, open("/dev/null", true)?);
         let (ours, theirs) = (open("/proc/self/ns/mnt", false)?, open(&daemon, false)?);
@@ -427,10 +428,7 @@ impl Child {
                 return Err(io::Error::last_os_error());
             }
         }
-        // SAFETY: the descriptor is open.
-        if unsafe { libc::fchdir(proc.as_raw_fd()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        fchdir(&proc)?;
         // The mount may have been moved.
         let mounts = mount_table::parse(&fs::read("self/mountinfo")?);
         let found =
@@ -463,17 +461,9 @@ fn set_read_ahead(
     bytes: u64,
 ) -> io::Result<()> {
     let kind = if is_block { "-fuseblk" } else { "" };
-    let path = CString::new(format!("{major}:{minor}{kind}/read_ahead_kb"))?;
-    // SAFETY: the descriptor is open, and the path ends with a zero byte.
-    let opened = unsafe {
-        libc::openat(limits.as_raw_fd(), path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC)
-    };
-    if opened < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new, so nobody else owns it.
-    let mut file = unsafe { File::from_raw_fd(opened) };
-    file.write_all((bytes >> 10).to_string().as_bytes())
+    let path = format!("{major}:{minor}{kind}/read_ahead_kb");
+    let opened = openat(limits, path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    File::from(opened).write_all((bytes >> 10).to_string().as_bytes())
 }
 
 /// Opens a directory only for looking up names.
@@ -512,12 +502,6 @@ fn numbered(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 
 /// Returns a pair of connected sockets that preserve message boundaries.
 fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: the array has room for the two descriptors.
-    if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: both descriptors are new, so nobody else owns them.
-    Ok(ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) }).into())
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    Ok(socketpair(family, kind, SocketFlags::CLOEXEC, None)?)
 }

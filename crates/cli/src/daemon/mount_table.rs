@@ -1,8 +1,10 @@
 //! The table of mounts: `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
 
-use std::ffi::{CString, OsString};
+use rustix::fs::{StatFs, statfs};
+use rustix::process::geteuid;
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -61,8 +63,7 @@ impl Mount {
     /// Whether an ordinary user other than this one mounted it, who may call its source anything.
     pub fn is_of_another_user(&self) -> bool {
         let is_named_freely = self.kind == "fuse" || self.kind.starts_with("fuse.");
-        // SAFETY: geteuid has no preconditions.
-        let trusted = [Some(0), Some(unsafe { libc::geteuid() })];
+        let trusted = [Some(0), Some(geteuid().as_raw())];
         is_named_freely && !trusted.contains(&self.user())
     }
 
@@ -98,19 +99,18 @@ impl Mount {
         })
     }
 
-    fn statfs(&self, patience: Duration) -> Option<io::Result<libc::statfs>> {
+    fn statfs(&self, patience: Duration) -> Option<io::Result<StatFs>> {
         let (directory, owner) = (self.directory.clone(), self.owner_to_ask());
         within(patience, move || match owner {
-            None => statfs(&directory),
-            Some(owner) => become_owner(owner).and_then(|()| statfs(&directory)),
+            None => Ok(statfs(&directory)?),
+            Some(owner) => become_owner(owner).and_then(|()| Ok(statfs(&directory)?)),
         })
     }
 
     /// Returns user and group of an ordinary user's mount, for root: without `allow_other` the
     /// kernel answers root itself, with zeros, whether or not there is a daemon.
     fn owner_to_ask(&self) -> Option<(u32, u32)> {
-        // SAFETY: geteuid has no preconditions.
-        let is_root = unsafe { libc::geteuid() } == 0;
+        let is_root = geteuid().is_root();
         let user = self.user().filter(|user| is_root && *user != 0)?;
         let mut words = self.of_file_system.split(',');
         let group = words.find_map(|word| word.strip_prefix("group_id=")?.parse().ok())?;
@@ -161,19 +161,6 @@ fn become_owner((user, group): (u32, u32)) -> io::Result<()> {
             && libc::syscall(libc::SYS_setresuid, user, user, user) == 0
     };
     if changed { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-fn statfs(directory: &Path) -> io::Result<libc::statfs> {
-    let path = CString::new(directory.as_os_str().as_bytes())?;
-    let mut answer = std::mem::MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the path ends with a zero byte, and the kernel fills the structure where it returns
-    // zero.
-    unsafe {
-        match libc::statfs(path.as_ptr(), answer.as_mut_ptr()) {
-            0 => Ok(answer.assume_init()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
 }
 
 /// Returns whether a call failed because the daemon has died. A call that the kernel had queued
@@ -229,9 +216,8 @@ pub fn mount_of(path: &Path) -> Option<Mount> {
     let found = std::fs::metadata(path).ok();
     let device = found.as_ref().filter(|found| found.file_type().is_block_device());
     let device = device.map(|found| (libc::major(found.rdev()), libc::minor(found.rdev())));
-    // Any user may name a mount after somebody else's image. SAFETY: geteuid has no preconditions.
-    let believed =
-        [Some(0), Some(unsafe { libc::geteuid() }), found.as_ref().map(MetadataExt::uid)];
+    // Any user may name a mount after somebody else's image.
+    let believed = [Some(0), Some(geteuid().as_raw()), found.as_ref().map(MetadataExt::uid)];
     let is_named = |mount: &Mount| {
         mount.user().is_some_and(|user| believed.contains(&Some(user)))
             && (mount.image() == at || mount.source == at)

@@ -3,6 +3,7 @@
 //!
 //! Mounting and unmounting is done by another process, which reads neither.
 
+use rustix::process::geteuid;
 use std::io;
 
 /// Permits reading callers' rights: `/proc/PID/syscall` and `ns/user` of any process
@@ -42,8 +43,7 @@ struct Half {
 /// # Errors
 /// A refusal of the kernel's; the rest is given up all the same.
 pub fn give_up() -> io::Result<()> {
-    // SAFETY: geteuid has no preconditions.
-    let is_root = unsafe { libc::geteuid() } == 0 && !units::fault!("rights-kept");
+    let is_root = geteuid().is_root() && !units::fault!("rights-kept");
     // Without CAP_SETPCAP the bounding set stays; nothing executes another program any more.
     let bounded = if is_root { bound().and(keep_few()) } else { Ok(()) };
     // SAFETY: prctl with these integers changes a flag of the thread.
@@ -238,8 +238,7 @@ mod tests {
         };
         assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1".into(), "2".into()));
         let kept: u64 = KEPT.iter().map(|capability| 1 << capability).sum();
-        // SAFETY: geteuid has no preconditions.
-        if unsafe { libc::geteuid() } == 0 {
+        if geteuid().is_root() {
             for set in ["CapEff:", "CapPrm:", "CapBnd:"] {
                 let found = u64::from_str_radix(&field(set), 16).unwrap();
                 assert_eq!(found & !kept, 0, "{set} {found:x}");

@@ -10,6 +10,7 @@ use crate::error::CliError;
 use device::Disk;
 use fuse_session::{MountKind, MountOptions, Session, Transport};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
+use rustix::process::{getegid, geteuid};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -44,8 +45,7 @@ fn prepare(
     let kept = privileges::give_up().err();
     let warnings: Vec<String> = kept.map(|error| kept_rights(&error)).into_iter().collect();
     world.ring().renew_threads();
-    // SAFETY: these two calls have no preconditions.
-    let owner = unsafe { (libc::geteuid(), libc::getegid()) };
+    let owner = (geteuid().as_raw(), getegid().as_raw());
     let front_end = DiskFrontEnd::new(disk.clone(), owner);
     let session = Session::new(world.clone(), connection, front_end, Transport::Auto);
     Ok(PreparedService { session, signals, control, device, warnings })

@@ -3,6 +3,7 @@
 use crate::daemon::memory;
 use crate::error::CliError;
 use runtime::{IoChoice, RealWorld};
+use rustix::process::geteuid;
 use serde::Serialize;
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -50,8 +51,7 @@ pub fn machine() -> Result<Machine, CliError> {
     let refused = auto.ring().no_ring().map(ToString::to_string);
     let parameter = fs::read_to_string("/sys/module/fuse/parameters/enable_uring").ok();
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // SAFETY: geteuid has no preconditions.
-    let root = unsafe { libc::geteuid() } == 0;
+    let root = geteuid().is_root();
     Ok(Machine {
         kernel: fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().into(),
         processors: std::thread::available_parallelism().map_or(1, usize::from),

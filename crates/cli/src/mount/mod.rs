@@ -26,6 +26,7 @@ use crate::text::shell::word;
 use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::ext4::{VolumeSuperblock, feature};
 use options::MountSettings;
+use rustix::process::geteuid;
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -182,8 +183,7 @@ impl MountPlan {
             refuse_attached(&mounts, &from)?;
         }
         settings.journal.device.as_deref().map_or(Ok(()), |journal| refuse_same(&from, journal))?;
-        // SAFETY: geteuid has no preconditions.
-        let is_root = unsafe { libc::geteuid() } == 0;
+        let is_root = geteuid().is_root();
         if let Some(mount) = mounts.iter().rfind(|mount| mount.directory == at).filter(|_| !is_root)
         {
             // fusermount3 does not look below a mount.

@@ -8,9 +8,10 @@ use crate::daemon::{not_home, reporter};
 use crate::error::CliError;
 use crate::mount::users;
 use crate::text::shell::word;
+use rustix::event::{PollFd, PollFlags, poll};
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -155,10 +156,8 @@ impl Daemon {
 
     fn wait(mut self, mount: &Mount) -> Result<(), CliError> {
         let end = self.client.hear::<End>();
-        let mut poll =
-            libc::pollfd { fd: self.process.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one live structure. Interrupted or not, the process ends after its last reply.
-        while unsafe { libc::poll(&raw mut poll, 1, -1) } < 0 {}
+        // Interrupted or not, the process ends after its last reply.
+        while poll(&mut [PollFd::new(&self.process, PollFlags::IN)], None).is_err() {}
         match end {
             Ok(Some(End { clean: true })) => Ok(()),
             _ => Err(not_home(mount.source.display()).with_remedy(
