@@ -20,8 +20,7 @@ const PROFILE: &str = r#"printf '%s\n' 'model = "A drive"' 'size = 1000' 'trials
 
 /// Synced content survives a kill of the daemon, and e2fsck finds no error in the rest.
 fn ext4_survives_a_kill(format: &str, attach: &str) {
-    let rig = Rig::new();
-    let lines = rig.run(&format!(
+    let lines = Rig::new().run(&format!(
         r#"{BLOCKS} {PROFILE}
         truncate -s 200M image; truncate -s 40M log
         $O blocks format {format} image >/dev/null
@@ -70,8 +69,7 @@ fn the_same_where_flushes_are_evictions() {
 
 #[test]
 fn a_flush_is_an_eviction_on_the_disk_that_it_is_of() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{BLOCKS} {PROFILE}
         truncate -s 100M image; truncate -s 40M log
         refuses $O blocks format --flush-zone profile image 2>said; grep -q 'force-profile' said
@@ -94,8 +92,7 @@ fn a_flush_is_an_eviction_on_the_disk_that_it_is_of() {
 
 #[test]
 fn a_device_grows_under_its_file_system() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{BLOCKS}
         exported() {{ $O blocks inspect --json image | sed -n 's/^ *"exported_bytes": \([0-9]*\),*$/\1/p'; }}
         truncate -s 64M image; $O blocks format image >/dev/null
@@ -121,8 +118,7 @@ fn a_device_grows_under_its_file_system() {
 /// No probe sees the content of the exported disk, and no mount bypasses the log.
 #[test]
 fn no_probe_and_no_mount_takes_the_disk_for_what_is_in_it() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{BLOCKS}
         truncate -s 400M image; mkfs.ext4 -q -F image
         refuses $O blocks format image 2>said; grep -q 'ext4.* already' said; grep -q 'force' said
@@ -146,8 +142,7 @@ fn no_probe_and_no_mount_takes_the_disk_for_what_is_in_it() {
 /// mke2fs leaves the end of the disk, where the copy of the superblock lies.
 #[test]
 fn a_file_system_made_over_a_volume_stays() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{BLOCKS}
         truncate -s 64M image; $O blocks format image >/dev/null; mkfs.ext4 -q -E nodiscard -F image
         SUM=$(md5sum <image)
@@ -167,8 +162,7 @@ fn a_file_system_made_over_a_volume_stays() {
 /// manager hears of it.
 #[test]
 fn a_service_attaches_a_device_reports_it_and_ends_cleanly() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{BLOCKS}
         truncate -s 64M image; $O blocks format image >/dev/null
         python3 -c '
@@ -186,8 +180,7 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind("notify"); s.settim
 
 #[test]
 fn a_service_that_could_not_write_everything_home_ends_with_an_error() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         r#"truncate -s 24M small; mke2fs -q -F -t ext2 small; mkdir under; mount -o loop small under
         truncate -s 64M under/image; $O blocks format --journal-size 2M under/image >/dev/null
         $O blocks attach -f --via loop under/image >attached 2>said & D=$!
@@ -201,8 +194,7 @@ fn a_service_that_could_not_write_everything_home_ends_with_an_error() {
 
 #[test]
 fn a_volume_is_attached_once_and_read_only_if_wanted() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{BLOCKS}
         truncate -s 64M image; $O blocks format image >/dev/null
         attach -o data=wasteless,cache=8M --write-through image
@@ -231,8 +223,7 @@ fn a_volume_is_attached_once_and_read_only_if_wanted() {
 
 #[test]
 fn commands_say_what_a_crash_has_left_and_recover_it() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{BLOCKS}
         truncate -s 64M image; $O blocks format image >/dev/null
         attach -o expire=1h,writeback=1h,data=wasteless image; D=$(daemon)
@@ -267,8 +258,7 @@ fn commands_say_what_a_crash_has_left_and_recover_it() {
 /// The file system above knows nothing of the log: only the volume can report what it lacks.
 #[test]
 fn what_a_recovery_left_out_is_reported_until_it_is_cleared() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{BLOCKS}
         truncate -s 64M image; $O blocks format image >/dev/null
         attach -o expire=1h,writeback=1h,data=wasteless image; D=$(daemon)
@@ -297,8 +287,7 @@ fn what_a_recovery_left_out_is_reported_until_it_is_cleared() {
 
 #[test]
 fn a_table_of_runs_needs_no_word_where_the_volume_has_scattered_logs() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{BLOCKS}
         truncate -s 64M image plain; $O blocks format plain >/dev/null
         $O blocks format --scattered-logs=log-size=2M,group-size=16M image >/dev/null
@@ -311,8 +300,7 @@ fn a_table_of_runs_needs_no_word_where_the_volume_has_scattered_logs() {
 
 #[test]
 fn a_format_that_is_refused_leaves_the_disks_as_they_were() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         r#"truncate -s 64M image; truncate -s 40M log; truncate -s 1M short
         $O blocks format --log log image >/dev/null; cp log before
         refuses $O blocks format --force --log log short 2>said; grep -q 'too short' said; cmp log before
@@ -336,8 +324,7 @@ const NBD: &str = r#"
 /// all of them.
 #[test]
 fn an_nbd_client_waits_for_the_next_daemon() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{NBD}
         truncate -s 96M image; $O blocks format image >/dev/null; mkfifo commands; touch q
         said() {{ for i in $(seq 600); do [ $(grep -c "$1" q) -ge $2 ] && return; sleep 0.1; done; cat q; return 1; }}
@@ -386,8 +373,7 @@ fn an_nbd_client_learns_that_a_daemon_could_not_keep_its_writes() {
 
 #[test]
 fn nbd_clients_read_write_and_flush_a_volume() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{NBD}
         truncate -s 96M image; $O blocks format image >/dev/null
         start; timeout 60 nbdinfo "$U" >info; grep -q 'can_fua: true' info; grep -q 'can_trim: true' info

@@ -6,8 +6,7 @@ use crate::rig::Rig;
 /// Mounts a volume on `image`, with a file on it, and runs `attempts`. Afterwards the file still
 /// exists and the volume is whole.
 fn keeps_off(mkfs: &str, mount: &str, attempts: &str) {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{mkfs}; $O mount {mount} $M; echo mine >$M/file; sync -f $M/file
            {attempts}
            grep -q mine $M/file; echo more >>$M/file; $O umount $M"#
@@ -58,8 +57,7 @@ const SLOW: &str = r#"
 
 #[test]
 fn nobody_mounts_what_mkfs_is_making() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{SLOW}
            $O mkfs image 64M -- -q
            begin image -- -q -F

@@ -19,10 +19,15 @@ END"#;
 const SYNC_WRITES: &str = "for at in 1 2 3 4; do
          dd if=/dev/zero of=$M/log bs=100 count=4 oflag=sync,append conv=notrunc status=none; done";
 
-#[test]
-fn every_mode_evicts_where_it_would_flush() {
+fn with_profile() -> Rig {
     let rig = Rig::new();
     rig.run(PROFILE);
+    rig
+}
+
+#[test]
+fn every_mode_evicts_where_it_would_flush() {
+    let rig = with_profile();
     for (journal, option) in
         [("", ""), ("--journal-device log --journal-size 8M", ",journal_dev=log")]
     {
@@ -53,8 +58,7 @@ fn every_mode_evicts_where_it_would_flush() {
 
 #[test]
 fn the_zone_is_a_file_behind_the_journal_and_the_kernel_takes_the_volume() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     for kind in ["", "-t ext3"] {
         rig.run(&format!(
             "rm -f image; $O mkfs --flush-zone profile --force-profile --journal-size 4M image 64M -- -q {kind}"
@@ -82,8 +86,7 @@ fn the_zone_is_a_file_behind_the_journal_and_the_kernel_takes_the_volume() {
 
 #[test]
 fn a_crash_is_recovered_through_the_zone() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q");
     rig.run(&format!(
         "serve barrier=coerce,data=wasteless image
@@ -96,8 +99,7 @@ fn a_crash_is_recovered_through_the_zone() {
 
 #[test]
 fn without_a_zone_or_with_a_foreign_profile_it_is_refused() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     let said =
         rig.run("refuses $O mkfs --flush-zone profile image 64M -- -q 2>&1; test ! -e image");
     assert!(said.contains("--force-profile"), "{said}");
@@ -133,8 +135,7 @@ fn change_zone(rig: &Rig, change: impl FnOnce(FlushZoneSuperblock) -> FlushZoneS
 /// An image has no model, so it counts as another drive than any that has one.
 #[test]
 fn a_zone_of_another_drive_is_refused_at_mount_and_harms_no_recovery() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q -b 4096");
     rig.run("$O mount -o barrier=coerce image $M; $O umount $M");
     claim_drive(&rig, "A drive", 64 << 20);
@@ -149,8 +150,7 @@ fn a_zone_of_another_drive_is_refused_at_mount_and_harms_no_recovery() {
 
 #[test]
 fn a_zone_too_small_is_refused_at_mount_and_harms_no_recovery() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q -b 4096");
     change_zone(&rig, |zone| FlushZoneSuperblock { writes: 1 << 12, ..zone });
     let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
@@ -161,8 +161,7 @@ fn a_zone_too_small_is_refused_at_mount_and_harms_no_recovery() {
 
 #[test]
 fn a_damaged_zone_is_reported_and_only_evictions_are_refused() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     rig.run("$O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q -b 4096");
     for disk in ["image", "log"] {
         let printed = rig.run(&format!("$O inspect super {disk}; $O inspect super --json {disk}"));
@@ -199,8 +198,7 @@ fn a_damaged_zone_is_reported_and_only_evictions_are_refused() {
 
 #[test]
 fn what_finds_no_room_or_does_not_fit_is_refused_with_the_reason() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     let said = rig.run(
         "refuses $O mkfs --flush-zone hitachi-7k80 --force-profile image 32M -- -q 2>&1; test ! -e image",
     );
@@ -218,8 +216,7 @@ fn what_finds_no_room_or_does_not_fit_is_refused_with_the_reason() {
 /// Evictions write to the blocks that the file had when the volume was mounted.
 #[test]
 fn nobody_takes_the_zones_blocks_away() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q");
     for options in ["barrier=coerce", "barrier=flush"] {
         rig.run(&format!(
@@ -247,8 +244,7 @@ fn nobody_takes_the_zones_blocks_away() {
 /// Data that a loop device keeps in the page cache evicts nothing from a drive.
 #[test]
 fn a_loop_device_without_direct_io_is_refused() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     let said = rig.run(
         "$O mkfs --flush-zone profile --force-profile image 64M -- -q
          D=$(losetup --find --show --direct-io=off image); trap 'losetup -d $D' EXIT
@@ -265,8 +261,7 @@ const CRASH: &str = "kill_daemon; umount -l $M; settle image";
 /// A recovery through such a device evicts nothing either, but has no other way.
 #[test]
 fn recovery_over_a_page_cache_says_that_it_evicts_nothing() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q");
     let said = rig.run(&format!(
         "serve barrier=coerce,data=wasteless image; {SYNC_WRITES}; {CRASH}
@@ -305,8 +300,7 @@ fn zone_bytes(rig: &Rig, fills: bool) -> Vec<u8> {
 /// The log was left by a mount that evicted: the drive may ignore the flushes of this one.
 #[test]
 fn a_mount_with_other_barriers_replays_through_the_zone() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     for options in ["barrier=flush", "ro"] {
         rig.run(
             "rm -f image; $O mkfs --flush-zone profile --force-profile image 64M -- -q -b 4096",
@@ -336,8 +330,7 @@ fn a_mount_with_other_barriers_replays_through_the_zone() {
 /// A power cut tears the block with the zone's inode; the log holds it.
 #[test]
 fn a_zone_whose_inode_is_torn_is_found_again_after_recovery() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q -b 4096");
     // The new file's inode is in the same block as the zone's.
     rig.run(&format!("serve barrier=coerce,data=journal image; {SYNC_WRITES}; {CRASH}"));
@@ -362,8 +355,7 @@ fn a_zone_whose_inode_is_torn_is_found_again_after_recovery() {
 /// have none for the file.
 #[test]
 fn a_page_cache_further_below_is_refused() {
-    let rig = Rig::new();
-    rig.run(PROFILE);
+    let rig = with_profile();
     let said = rig.run(
         "mkdir below; mke2fs -q -F -t ext4 lower 300M; trap 'umount -q below; losetup -d $D' EXIT
          D=$(losetup --find --show --direct-io=off lower); mount $D below

@@ -1,87 +1,36 @@
 //! Tests of the kernel's page cache beside accesses that bypass it: memory maps, synchronous
 //! writes, holes, block addresses.
 
+use crate::common::mapping::Map;
 use crate::common::{Volume, okeanos, private_mounts, said};
 use crate::rig::Rig;
+use rustix::fs::{
+    AtFlags, CWD, Dir, FallocateFlags, RenameFlags, SeekFrom, fallocate, linkat, renameat_with,
+    seek,
+};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
 
-/// A file mapped shared and for writing.
-pub struct Map {
-    words: *mut u64,
-    bytes: usize,
-}
-
-// SAFETY: the memory is touched through atomics alone.
-unsafe impl Sync for Map {}
-// SAFETY: a mapping belongs to the process, not to a thread.
-unsafe impl Send for Map {}
-
-impl Map {
-    pub fn new(file: &File, bytes: usize) -> Map {
-        Map::try_new(file, bytes).unwrap()
-    }
-    pub fn try_new(file: &File, bytes: usize) -> std::io::Result<Map> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, unmapped once, by Drop.
-        let map = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                protection,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        if map == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
-        Ok(Map { words: map.cast(), bytes })
-    }
-    /// Maps a descriptor that may go past the page cache; `None` where the kernel cannot (before
-    /// Linux 6.6).
-    fn past_the_cache(file: &File, bytes: usize) -> Option<Map> {
-        let is_old = || {
-            let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-            let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>());
-            let mut number = || numbers.next().unwrap().unwrap();
-            (number(), number()) < (6, 6)
-        };
-        match Map::try_new(file, bytes) {
-            Ok(map) => Some(map),
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) && is_old() => None,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    /// Returns the word that begins at byte `at`.
-    pub fn word(&self, at: usize) -> &AtomicU64 {
-        assert!(at % 8 == 0 && at < self.bytes);
-        // SAFETY: inside the mapping, aligned, and only ever seen as an atomic.
-        unsafe { AtomicU64::from_ptr(self.words.add(at / 8)) }
-    }
-    /// Reads all pages, and keeps them in memory as long as the mapping lives.
-    pub fn lock(&self) {
-        // SAFETY: the mapping belongs to this value.
-        assert_eq!(unsafe { libc::mlock(self.words.cast(), self.bytes) }, 0);
-    }
-    fn sync(&self) {
-        // SAFETY: the mapping belongs to this value.
-        assert_eq!(unsafe { libc::msync(self.words.cast(), self.bytes, libc::MS_SYNC) }, 0);
-    }
-}
-
-impl Drop for Map {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and no reference outlives this.
-        unsafe { libc::munmap(self.words.cast(), self.bytes) };
+/// Maps a descriptor that may go past the page cache; `None` where the kernel cannot (before Linux
+/// 6.6).
+fn map_past_the_cache(file: &File, bytes: usize) -> Option<Map> {
+    let is_old = || {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split(['.', '-']).map(|number| number.parse::<u32>());
+        let mut number = || numbers.next().unwrap().unwrap();
+        (number(), number()) < (6, 6)
+    };
+    match Map::new(file, bytes) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) && is_old() => None,
+        mapped => Some(mapped.unwrap()),
     }
 }
 
@@ -120,7 +69,7 @@ fn mapped(mapper: usize, page: usize) -> usize {
 fn hammer(path: &Path, flags: i32, map_through: i32) -> Option<Vec<u64>> {
     std::fs::write(path, vec![0; PAGES * PAGE]).unwrap();
     let file = open_path(path, map_through);
-    let map = Map::past_the_cache(&file, PAGES * PAGE)?;
+    let map = map_past_the_cache(&file, PAGES * PAGE)?;
     drop(file);
     let done = AtomicBool::new(false);
     let last: Vec<u64> = std::thread::scope(|scope| {
@@ -160,7 +109,7 @@ fn hammer(path: &Path, flags: i32, map_through: i32) -> Option<Vec<u64>> {
         writers.into_iter().for_each(|writer| writer.unwrap());
         mappers.into_iter().map(|mapper| mapper.join().unwrap()).collect()
     });
-    map.sync();
+    map.sync().unwrap();
     Some(last)
 }
 
@@ -186,8 +135,7 @@ fn check_hammered(path: &Path, last: &[u64]) {
 }
 
 fn hammer_volume(options: &str, flags: i32, map_through: i32) {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount(options);
+    let volume = Volume::mounted(&["-t", "ext4"], options);
     let Some(last) = hammer(&volume.at("file"), flags, map_through) else { return };
     volume.umount_and_check();
     volume.mount(options);
@@ -231,19 +179,12 @@ fn a_synchronous_write_on_a_host_survives_a_dirty_mapping() {
     run(&[OsStr::new("umount"), mount.as_os_str()]);
 }
 
-fn seek(file: &File, offset: i64, whence: i32) -> Option<i64> {
-    // SAFETY: lseek takes integers.
-    let found = unsafe { libc::lseek(file.as_raw_fd(), offset, whence) };
-    (found >= 0).then_some(found)
-}
-
 /// Makes a file of `pages` pages: a hole, or unwritten space.
 fn make_empty(volume: &Volume, name: &str, pages: usize, allocated: bool) {
     let file = File::create(volume.at(name)).unwrap();
     file.set_len((pages * PAGE) as u64).unwrap();
     if allocated {
-        // SAFETY: fallocate takes integers.
-        assert_eq!(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, (pages * PAGE) as i64) }, 0);
+        fallocate(&file, FallocateFlags::empty(), 0, (pages * PAGE) as u64).unwrap();
     }
 }
 
@@ -252,8 +193,7 @@ fn copies_have_what_a_mapping_changed_in_holes() {
     const PAGES: usize = 64;
     // A block smaller than a page, and one as large.
     for block in ["1024", "4096"] {
-        let volume = Volume::new(&["-t", "ext4", "-b", block]);
-        volume.mount("data=wasteless");
+        let volume = Volume::mounted(&["-t", "ext4", "-b", block], "data=wasteless");
         for (number, allocated) in [false, true, false].into_iter().enumerate() {
             let name = format!("file{number}");
             make_empty(&volume, &name, PAGES, allocated);
@@ -262,12 +202,12 @@ fn copies_have_what_a_mapping_changed_in_holes() {
                 assert_eq!(std::fs::read(volume.at(&name)).unwrap().len(), PAGES * PAGE);
             }
             let file = open(&volume, &name, 0);
-            let map = Map::new(&file, PAGES * PAGE);
+            let map = Map::new(&file, PAGES * PAGE).unwrap();
             for page in [3, 4, 40] {
                 map.word(page * PAGE + 2048).store(7, Ordering::Relaxed);
             }
-            let first = seek(&file, 0, libc::SEEK_DATA).unwrap();
-            assert!(first <= 3 * PAGE as i64 + 2048, "{name} of {block}: data at {first}");
+            let first = seek(&file, SeekFrom::Data(0)).unwrap();
+            assert!(first <= 3 * PAGE as u64 + 2048, "{name} of {block}: data at {first}");
             let copied = std::process::Command::new("cp")
                 .args(["--sparse=auto", "--reflink=never"])
                 .args([volume.at(&name), volume.at("copy")])
@@ -285,25 +225,24 @@ fn copies_have_what_a_mapping_changed_in_holes() {
 
 #[test]
 fn holes_that_nobody_can_have_changed_stay_holes() {
-    let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4", "-b", "4096"], "");
     make_empty(&volume, "file", 1024, false);
     let file = open(&volume, "file", 0);
-    assert_eq!(seek(&file, 0, libc::SEEK_DATA), None, "nobody has read any page");
-    let map = Map::new(&file, 1024 * PAGE);
+    assert_eq!(seek(&file, SeekFrom::Data(0)), Err(Errno::NXIO), "nobody has read any page");
+    let map = Map::new(&file, 1024 * PAGE).unwrap();
     map.word(512 * PAGE).store(1, Ordering::Relaxed);
-    assert!(seek(&file, 0, libc::SEEK_DATA).is_some());
+    assert!(seek(&file, SeekFrom::Data(0)).is_ok());
     drop((map, file));
     let file = File::open(volume.at("file")).unwrap();
-    let page = (512 * PAGE) as i64;
+    let page = (512 * PAGE) as u64;
     // Written back when the mapping went. That write has a reference to the descriptor, so the
     // kernel may report its end a moment after this open.
     let began = Instant::now();
-    while seek(&file, 0, libc::SEEK_DATA) != Some(page) {
+    while seek(&file, SeekFrom::Data(0)) != Ok(page) {
         assert!(began.elapsed() < Duration::from_secs(10), "still data before {page}");
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(seek(&file, page, libc::SEEK_HOLE), Some(page + PAGE as i64));
+    assert_eq!(seek(&file, SeekFrom::Hole(page)), Ok(page + PAGE as u64));
     drop(file);
     volume.umount_and_check();
 }
@@ -319,8 +258,10 @@ fn address_of(file: &File, block: i32) -> u64 {
 #[test]
 fn a_reported_address_holds_the_file_and_is_not_overwritten_late() {
     for mode in ["wasteless", "selective", "adaptive", "journal", "ordered", "writeback"] {
-        let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
-        volume.mount(&format!("data={mode},writeback=1,expire=1"));
+        let volume = Volume::mounted(
+            &["-t", "ext4", "-b", "4096"],
+            &format!("data={mode},writeback=1,expire=1"),
+        );
         let image = OpenOptions::new().read(true).write(true).open(volume.image()).unwrap();
         let file = open(&volume, "file", libc::O_DSYNC);
         let map_file = open(&volume, "file", 0);
@@ -340,10 +281,10 @@ fn a_reported_address_holds_the_file_and_is_not_overwritten_late() {
         // After the query, each write is home before its reply, also one through a mapping.
         file.write_all_at(b"other", PAGE as u64).unwrap();
         assert_eq!(&at_home(1)[..5], b"other", "{mode}");
-        let map = Map::past_the_cache(&map_file, PAGE);
+        let map = map_past_the_cache(&map_file, PAGE);
         if let Some(map) = &map {
             map.word(8).store(u64::MAX, Ordering::Relaxed);
-            map.sync();
+            map.sync().unwrap();
             assert_eq!(at_home(0)[8..16], [255; 8], "{mode}");
         }
         // Another program uses the blocks directly, as swapping does.
@@ -364,19 +305,18 @@ fn a_reported_address_holds_the_file_and_is_not_overwritten_late() {
 
 #[test]
 fn times_that_were_set_stay_when_changed_pages_come_back() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4"], "");
     std::fs::write(volume.at("file"), [0; PAGE]).unwrap();
     let file = open(&volume, "file", 0);
-    let map = Map::new(&file, PAGE);
+    let map = Map::new(&file, PAGE).unwrap();
     map.word(0).store(1, Ordering::Relaxed);
     let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
     file.set_modified(then).unwrap();
-    map.sync();
+    map.sync().unwrap();
     let modified = || std::fs::metadata(volume.at("file")).unwrap().modified().unwrap();
     assert_eq!(modified(), then);
     map.word(0).store(2, Ordering::Relaxed);
-    map.sync();
+    map.sync().unwrap();
     assert!(modified() > then, "changed after the time was set");
     drop((map, file));
     volume.umount_and_check();
@@ -394,14 +334,13 @@ fn set_flags(file: &File, flags: libc::c_long) {
 
 #[test]
 fn what_was_changed_before_a_file_became_immutable_is_kept() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4"], "");
     std::fs::write(volume.at("file"), [0; PAGE]).unwrap();
     let file = open(&volume, "file", 0);
-    let map = Map::new(&file, PAGE);
+    let map = Map::new(&file, PAGE).unwrap();
     map.word(0).store(77, Ordering::Relaxed);
     set_flags(&file, EXTENTS | IMMUTABLE);
-    map.sync();
+    map.sync().unwrap();
     drop((map, file));
     volume.umount();
     volume.mount("");
@@ -414,8 +353,7 @@ fn what_was_changed_before_a_file_became_immutable_is_kept() {
 
 #[test]
 fn chattr_changes_the_time_of_the_last_change() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4"], "");
     std::fs::write(volume.at("file"), "x").unwrap();
     let file = File::open(volume.at("file")).unwrap();
     let changed = || file.metadata().map(|about| (about.ctime(), about.ctime_nsec())).unwrap();
@@ -441,20 +379,14 @@ fn room_is_counted_as_the_kernels_ext4_counts_it() {
 
 #[test]
 fn a_name_moves_without_replacing_and_leaves_a_whiteout() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
-    let name = |name: &str| std::ffi::CString::new(volume.at(name).to_str().unwrap()).unwrap();
+    let volume = Volume::mounted(&["-t", "ext4"], "");
     let rename = |from: &str, to: &str| {
-        let flags = libc::RENAME_NOREPLACE | libc::RENAME_WHITEOUT;
-        let (from, to) = (name(from), name(to));
-        // SAFETY: both names end with NUL and live on.
-        unsafe {
-            libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags)
-        }
+        let flags = RenameFlags::NOREPLACE | RenameFlags::WHITEOUT;
+        renameat_with(CWD, volume.at(from), CWD, volume.at(to), flags).is_ok()
     };
     std::fs::write(volume.at("a"), "a").unwrap();
     std::fs::write(volume.at("b"), "b").unwrap();
-    assert_eq!((rename("a", "b"), rename("a", "c")), (-1, 0));
+    assert_eq!((rename("a", "b"), rename("a", "c")), (false, true));
     assert_eq!(std::fs::read(volume.at("c")).unwrap(), b"a");
     let left = std::fs::symlink_metadata(volume.at("a")).unwrap().file_type();
     assert!(std::os::unix::fs::FileTypeExt::is_char_device(&left));
@@ -463,28 +395,15 @@ fn a_name_moves_without_replacing_and_leaves_a_whiteout() {
 
 /// Returns the inode of `name` as the kernel lists it, without a lookup.
 fn listed(directory: &Path, name: &str) -> Option<u64> {
-    let path = std::ffi::CString::new(directory.to_str().unwrap()).unwrap();
-    // SAFETY: the path ends with NUL; the stream is used by this thread alone and closed once.
-    let stream = unsafe { libc::opendir(path.as_ptr()) };
-    assert!(!stream.is_null(), "{}", std::io::Error::last_os_error());
-    let mut found = None;
-    // SAFETY: the stream is open; an entry is not used beyond the next call.
-    while let Some(entry) = unsafe { libc::readdir(stream).as_ref() } {
-        // SAFETY: a name ends with NUL.
-        if unsafe { std::ffi::CStr::from_ptr(entry.d_name.as_ptr()) }.to_bytes() == name.as_bytes()
-        {
-            found = Some(entry.d_ino);
-        }
-    }
-    // SAFETY: opened above.
-    unsafe { libc::closedir(stream) };
-    found
+    let mut entries = Dir::read_from(File::open(directory).unwrap()).unwrap();
+    let found =
+        entries.find(|entry| entry.as_ref().unwrap().file_name().to_bytes() == name.as_bytes());
+    found.map(|entry| entry.unwrap().ino())
 }
 
 #[test]
 fn a_directory_that_moved_lists_its_new_parent() {
-    let volume = Volume::new(&[]);
-    volume.mount("data=ordered");
+    let volume = Volume::mounted(&[], "data=ordered");
     let number = |name: &str| volume.at(name).metadata().unwrap().ino();
     let parent = |name: &str| {
         // The second comes from the kernel's cache, if it caches anything.
@@ -497,20 +416,9 @@ fn a_directory_that_moved_lists_its_new_parent() {
     }
     let (a, b) = (number("a"), number("b"));
     assert_eq!((parent("a/one"), parent("b/two")), (a, b));
-    let path = |name: &str| std::ffi::CString::new(volume.at(name).to_str().unwrap()).unwrap();
     let exchange = || {
-        let (one, two) = (path("a/one"), path("b/two"));
-        // SAFETY: both names end with NUL and live on.
-        let result = unsafe {
-            libc::renameat2(
-                libc::AT_FDCWD,
-                one.as_ptr(),
-                libc::AT_FDCWD,
-                two.as_ptr(),
-                libc::RENAME_EXCHANGE,
-            )
-        };
-        assert_eq!(result, 0);
+        let (one, two) = (volume.at("a/one"), volume.at("b/two"));
+        renameat_with(CWD, one, CWD, two, RenameFlags::EXCHANGE).unwrap();
     };
     for round in 0..20 {
         exchange();
@@ -527,8 +435,7 @@ fn a_directory_that_moved_lists_its_new_parent() {
 
 #[test]
 fn a_file_that_gets_its_name_late_is_listed() {
-    let volume = Volume::new(&[]);
-    volume.mount("data=ordered");
+    let volume = Volume::mounted(&[], "data=ordered");
     std::fs::create_dir(volume.at("directory")).unwrap();
     for number in 0..20 {
         let name = format!("file-{number}");
@@ -536,15 +443,9 @@ fn a_file_that_gets_its_name_late_is_listed() {
         let mut options = OpenOptions::new();
         let file =
             options.write(true).custom_flags(libc::O_TMPFILE).open(volume.at("directory")).unwrap();
-        let from = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
-        let path = volume.at("directory").join(&name);
-        let to = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-        let here = libc::AT_FDCWD;
-        // SAFETY: both names end with NUL and live on.
-        let linked = unsafe {
-            libc::linkat(here, from.as_ptr(), here, to.as_ptr(), libc::AT_SYMLINK_FOLLOW)
-        };
-        assert_eq!(linked, 0, "{}", std::io::Error::last_os_error());
+        let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let to = volume.at("directory").join(&name);
+        linkat(CWD, from, CWD, to, AtFlags::SYMLINK_FOLLOW).unwrap();
         assert_eq!(listed(&volume.at("directory"), &name), Some(file.metadata().unwrap().ino()));
     }
     volume.umount_and_check();
@@ -552,8 +453,7 @@ fn a_file_that_gets_its_name_late_is_listed() {
 
 #[test]
 fn a_listing_is_asked_for_once_and_shows_every_change() {
-    let volume = Volume::new(&[]);
-    volume.mount("data=ordered");
+    let volume = Volume::mounted(&[], "data=ordered");
     let directory = volume.at("directory");
     std::fs::create_dir(&directory).unwrap();
     let names = || {

@@ -1,22 +1,20 @@
 //! Tests of copy_file_range(2): copies within a volume, without passing the data through the
 //! kernel.
 
+use crate::common::mapping::Map;
 use crate::common::{Volume, gone, signal};
+use rustix::fs::copy_file_range;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 
 /// Copies the whole range, in as many calls as that takes.
-fn copy(from: (&File, i64), to: (&File, i64), length: usize) -> io::Result<()> {
+fn copy(from: (&File, u64), to: (&File, u64), length: usize) -> io::Result<()> {
     let (mut at, mut place, mut rest) = (from.1, to.1, length);
     while rest > 0 {
-        let (source, target) = (from.0.as_raw_fd(), to.0.as_raw_fd());
-        // SAFETY: both offsets live during the call.
-        match unsafe { libc::copy_file_range(source, &mut at, target, &mut place, rest, 0) } {
-            -1 => return Err(io::Error::last_os_error()),
+        match copy_file_range(from.0, Some(&mut at), to.0, Some(&mut place), rest)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            count => rest -= count as usize,
+            count => rest -= count,
         }
     }
     Ok(())
@@ -41,8 +39,7 @@ fn count(volume: &Volume, names: &[&str]) -> u64 {
 fn a_copy_passes_no_data_through_the_kernel_and_is_seen_by_every_reader() {
     const LENGTH: usize = (20 << 20) + 4711;
     for mode in ["wasteless", "ordered"] {
-        let volume = Volume::new(&["-t", "ext4"]);
-        volume.mount(&format!("data={mode},noloop"));
+        let volume = Volume::mounted(&["-t", "ext4"], &format!("data={mode},noloop"));
         let bytes = some_bytes(LENGTH);
         fs::write(volume.at("from"), &bytes).unwrap();
         let mut expected = some_bytes(10_000);
@@ -100,21 +97,13 @@ fn a_copy_to_a_synchronous_descriptor_survives_the_death_of_the_daemon() {
 
 #[test]
 fn a_copy_beside_changed_pages_of_a_mapping_takes_them_along() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("data=wasteless");
+    let volume = Volume::mounted(&["-t", "ext4"], "data=wasteless");
     fs::write(volume.at("from"), vec![1; 8192]).unwrap();
     let (from, to) = (open(&volume, "from", 0), open(&volume, "to", 0));
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping, unmapped once, below.
-    let map = unsafe {
-        libc::mmap(std::ptr::null_mut(), 8192, protection, libc::MAP_SHARED, from.as_raw_fd(), 0)
-    };
-    assert!(map != libc::MAP_FAILED);
-    // SAFETY: inside the mapping, and nobody else uses it.
-    unsafe { map.cast::<u8>().add(5000).write(9) };
+    let mut map = Map::new(&from, 8192).unwrap();
+    map.bytes()[5000] = 9;
     copy((&from, 0), (&to, 0), 8192).unwrap();
-    // SAFETY: mapped above.
-    unsafe { libc::munmap(map, 8192) };
+    drop(map);
     let mut expected = vec![1; 8192];
     expected[5000] = 9;
     assert!(fs::read(volume.at("to")).unwrap() == expected);
@@ -124,8 +113,7 @@ fn a_copy_beside_changed_pages_of_a_mapping_takes_them_along() {
 
 #[test]
 fn a_copy_by_an_ordinary_user_takes_set_id_bits_away_at_once() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("data=wasteless");
+    let volume = Volume::mounted(&["-t", "ext4"], "data=wasteless");
     fs::write(volume.at("from"), vec![1; 5000]).unwrap();
     fs::write(volume.at("program"), vec![2; 9000]).unwrap();
     let mode = || fs::metadata(volume.at("program")).unwrap().permissions().mode() & 0o7777;

@@ -14,8 +14,7 @@ const MODES: [&str; 6] = ["writeback", "ordered", "journal", "wasteless", "selec
 #[test]
 fn a_synchronous_write_survives_the_death_of_the_daemon() {
     for mode in MODES {
-        let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
-        volume.mount(&format!("data={mode}"));
+        let volume = Volume::mounted(&["-t", "ext4", "-b", "4096"], &format!("data={mode}"));
         let open = OpenOptions::new()
             .create(true)
             .append(true)
@@ -41,8 +40,7 @@ fn a_synchronous_write_survives_the_death_of_the_daemon() {
 #[test]
 fn umount_returns_when_everything_is_home_and_the_daemon_gone() {
     for options in ["data=wasteless", "data=wasteless,noloop"] {
-        let volume = Volume::new(&["-t", "ext4"]);
-        volume.mount(options);
+        let volume = Volume::mounted(&["-t", "ext4"], options);
         fs::write(volume.at("file"), vec![7; 5 << 20]).unwrap();
         let daemon = volume.daemon();
         volume.umount();
@@ -57,8 +55,7 @@ fn umount_returns_when_everything_is_home_and_the_daemon_gone() {
 #[test]
 fn a_termination_signal_unmounts_cleanly() {
     for end in [libc::SIGTERM, libc::SIGINT] {
-        let volume = Volume::new(&["-t", "ext4"]);
-        volume.mount("");
+        let volume = Volume::mounted(&["-t", "ext4"], "");
         fs::write(volume.at("file"), b"home").unwrap();
         let daemon = volume.daemon();
         signal(daemon, end);
@@ -74,8 +71,7 @@ fn a_termination_signal_unmounts_cleanly() {
 #[test]
 fn root_may_keep_processors_awake_unless_that_is_forbidden() {
     for (options, expected) in [("", true), ("nokeep_awake", false)] {
-        let volume = Volume::new(&["-t", "ext4"]);
-        volume.mount(options);
+        let volume = Volume::mounted(&["-t", "ext4"], options);
         let files = fs::read_dir(format!("/proc/{}/fd", volume.daemon())).unwrap();
         let mut opened = files.filter_map(|file| fs::read_link(file.unwrap().path()).ok());
         let found = opened.any(|file| file.ends_with("cpu_dma_latency"));
@@ -86,8 +82,7 @@ fn root_may_keep_processors_awake_unless_that_is_forbidden() {
 
 #[test]
 fn a_second_signal_ends_a_mount_that_is_still_in_use() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4"], "");
     let mut file = fs::File::create(volume.at("file")).unwrap();
     file.write_all(b"not yet synced").unwrap();
     let daemon = volume.daemon();
@@ -237,8 +232,7 @@ fn an_ordinary_user_mounts_looks_and_unmounts_and_others_are_kept_out() {
 
 #[test]
 fn users_of_a_busy_mount_are_named() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4"], "");
     let file = fs::File::create(volume.at("open")).unwrap();
     let mut sleeper = Command::new("sleep").arg("100").current_dir(volume.root()).spawn().unwrap();
     let refused = okeanos(&["umount".as_ref(), volume.root().as_os_str()]);
@@ -254,8 +248,7 @@ fn users_of_a_busy_mount_are_named() {
 
 #[test]
 fn statistics_count_what_was_written() {
-    let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
-    volume.mount("data=wasteless,records=blocks");
+    let volume = Volume::mounted(&["-t", "ext4", "-b", "4096"], "data=wasteless,records=blocks");
     let open = OpenOptions::new()
         .create(true)
         .append(true)

@@ -100,8 +100,7 @@ fn a_container_that_is_killed_as_a_whole_leaves_nothing_behind() {
 
 #[test]
 fn the_image_keeps_the_file_system_under_it_busy_and_nothing_else_does() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         "mkdir under beside; mount -t tmpfs none under; mount -t tmpfs none beside
          $O mkfs --force under/image 32M -- -q >made; $O mount -o transport=classic under/image $M
          umount beside; refuses umount under 2>printed; grep -q busy printed
@@ -247,8 +246,7 @@ fn a_terminal_that_is_closed_ends_the_mount_cleanly() {
 #[test]
 fn reports_that_nobody_reads_harm_no_mount() {
     for reads in [true, false] {
-        let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
-        volume.mount("");
+        let volume = Volume::mounted(&["-t", "ext4", "-b", "4096"], "");
         fs::create_dir(volume.at("ill")).unwrap();
         fs::write(volume.at("file"), b"well").unwrap();
         volume.umount();
@@ -299,8 +297,10 @@ fn writers_do_not_keep_a_terminated_daemon() {
     const PATIENCE: Duration = Duration::from_secs(40);
     for transport in ["classic", "uring"] {
         let Some(ring) = ring_for(transport) else { continue };
-        let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
-        volume.mount(&format!("data=wasteless,cache=1M,transport={transport}"));
+        let volume = Volume::mounted(
+            &["-t", "ext4", "-b", "4096"],
+            &format!("data=wasteless,cache=1M,transport={transport}"),
+        );
         drop(ring);
         let daemon = volume.daemon();
         let over = AtomicBool::new(false);

@@ -47,8 +47,7 @@ fn nothing_of_the_callers_stays_open_in_the_daemon() {
 /// same.
 #[test]
 fn a_daemon_of_root_gives_up_what_it_does_not_need() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{FEW_RIGHTS} {SETTLED}
            chmod 755 .; $O mkfs image 64M -- -q >made
            for options in allow_other allow_other,noloop allow_other,ro; do
@@ -93,8 +92,7 @@ fn root_is_warned_where_its_memory_is_limited() {
 /// named.
 #[test]
 fn busy_dead_mount_is_remounted_or_names_users() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         r#"H=; trap '[ -z "$H" ] || kill $H' EXIT
            mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
            held() { echo kept >$M/file; sync $M/file; sleep 1000 <$M/file & H=$!; sleep 0.3; kill_daemon; }
@@ -117,8 +115,7 @@ fn busy_dead_mount_is_remounted_or_names_users() {
 /// daemon lives: its connection was aborted, and it goes on writing.
 #[test]
 fn a_mount_takes_the_place_of_a_dead_one() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         r#"H=; trap '[ -z "$H" ] || kill $H' EXIT
            mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
            mounts() { grep -c " $M " /proc/self/mountinfo; }

@@ -4,6 +4,7 @@ use crate::common;
 
 use crate::common::Volume;
 use crate::rig::Rig;
+use rustix::fs::{SeekFrom, seek};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -17,8 +18,7 @@ fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
 
 #[test]
 fn a_read_only_mount_changes_nothing() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         r#"$O mkfs --force image 64M -- -q >made; $O mount image $M; echo a >$M/a; $O umount $M; settle image; before="$(sha256sum <image)"
            for options in ro ro,data=wasteless,noloop; do
              $O mount -o $options image $M; [ "$(cat $M/a)" = a ]
@@ -32,8 +32,7 @@ fn a_read_only_mount_changes_nothing() {
 
 #[test]
 fn options_of_time_and_size_mount_and_warn_only_where_data_is_in_danger() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         r#"$O mkfs --force image 64M -- -q >made
            for option in threshold=0 threshold=1 threshold=1000 threshold=1G threshold=auto commit=0 commit=1 writeback=1 expire=500ms nojournal_checksum; do
              $O mount -o data=selective,$option image $M 2>warned; quiet warned
@@ -49,8 +48,7 @@ fn options_of_time_and_size_mount_and_warn_only_where_data_is_in_danger() {
 
 #[test]
 fn the_journal_has_checksums_unless_forbidden() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         r#"features() { $O mount -o data=ordered,$1 image $M; echo x >$M/x; $O umount $M; settle image; dumpe2fs -h image 2>/dev/null | grep 'Journal features'; }
            $O mkfs --force image 64M -- -q >made; features journal_checksum | grep -q journal_checksum_v3
            refuses grep -q checksum <<<"$(features nojournal_checksum)"; features journal_checksum | grep -q journal_checksum_v3; clean image"#,
@@ -115,8 +113,7 @@ fn an_attribute_overwritten_with_itself_changes_no_time_as_in_the_kernels_ext4()
 
 #[test]
 fn files_go_beyond_four_gibibytes_and_end_where_they_must() {
-    let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
-    volume.mount("data=wasteless");
+    let volume = Volume::mounted(&["-t", "ext4", "-b", "4096"], "data=wasteless");
     let open = OpenOptions::new().create_new(true).read(true).write(true).open(volume.at("large"));
     let file = open.unwrap();
     let places = [0, (4u64 << 30) - 3, (1 << 42) + 5, (1 << 44) - 4096 - 7];
@@ -134,9 +131,7 @@ fn files_go_beyond_four_gibibytes_and_end_where_they_must() {
         file.read_exact_at(&mut back, at).unwrap();
         assert_eq!(back, [number; 7], "at {at}");
     }
-    // SAFETY: lseek takes integers.
-    let data = unsafe { libc::lseek(file.as_raw_fd(), 8192, libc::SEEK_DATA) };
-    assert_eq!(data, (4 << 30) - 4096);
+    assert_eq!(seek(&file, SeekFrom::Data(8192)), Ok((4 << 30) - 4096));
     assert_eq!(errno(file.write_at(b"x", end)), libc::EFBIG);
     assert_eq!(errno(file.set_len(end + 1)), libc::EFBIG);
     drop(file);
@@ -148,8 +143,7 @@ fn files_go_beyond_four_gibibytes_and_end_where_they_must() {
 
 #[test]
 fn limits_have_their_errno() {
-    let volume = Volume::new(&["-t", "ext4", "-b", "1024", "-N", "2048"]);
-    volume.mount("data=wasteless");
+    let volume = Volume::mounted(&["-t", "ext4", "-b", "1024", "-N", "2048"], "data=wasteless");
     assert_eq!(errno(File::create(volume.at(&"n".repeat(256)))), libc::ENAMETOOLONG);
     // A target must fit into a block.
     assert_eq!(errno(symlink("x".repeat(1024), volume.at("link"))), libc::ENAMETOOLONG);
@@ -205,8 +199,7 @@ fn lock_range(file: &File, kind: libc::c_int, start: i64, length: i64) -> libc::
 
 #[test]
 fn locks_hold_between_processes_and_end_with_their_owner() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("data=wasteless");
+    let volume = Volume::mounted(&["-t", "ext4"], "data=wasteless");
     let path = volume.at("locked");
     let file = File::create(&path).unwrap();
     let flock = |how: libc::c_int| {
@@ -248,8 +241,7 @@ const FIBMAP: u8 = 1;
 
 #[test]
 fn a_file_reports_where_its_blocks_are() {
-    let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4", "-b", "4096"], "");
     let file = File::create(volume.at("file")).unwrap();
     file.write_all_at(&[7; 8192], 0).unwrap();
     file.write_all_at(&[8; 4096], 1 << 20).unwrap();

@@ -3,11 +3,12 @@
 //! time. `OPERATIONS` and `SEED` in the environment change its length and choices.
 
 use crate::common::Volume;
+use crate::common::mapping::Map;
 use runtime::SplitMix;
+use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 const SIZE_MAX: usize = 400_000;
@@ -107,28 +108,24 @@ impl Exerciser<'_> {
     }
 
     fn allocate(&mut self, kind: usize) -> io::Result<String> {
-        let keep = libc::FALLOC_FL_KEEP_SIZE;
+        let (keep, zero) = (FallocateFlags::KEEP_SIZE, FallocateFlags::ZERO_RANGE);
         let range = self.rng.range(SIZE_MAX);
         let mode = match self.rng.below(5) {
-            0 if self.has_extents => 0,
+            0 if self.has_extents => FallocateFlags::empty(),
             1 if self.has_extents => keep,
-            2 if self.has_extents => libc::FALLOC_FL_ZERO_RANGE,
-            3 if self.has_extents => libc::FALLOC_FL_ZERO_RANGE | keep,
-            _ => libc::FALLOC_FL_PUNCH_HOLE | keep,
+            2 if self.has_extents => zero,
+            3 if self.has_extents => zero | keep,
+            _ => FallocateFlags::PUNCH_HOLE | keep,
         };
-        let (start, length) = (range.start as i64, range.len() as i64);
-        // SAFETY: fallocate takes integers.
-        if unsafe { libc::fallocate(self.files[kind].as_raw_fd(), mode, start, length) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if mode & keep == 0 && self.model.len() < range.end {
+        fallocate(&self.files[kind], mode, range.start as u64, range.len() as u64)?;
+        if !mode.contains(keep) && self.model.len() < range.end {
             self.model.resize(range.end, 0);
         }
-        if mode & (libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_PUNCH_HOLE) != 0 {
+        if mode.intersects(zero | FallocateFlags::PUNCH_HOLE) {
             let end = range.end.min(self.model.len());
             self.model[range.start.min(end)..end].fill(0);
         }
-        Ok(format!("fallocate {mode:#x} {range:?}"))
+        Ok(format!("fallocate {mode:?} {range:?}"))
     }
 
     fn write_mapped(&mut self) -> io::Result<String> {
@@ -174,27 +171,9 @@ impl Exerciser<'_> {
 
 /// Maps the whole file, passes it to `work`, and syncs the changes.
 fn with_map<T>(file: &File, length: usize, work: impl FnOnce(&mut [u8]) -> T) -> io::Result<T> {
-    // SAFETY: the mapping has `length` bytes, is used only within `work`, and is unmapped once. No
-    // other code changes the file during that time.
-    unsafe {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let map = libc::mmap(
-            std::ptr::null_mut(),
-            length,
-            protection,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        );
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let result = work(std::slice::from_raw_parts_mut(map.cast(), length));
-        let synced = libc::msync(map, length, libc::MS_SYNC);
-        let error = io::Error::last_os_error();
-        libc::munmap(map, length);
-        if synced == 0 { Ok(result) } else { Err(error) }
-    }
+    let mut map = Map::new(file, length)?;
+    let result = work(map.bytes());
+    map.sync().map(|()| result)
 }
 
 fn exercise(arguments: &[&str], options: &str) {
@@ -202,8 +181,7 @@ fn exercise(arguments: &[&str], options: &str) {
         std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
     };
     let (operations, seed) = (from_environment("OPERATIONS", 2500), from_environment("SEED", 1u64));
-    let volume = Volume::new(arguments);
-    volume.mount(options);
+    let volume = Volume::mounted(arguments, options);
     let rng = Rng(SplitMix::new(seed));
     let has_extents = arguments.contains(&"ext4");
     let mut exerciser =

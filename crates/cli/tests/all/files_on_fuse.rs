@@ -177,8 +177,7 @@ fn doctor_says_where_a_durable_write_is_two_requests() {
             serde_json::from_slice(&run("auto", &words).stdout).unwrap();
         report["disk"]["durable_by_itself"].as_bool().unwrap()
     };
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("data=wasteless");
+    let volume = Volume::mounted(&["-t", "ext4"], "data=wasteless");
     // A mount of ours is FUSE.
     assert!(!by_itself(&volume.root()));
     volume.umount();

@@ -69,8 +69,7 @@ fn state_of(volume: &Volume) -> String {
 
 #[test]
 fn a_handle_opens_its_file_after_the_inode_left_memory() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4"], "");
     fs::create_dir_all(volume.at("a/b")).unwrap();
     fs::write(volume.at("top"), "top").unwrap();
     fs::write(volume.at("a/b/deep"), "deep").unwrap();
@@ -91,8 +90,7 @@ fn a_handle_opens_its_file_after_the_inode_left_memory() {
 
 #[test]
 fn the_handle_of_a_removed_file_is_stale_also_when_another_got_its_inode() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4"], "");
     let path: PathBuf = volume.at("file");
     fs::write(&path, "old").unwrap();
     let (handle, number) = (handle_of(&path), fs::metadata(&path).unwrap().ino());
@@ -111,8 +109,7 @@ fn the_handle_of_a_removed_file_is_stale_also_when_another_got_its_inode() {
 #[test]
 fn a_handle_that_somebody_made_up_is_stale_and_damages_nothing() {
     for arguments in [&["-t", "ext4"][..], &["-t", "ext3", "-O", "^metadata_csum"]] {
-        let volume = Volume::new(arguments);
-        volume.mount("");
+        let volume = Volume::mounted(arguments, "");
         fs::write(volume.at("file"), "content").unwrap();
         let real = handle_of(&volume.at("file"));
         let nodes = (0..40).chain([1000, 16_000, 16_384, 16_385, 1 << 31, u32::MAX]);

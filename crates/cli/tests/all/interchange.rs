@@ -193,8 +193,7 @@ fn a_kernel_crash_with_asynchronous_commits_is_recovered_as_by_the_kernel() {
 
 #[test]
 fn live_fast_commits_are_left_to_the_kernel() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         "truncate -s 64M image; mke2fs -q -t ext4 -b 4096 -O fast_commit image; mount -o loop image $M\n{CRASH}
          before=$(sha256sum <crash)
          refuses $O recover crash 2>printed; grep -q 'mount and unmount the volume with the kernel' printed
@@ -303,8 +302,7 @@ fn a_volume_of_all_the_features_that_mke2fs_leaves_off_goes_both_ways() {
 
 #[test]
 fn chattr_sets_projects_through_a_mount() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         "mke2fs -q -t ext4 -O project image 64M; $O mount image $M; mkdir $M/d; chattr -p 7 $M/d; chattr +P $M/d
          touch $M/d/inside $M/outside; [ \"$(lsattr -p $M/d/inside | awk '{ print $1 }')\" = 7 ]
          refuses ln $M/outside $M/d/link; chattr -p 7 $M/outside; ln $M/outside $M/d/link; chattr -p 9 $M/outside

@@ -1,7 +1,8 @@
 //! Tests of what Linux does differently from release to release: what its page cache fetches and
 //! shows, and which syncs it passes on. `make test-kernels` runs them on older kernels, too.
 
-use crate::coherence::{Map, open, word_at};
+use crate::coherence::{open, word_at};
+use crate::common::mapping::Map;
 use crate::common::{Volume, gone, said, signal};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -18,8 +19,7 @@ fn reads(volume: &Volume) -> u64 {
 #[test]
 fn a_byte_written_leaves_the_rest_of_its_file_cached() {
     const BYTES: usize = 8 << 20;
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4"], "");
     let mut wanted: Vec<u8> = (0..BYTES).map(|at| (at / 1000) as u8).collect();
     std::fs::write(volume.at("file"), &wanted).unwrap();
     volume.umount();
@@ -30,7 +30,7 @@ fn a_byte_written_leaves_the_rest_of_its_file_cached() {
     // Requests of a MiB, on every kernel.
     assert_eq!(reads(&volume), (BYTES >> 20) as u64, "a first reader");
     // Locked in memory, so that nobody but the kernel's FUSE drops a page.
-    let map = Map::new(&file, BYTES);
+    let map = Map::new(&file, BYTES).unwrap();
     map.lock();
     let fetched = reads(&volume);
     for number in 0..3 {
@@ -100,7 +100,7 @@ fn read_beside_a_writer(kernel: Kernel, flags: i32, first: First) {
     let open_writer = || open(&volume, "file", flags);
     let early = (first == First::Writer).then(open_writer);
     let kept = open(&volume, "file", 0);
-    let map = Map::try_new(&kept, PAGES * PAGE);
+    let map = Map::new(&kept, PAGES * PAGE);
     // Before Linux 6.6 nobody maps what is written past the cache, rather than see old pages.
     let is_refused = map.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENODEV));
     assert!(map.is_ok() || is_refused && first == First::Writer, "{map:?}", map = map.err());

@@ -1,10 +1,9 @@
 //! Tests that `cache=` bounds the daemon's memory, within the constant that the manual states.
 
 use crate::common::Volume;
+use crate::common::mapping::Map;
 use std::fs::{self, File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 const MEBIBYTE: usize = 1 << 20;
@@ -62,45 +61,14 @@ fn overwrites(volume: &Volume) {
     }
 }
 
-/// A writable mapping of a whole file.
-struct Mapping {
-    start: *mut u8,
-    length: usize,
-}
-impl Mapping {
-    fn new(file: &File, length: usize) -> Mapping {
-        let rights = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a fresh mapping of an open file, checked below.
-        let start = unsafe {
-            libc::mmap(null_mut(), length, rights, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
-        assert_ne!(start, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
-        Mapping { start: start.cast(), length }
-    }
-    fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is as long as this value lives, and the file is not truncated.
-        unsafe { std::slice::from_raw_parts_mut(self.start, self.length) }
-    }
-    fn sync(&self) {
-        // SAFETY: the range is that of the mapping.
-        assert_eq!(unsafe { libc::msync(self.start.cast(), self.length, libc::MS_SYNC) }, 0);
-    }
-}
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the range is that of the mapping, and no reference to it is left.
-        unsafe { libc::munmap(self.start.cast(), self.length) };
-    }
-}
-
 fn mapped_writes(volume: &Volume) {
     let file =
         OpenOptions::new().read(true).write(true).create_new(true).open(volume.at("file")).unwrap();
     file.set_len(FILE as u64).unwrap();
-    let mut mapping = Mapping::new(&file, FILE);
+    let mut mapping = Map::new(&file, FILE).unwrap();
     for round in 1..=2 {
         mapping.bytes().fill(round);
-        mapping.sync();
+        mapping.sync().unwrap();
     }
 }
 

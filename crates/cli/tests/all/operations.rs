@@ -2,9 +2,15 @@
 
 use crate::common;
 
-use crate::common::{Volume, c_path};
+use crate::common::Volume;
+use crate::common::mapping::Map;
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, Mode, RenameFlags, SeekFrom, XattrFlags, fallocate,
+    getxattr, getxattr_query, linkat, listxattr, mknodat, removexattr, renameat_with, seek,
+    setxattr, statvfs, syncfs,
+};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{
     FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink,
@@ -12,29 +18,12 @@ use std::os::unix::fs::{
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-/// Returns the result of a system call as the standard library would.
-fn check(result: impl Into<i64>) -> io::Result<i64> {
-    match result.into() {
-        -1 => Err(io::Error::last_os_error()),
-        value => Ok(value),
-    }
+fn errno<T: std::fmt::Debug>(result: Result<T, impl Into<io::Error>>) -> i32 {
+    result.map_err(Into::into).unwrap_err().raw_os_error().unwrap()
 }
 
-fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
-    result.unwrap_err().raw_os_error().unwrap()
-}
-
-fn mknod(path: &Path, mode: u32, device: u64) -> io::Result<i64> {
-    // SAFETY: the path ends with a zero byte.
-    check(unsafe { libc::mknod(c_path(path).as_ptr(), mode, device) })
-}
-
-fn rename(from: &Path, to: &Path, flags: u32) -> io::Result<i64> {
-    let (from, to) = (c_path(from), c_path(to));
-    // SAFETY: both paths end with a zero byte.
-    check(unsafe {
-        libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags)
-    })
+fn rename(from: &Path, to: &Path, flags: RenameFlags) -> rustix::io::Result<()> {
+    renameat_with(CWD, from, CWD, to, flags)
 }
 
 fn names(path: &Path) -> Vec<String> {
@@ -63,8 +52,11 @@ fn names_and_kinds(volume: &Volume) {
     symlink(&long, volume.at("directory/long link")).unwrap();
     assert_eq!(fs::read(volume.at("directory/link")).unwrap(), b"content");
     assert_eq!(fs::read_link(volume.at("directory/long link")).unwrap(), Path::new(&long));
-    mknod(&volume.at("fifo"), libc::S_IFIFO | 0o600, 0).unwrap();
-    mknod(&volume.at("null"), libc::S_IFCHR | 0o666, libc::makedev(259, 70000)).unwrap();
+    let mknod = |name, kind, mode, device| {
+        mknodat(CWD, volume.at(name), kind, Mode::from_raw_mode(mode), device).unwrap();
+    };
+    mknod("fifo", FileType::Fifo, 0o600, 0);
+    mknod("null", FileType::CharacterDevice, 0o666, libc::makedev(259, 70000));
     assert!(fs::symlink_metadata(volume.at("fifo")).unwrap().file_type().is_fifo());
     assert_eq!(fs::metadata(volume.at("null")).unwrap().rdev(), libc::makedev(259, 70000));
     let socket = std::os::unix::net::UnixListener::bind(volume.at("socket")).unwrap();
@@ -90,10 +82,10 @@ fn renames(volume: &Volume) {
     fs::write(volume.at("a"), b"a").unwrap();
     fs::write(volume.at("b"), b"b").unwrap();
     assert_eq!(
-        errno(rename(&volume.at("a"), &volume.at("b"), libc::RENAME_NOREPLACE)),
+        errno(rename(&volume.at("a"), &volume.at("b"), RenameFlags::NOREPLACE)),
         libc::EEXIST
     );
-    rename(&volume.at("a"), &volume.at("b"), libc::RENAME_EXCHANGE).unwrap();
+    rename(&volume.at("a"), &volume.at("b"), RenameFlags::EXCHANGE).unwrap();
     assert_eq!(fs::read(volume.at("a")).unwrap(), b"b");
     fs::rename(volume.at("a"), volume.at("directory/b")).unwrap();
     assert_eq!(fs::read(volume.at("directory/b")).unwrap(), b"b");
@@ -104,7 +96,7 @@ fn renames(volume: &Volume) {
         errno(fs::rename(volume.at("directory"), volume.at("directory/below/x"))),
         libc::EINVAL
     );
-    rename(&volume.at("directory/b"), &volume.at("c"), libc::RENAME_WHITEOUT).unwrap();
+    rename(&volume.at("directory/b"), &volume.at("c"), RenameFlags::WHITEOUT).unwrap();
     assert!(fs::symlink_metadata(volume.at("directory/b")).unwrap().file_type().is_char_device());
     fs::remove_dir(volume.at("directory/below")).unwrap();
     fs::remove_file(volume.at("directory/b")).unwrap();
@@ -125,12 +117,7 @@ fn attributes(volume: &Volume) {
     let found = fs::metadata(&path).unwrap();
     assert_eq!((found.atime(), found.mtime(), found.mtime_nsec()), (1, 5_000_000_000, 123_456_789));
     assert!(found.created().is_ok(), "statx reports the time of birth");
-    let mut space = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the path ends with a zero byte; the kernel fills the structure when it succeeds.
-    let space = unsafe {
-        check(libc::statvfs(c_path(&volume.root()).as_ptr(), space.as_mut_ptr())).unwrap();
-        space.assume_init()
-    };
+    let space = statvfs(volume.root()).unwrap();
     assert!(space.f_blocks > 0 && space.f_bfree < space.f_blocks && space.f_namemax == 255);
     fs::remove_file(&path).unwrap();
 }
@@ -149,36 +136,30 @@ fn content(volume: &Volume, has_extents: bool) {
     file.read_exact_at(&mut back[..2000], 0).unwrap();
     assert!(back[..1000] == bytes[..1000] && back[1000..2000].iter().all(|&byte| byte == 0));
     file.write_all_at(b"far", 10 << 20).unwrap();
-    // SAFETY: lseek takes integers.
-    let seek = |from, what| check(unsafe { libc::lseek(file.as_raw_fd(), from, what) });
-    assert!(seek(0, libc::SEEK_HOLE).unwrap() < 1 << 20);
-    let data = seek(1 << 20, libc::SEEK_DATA).unwrap();
+    assert!(seek(&file, SeekFrom::Hole(0)).unwrap() < 1 << 20);
+    let data = seek(&file, SeekFrom::Data(1 << 20)).unwrap();
     assert!((9 << 20..=10 << 20).contains(&data), "{data}");
-    assert_eq!(errno(seek(11 << 20, libc::SEEK_DATA)), libc::ENXIO);
-    let allocate = |mode, start, length| {
-        // SAFETY: fallocate takes integers.
-        check(unsafe { libc::fallocate(file.as_raw_fd(), mode, start, length) })
-    };
-    allocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 0, 512).unwrap();
+    assert_eq!(errno(seek(&file, SeekFrom::Data(11 << 20))), libc::ENXIO);
+    let allocate = |mode, start, length| fallocate(&file, mode, start, length);
+    allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 512).unwrap();
     if has_extents {
-        allocate(0, 0, 11 << 20).unwrap();
+        allocate(FallocateFlags::empty(), 0, 11 << 20).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 11 << 20);
-        allocate(libc::FALLOC_FL_ZERO_RANGE, 600, 100).unwrap();
+        allocate(FallocateFlags::ZERO_RANGE, 600, 100).unwrap();
     } else {
         // Indirect blocks cannot say "allocated and zero"; ext4 refuses as well.
-        assert_eq!(errno(allocate(0, 0, 11 << 20)), libc::EOPNOTSUPP);
+        assert_eq!(errno(allocate(FallocateFlags::empty(), 0, 11 << 20)), libc::EOPNOTSUPP);
         file.write_all_at(&[0; 100], 600).unwrap();
     }
     file.read_exact_at(&mut back[..1000], 0).unwrap();
     assert!(back[..512].iter().chain(&back[600..700]).all(|&byte| byte == 0));
     assert_eq!(back[512..600], bytes[512..600]);
-    assert_eq!(errno(allocate(libc::FALLOC_FL_COLLAPSE_RANGE, 0, 4096)), libc::EOPNOTSUPP);
-    assert_eq!(errno(allocate(libc::FALLOC_FL_INSERT_RANGE, 0, 4096)), libc::EOPNOTSUPP);
+    assert_eq!(errno(allocate(FallocateFlags::COLLAPSE_RANGE, 0, 4096)), libc::EOPNOTSUPP);
+    assert_eq!(errno(allocate(FallocateFlags::INSERT_RANGE, 0, 4096)), libc::EOPNOTSUPP);
     file.sync_all().unwrap();
     file.sync_data().unwrap();
     File::open(volume.root()).unwrap().sync_all().unwrap();
-    // SAFETY: syncfs takes a descriptor.
-    check(unsafe { libc::syncfs(file.as_raw_fd()) }).unwrap();
+    syncfs(&file).unwrap();
     mapped(&file);
     fs::copy(&path, volume.at("copy")).unwrap();
     assert!(fs::read(&path).unwrap() == fs::read(volume.at("copy")).unwrap());
@@ -192,23 +173,10 @@ fn content(volume: &Volume, has_extents: bool) {
 }
 
 fn mapped(file: &File) {
-    let length = 8192;
-    // SAFETY: the mapping is of `length` bytes, used within them, and unmapped once.
-    unsafe {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let map = libc::mmap(
-            std::ptr::null_mut(),
-            length,
-            protection,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        );
-        assert_ne!(map, libc::MAP_FAILED, "{}", io::Error::last_os_error());
-        map.cast::<u8>().add(5000).copy_from_nonoverlapping(b"mapped".as_ptr(), 6);
-        check(libc::msync(map, length, libc::MS_SYNC)).unwrap();
-        check(libc::munmap(map, length)).unwrap();
-    }
+    let mut map = Map::new(file, 8192).unwrap();
+    map.bytes()[5000..5006].copy_from_slice(b"mapped");
+    map.sync().unwrap();
+    drop(map);
     let mut back = [0; 6];
     file.read_exact_at(&mut back, 5000).unwrap();
     assert_eq!(&back, b"mapped");
@@ -217,36 +185,21 @@ fn mapped(file: &File) {
 fn extended_attributes(volume: &Volume) {
     let path = volume.at("attributed");
     fs::write(&path, b"").unwrap();
-    let c_path = c_path(&path);
-    let (name, value) = (c"user.colour", b"blue");
+    let (name, value) = ("user.colour", b"blue");
     let mut room = [0u8; 64];
-    // SAFETY: all strings end with a zero byte, and each buffer is as long as stated.
-    unsafe {
-        let set = |flags| {
-            check(libc::setxattr(c_path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), 4, flags))
-        };
-        let get = |room: &mut [u8]| {
-            check(libc::getxattr(
-                c_path.as_ptr(),
-                name.as_ptr(),
-                room.as_mut_ptr().cast(),
-                room.len(),
-            ) as i64)
-        };
-        assert_eq!(errno(get(&mut room)), libc::ENODATA);
-        set(libc::XATTR_CREATE).unwrap();
-        assert_eq!(errno(set(libc::XATTR_CREATE)), libc::EEXIST);
-        assert_eq!(get(&mut []).unwrap(), 4);
-        assert_eq!(errno(get(&mut room[..2])), libc::ERANGE);
-        assert_eq!(get(&mut room).unwrap(), 4);
-        assert_eq!(&room[..4], value);
-        let count =
-            check(libc::listxattr(c_path.as_ptr(), room.as_mut_ptr().cast(), room.len()) as i64)
-                .unwrap();
-        assert_eq!(&room[..count as usize], b"user.colour\0");
-        check(libc::removexattr(c_path.as_ptr(), name.as_ptr())).unwrap();
-        assert_eq!(errno(get(&mut room)), libc::ENODATA);
-    }
+    let set = |flags| setxattr(&path, name, value, flags);
+    let get = |room: &mut [u8]| getxattr(&path, name, room);
+    assert_eq!(errno(get(&mut room)), libc::ENODATA);
+    set(XattrFlags::CREATE).unwrap();
+    assert_eq!(errno(set(XattrFlags::CREATE)), libc::EEXIST);
+    assert_eq!(getxattr_query(&path, name).unwrap(), 4);
+    assert_eq!(errno(get(&mut room[..2])), libc::ERANGE);
+    assert_eq!(get(&mut room).unwrap(), 4);
+    assert_eq!(&room[..4], value);
+    let count = listxattr(&path, &mut room).unwrap();
+    assert_eq!(&room[..count], b"user.colour\0");
+    removexattr(&path, name).unwrap();
+    assert_eq!(errno(get(&mut room)), libc::ENODATA);
     fs::remove_file(&path).unwrap();
 }
 
@@ -258,20 +211,9 @@ fn nameless(volume: &Volume) {
         .open(volume.root())
         .unwrap();
     file.write_all(b"found a name").unwrap();
-    let from = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
-    let to = c_path(&volume.at("named"));
-    // SAFETY: both paths end with a zero byte.
-    let linked = unsafe {
-        libc::linkat(
-            libc::AT_FDCWD,
-            from.as_ptr(),
-            libc::AT_FDCWD,
-            to.as_ptr(),
-            libc::AT_SYMLINK_FOLLOW,
-        )
-    };
-    check(linked).unwrap();
-    file.seek(SeekFrom::Start(0)).unwrap();
+    let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+    linkat(CWD, from, CWD, volume.at("named"), AtFlags::SYMLINK_FOLLOW).unwrap();
+    file.rewind().unwrap();
     assert_eq!(fs::read(volume.at("named")).unwrap(), b"found a name");
     fs::remove_file(volume.at("named")).unwrap();
 }
@@ -284,8 +226,7 @@ fn every_operation_works_on_a_volume_of_mke2fs() {
         (&["-t", "ext3", "-b", "1024"], "data=selective,noloop"),
         (&["-t", "ext4", "-b", "2048"], "data=journal"),
     ] {
-        let volume = Volume::new(arguments);
-        volume.mount(options);
+        let volume = Volume::mounted(arguments, options);
         every_operation(&volume, arguments[1] == "ext4");
         assert_eq!(names(&volume.root()), ["directory", "lost+found"], "{arguments:?} {options}");
         volume.umount_and_check();
@@ -298,8 +239,7 @@ fn every_operation_works_on_a_volume_of_mke2fs() {
 
 #[test]
 fn a_directory_of_many_names_is_listed_whole() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4"], "");
     let mut expected: Vec<String> =
         (0..3000).map(|number| format!("name number {number}")).collect();
     fs::create_dir(volume.at("many")).unwrap();
@@ -311,8 +251,7 @@ fn a_directory_of_many_names_is_listed_whole() {
 
 #[test]
 fn a_file_open_through_and_past_the_page_cache_shows_one_content() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("data=wasteless");
+    let volume = Volume::mounted(&["-t", "ext4"], "data=wasteless");
     let path = volume.at("both");
     let open = |flags| {
         OpenOptions::new()
@@ -338,8 +277,7 @@ fn a_file_open_through_and_past_the_page_cache_shows_one_content() {
 
 #[test]
 fn a_direct_write_is_seen_by_cached_readers_however_they_race() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("data=wasteless");
+    let volume = Volume::mounted(&["-t", "ext4"], "data=wasteless");
     let path = volume.at("raced");
     fs::write(&path, [0; 4096]).unwrap();
     let over = std::sync::atomic::AtomicBool::new(false);
@@ -370,8 +308,7 @@ fn a_direct_write_is_seen_by_cached_readers_however_they_race() {
 
 #[test]
 fn owners_and_modes_follow_the_rules_of_the_kernel() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("allow_other");
+    let volume = Volume::mounted(&["-t", "ext4"], "allow_other");
     let shell = |user: u32, script: &str| {
         let mut command = std::process::Command::new("sh");
         command.current_dir(volume.root()).args(["-ec", script]).uid(user).gid(user);
@@ -402,8 +339,7 @@ fn owners_and_modes_follow_the_rules_of_the_kernel() {
 #[test]
 fn chattr_sets_the_flags_that_the_kernel_lets_users_set_and_they_are_obeyed() {
     for (kind, extents) in [("ext4", "e"), ("ext3", "-")] {
-        let volume = Volume::new(&["-t", kind]);
-        volume.mount("data=wasteless,allow_other");
+        let volume = Volume::mounted(&["-t", kind], "data=wasteless,allow_other");
         let shell = |user: u32, script: &str| {
             let mut command = std::process::Command::new("sh");
             command.current_dir(volume.root()).args(["-ec", script]).uid(user).gid(user);
@@ -459,8 +395,7 @@ fn chattr_sets_the_flags_that_the_kernel_lets_users_set_and_they_are_obeyed() {
 
 #[test]
 fn a_program_that_runs_is_not_cut_by_who_would_open_it() {
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4"], "");
     let path = volume.at("sleep");
     fs::copy("/usr/bin/sleep", &path).unwrap();
     for _ in 0..20 {

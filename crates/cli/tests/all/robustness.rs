@@ -1,6 +1,7 @@
 //! Tests of failures and loads: a kill at work, an unplugged disk, full volumes, many files.
 
-use crate::common;
+use rustix::fs::statvfs;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::common::failing_disk::{FailingDisk, Request};
 use crate::common::{Volume, gone, is_alive, okeanos, said, signal};
@@ -82,8 +83,7 @@ fn wait_for(done: impl Fn() -> bool) {
 #[test]
 fn a_mount_point_comes_back_after_its_daemon_was_killed_under_load() {
     for mode in MODES {
-        let volume = Volume::new(&["-t", "ext4"]);
-        volume.mount(&format!("data={mode}"));
+        let volume = Volume::mounted(&["-t", "ext4"], &format!("data={mode}"));
         let acknowledged = append_until_failure(&volume.root(), 8, |count| {
             wait_for(|| count() >= 400);
             let daemon = volume.daemon();
@@ -202,8 +202,7 @@ fn an_unplugged_disk_fails_every_sync_and_loses_nothing_acknowledged() {
 fn ten_thousand_files_are_open_at_once() {
     const FILES: usize = 10_000;
     raise_open_files(FILES as u64 + 1000);
-    let volume = Volume::new(&["-t", "ext4", "-N", "20000"]);
-    volume.mount("data=wasteless");
+    let volume = Volume::mounted(&["-t", "ext4", "-N", "20000"], "data=wasteless");
     let open = |number: usize| {
         let mut options = OpenOptions::new();
         options
@@ -298,7 +297,7 @@ fn a_volume_is_filled_to_the_last_block_and_emptied_and_nothing_leaks() {
             assert_eq!(refused.kind(), ErrorKind::StorageFull, "{refused}");
             drop(big);
             // Free are those alone that are kept for extent trees, a fiftieth of the volume.
-            let left = statvfs(&volume.root());
+            let left = statvfs(volume.root()).unwrap();
             assert_eq!(left.f_bavail, 0, "not a block is available");
             assert!(left.f_bfree <= left.f_blocks / 30, "{} are free", left.f_bfree);
             volume.umount_and_check();
@@ -350,8 +349,7 @@ fn memory_stays_bounded_with_a_thousand_writers_and_a_small_cache() {
 fn a_thousand_directories_lie_in_one_another() {
     const DEPTH: usize = 1000;
     raise_open_files(3000);
-    let volume = Volume::new(&["-t", "ext4"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4"], "");
     // Longer than a path may be, so step by step.
     let script =
         "set -e; for step in $(seq 1000); do mkdir step; cd -P step; done; echo deep >file";
@@ -377,8 +375,7 @@ fn a_thousand_directories_lie_in_one_another() {
 
 #[test]
 fn names_are_as_long_as_255_bytes_and_no_longer() {
-    let volume = Volume::new(&["-t", "ext4", "-b", "1024"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4", "-b", "1024"], "");
     let name = |number: usize, length: usize| format!("{number:0>length$}");
     for number in 0..300 {
         fs::write(volume.at(&name(number, 255)), number.to_string()).unwrap();
@@ -395,8 +392,7 @@ fn names_are_as_long_as_255_bytes_and_no_longer() {
 
 #[test]
 fn a_sparse_file_of_five_tebibytes_takes_what_is_written() {
-    let volume = Volume::new(&["-t", "ext4", "-b", "4096"]);
-    volume.mount("");
+    let volume = Volume::mounted(&["-t", "ext4", "-b", "4096"], "");
     let file = File::create_new(volume.at("sparse")).unwrap();
     file.set_len(5 << 40).unwrap();
     file.write_all_at(b"last", (5 << 40) - 4).unwrap();
@@ -428,19 +424,9 @@ fn most_resident(volume: &Volume) -> u64 {
 
 /// Returns free blocks and free inodes.
 fn space(path: &Path) -> (u64, u64) {
-    let space = statvfs(path);
+    let space = statvfs(path).unwrap();
     (space.f_bfree, space.f_ffree)
 }
-fn statvfs(path: &Path) -> libc::statvfs {
-    let path = common::c_path(path);
-    // SAFETY: zeros are a valid value; the call fills it, and the string ends with a zero byte.
-    unsafe {
-        let mut space: libc::statvfs = std::mem::zeroed();
-        assert_eq!(libc::statvfs(path.as_ptr(), &mut space), 0);
-        space
-    }
-}
-
 /// Removed files are freed when the kernel forgets them, a moment later.
 fn wait_for_space(volume: &Volume, expected: (u64, u64)) {
     for _ in 0..2000 {
@@ -454,16 +440,8 @@ fn wait_for_space(volume: &Volume, expected: (u64, u64)) {
 
 /// Raises this process's limit of open files; other tests may have requested more.
 fn raise_open_files(count: u64) {
-    // SAFETY: zeros are a valid value, and the structure outlives the calls.
-    unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
-        assert!(
-            limit.rlim_max >= count,
-            "ulimit -Hn allows {} open files, {count} are needed",
-            limit.rlim_max
-        );
-        limit.rlim_cur = limit.rlim_max;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
-    }
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    assert!(most >= count, "ulimit -Hn allows {most} open files, {count} are needed");
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
 }

@@ -1,6 +1,7 @@
 //! Tests of what others may not do: other users, the maker of the image, and earlier owners of the
 //! blocks.
 
+use crate::common::mapping::Map;
 use crate::rig::Rig;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -38,8 +39,7 @@ fn a_mount_is_for_its_owner_and_allow_other_lets_everybody_in() {
 
 #[test]
 fn only_the_user_who_mounted_reaches_the_daemon() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         r#"chmod 755 .; cp $O okeanos; chmod 755 okeanos; $O mkfs image 64M -- -q >made; $O mount image $M
            $O stats $M >printed; [ $(stat -c %a /run/okeanos) = 700 ]
            refuses as_nobody ./okeanos stats $M 2>printed; refuses as_nobody ./okeanos umount $M 2>>printed
@@ -191,26 +191,10 @@ fn a_helper_changes_a_mapped_file() {
 }
 
 fn change_mapped(path: &Path) -> std::io::Result<()> {
-    use std::os::fd::AsRawFd;
     let file = std::fs::OpenOptions::new().read(true).write(true).open(path)?;
-    // SAFETY: the mapping is of one page, used within it, and unmapped once.
-    unsafe {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let map = libc::mmap(
-            std::ptr::null_mut(),
-            4096,
-            protection,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            0,
-        );
-        if map == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
-        map.cast::<u8>().write(b'x');
-        libc::msync(map, 4096, libc::MS_SYNC);
-        libc::munmap(map, 4096);
-    }
+    let mut map = Map::new(&file, 4096)?;
+    map.bytes()[0] = b'x';
+    map.sync()?;
     Ok(())
 }
 
@@ -265,8 +249,7 @@ fn names_that_a_hostile_image_holds_lead_nowhere() {
 
 #[test]
 fn attributes_and_link_targets_of_a_hostile_image_show_nothing_that_is_not_theirs() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         r#"mke2fs -q -t ext4 -b 4096 -O ^metadata_csum image 64M; $O mount image $M; cd $M; touch zero slash twice behind good
            setfattr -n user.ZERO_Xtrusted.made -v 1 zero; setfattr -n user.SLASH_attribute -v 1 slash
            setfattr -n user.twice_A -v 1 twice; setfattr -n user.twice_B -v 2 twice; setfattr -n user.BEHIND -v 1234 behind
@@ -335,8 +318,7 @@ const A_USERS_MOUNT: &str = r#"
 
 #[test]
 fn a_user_who_exchanges_directories_leads_root_to_no_other_mount() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{A_USERS_MOUNT}
            mkdir -p other/mounted; mount -t tmpfs none other/mounted; export S D HERE=$PWD; as_nobody rm $S
            theirs '
@@ -356,8 +338,7 @@ client.send(json.dumps(about).encode() + b"\n"); client.recv(99)'
 
 #[test]
 fn a_users_socket_that_is_a_link_reaches_no_other_daemon() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{A_USERS_MOUNT}
            $O mkfs roots 64M -- -q >made; $O mount roots $M; as_nobody rm $S
            as_nobody ln -s /run/okeanos/$(mountpoint -d $M | tr : -).sock $S
@@ -368,8 +349,7 @@ fn a_users_socket_that_is_a_link_reaches_no_other_daemon() {
 
 #[test]
 fn users_with_many_full_sockets_stall_no_command_of_roots() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{A_USERS_MOUNT}
            export S HERE=$PWD PLACES=/tmp/okeanos-65534-full-$$; as_nobody rm $S
            theirs '
@@ -392,8 +372,7 @@ open(os.environ["HERE"] + "/ready", "w"); time.sleep(200)'
 /// Without `allow_other` the kernel answers root with zeros, whether or not there is a daemon.
 #[test]
 fn root_takes_a_users_dead_mount_away() {
-    let rig = Rig::new();
-    rig.run(&format!(
+    Rig::new().run(&format!(
         r#"{A_USERS_MOUNT}
            $O list >printed; grep "^$AT" printed | grep -qw ok; kill -9 $D
            for i in $(seq 100); do $O list | grep "^$AT" | grep -q died && break; sleep 0.1; done
@@ -403,6 +382,5 @@ fn root_takes_a_users_dead_mount_away() {
 
 #[test]
 fn a_new_image_is_for_its_maker_alone() {
-    let rig = Rig::new();
-    rig.run(r#"umask 022; $O mkfs image 64M -- -q >made; [ $(stat -c %a image) = 600 ]"#);
+    Rig::new().run(r#"umask 022; $O mkfs image 64M -- -q >made; [ $(stat -c %a image) = 600 ]"#);
 }

@@ -82,8 +82,7 @@ for path, number in ((".", FREEZE), (".", THAW), ("file", FIEMAP), (".", RESIZE)
 
 #[test]
 fn the_generation_of_an_inode_is_reported() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         r#"$O mkfs --force image 64M -- -q >made; $O mount image $M; touch $M/file; printed=$(lsattr -v $M/file | awk '{print $1}')
            number=$(stat -c %i $M/file); $O umount $M; settle image
            [ "$printed" = "$(debugfs -R "stat <$number>" image 2>/dev/null | sed -n 's/.*Generation: \([0-9]*\).*/\1/p')" ]"#,
@@ -92,8 +91,7 @@ fn the_generation_of_an_inode_is_reported() {
 
 #[test]
 fn a_volume_that_resize2fs_made_larger_or_smaller_mounts_with_all_it_held() {
-    let rig = Rig::new();
-    rig.run(
+    Rig::new().run(
         r#"$O mkfs --force image 128M -- -q >made; $O mount -o data=wasteless image $M; head -c 20M /dev/urandom >$M/file; mkdir $M/d
            for i in $(seq 300); do echo $i >$M/d/$i; done; (cd $M; sha256sum file d/*) >sums; $O umount $M; settle image
            for size in 300M 64M; do

@@ -14,8 +14,7 @@ const DRIVE: &str = r#"
 
 #[test]
 fn a_kernel_file_system_runs_on_a_served_disk_and_its_syncs_flush() {
-    let rig = Rig::new();
-    let counts = rig.run(&format!(
+    let counts = Rig::new().run(&format!(
         "{DRIVE}
          serve_disk --model hitachi-7k80 --size 128M
          [ $(stat -c %s $M/disk) = 134217728 ]; [ $(ls $M) = disk ]
@@ -60,8 +59,7 @@ fn forced_writes_syncs_and_lies_reach_the_drive_as_they_are() {
 
 #[test]
 fn raid_0_drives_share_the_writes_and_the_replay_goes_to_all() {
-    let rig = Rig::new();
-    let counts = rig.run(&format!(
+    let counts = Rig::new().run(&format!(
         "{DRIVE}
          serve_disk --model hitachi-7k80 --size 64M --drives 4 --chunk 16K
          [ $(stat -c %s $M/disk) = 268435456 ]
@@ -78,8 +76,7 @@ fn raid_0_drives_share_the_writes_and_the_replay_goes_to_all() {
 /// Uses a loop device that another program has set up, and one of the mount's own.
 #[test]
 fn stats_of_a_volume_report_the_arm_travel_beneath_it() {
-    let rig = Rig::new();
-    let report = rig.run(&format!(
+    let report = Rig::new().run(&format!(
         "{DRIVE}
          serve_disk --model cheetah-15k5 --size 256M --cache off; mkdir here
          beneath() {{ $O stats --json here | tr -d ' ,' | sed -n \"/drives_beneath/,\\$ s/^\\\"$1\\\"://p\"; }}
@@ -104,8 +101,7 @@ fn stats_of_a_volume_report_the_arm_travel_beneath_it() {
 
 #[test]
 fn a_terminated_disk_leaves_no_mount_and_reports_what_it_did() {
-    let rig = Rig::new();
-    let report = rig.run(
+    let report = Rig::new().run(
         "$LAB disk serve -f --model cheetah-15k5 $M >report & DAEMON=$!
          for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
          dd if=$M/disk of=/dev/null bs=4096 count=3 status=none

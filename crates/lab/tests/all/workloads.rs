@@ -75,8 +75,7 @@ fn processes_that_write_through_a_server_leave_a_file_each_and_its_database() {
 
 #[test]
 fn what_streams_wrote_is_read_back_whole() {
-    let rig = Rig::new();
-    let report = rig.run(
+    let report = Rig::new().run(
         "$O mkfs --force image 128M -- -q >made; $O mount -o data=wasteless image $M; mkdir $M/d
          $LAB bench streams --writers 3 --size 5000 --count 4 $M/d >written
          refuses $LAB bench read-back $M >said 2>&1; grep -q stream-00000 said

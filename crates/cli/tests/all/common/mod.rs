@@ -1,6 +1,7 @@
 //! Volumes in image files, mounted in a private namespace.
 
 pub mod failing_disk;
+pub mod mapping;
 pub mod ring;
 
 use crate::programs;
@@ -44,6 +45,12 @@ impl Volume {
             Command::new("mke2fs").arg("-q").args(arguments).arg(volume.image()).output().unwrap();
         assert!(made.status.success(), "mke2fs: {}", String::from_utf8_lossy(&made.stderr));
         std::fs::create_dir(volume.root()).unwrap();
+        volume
+    }
+    /// Makes a fresh volume and mounts it.
+    pub fn mounted(arguments: &[&str], options: &str) -> Volume {
+        let volume = Volume::new(arguments);
+        volume.mount(options);
         volume
     }
     pub fn image(&self) -> PathBuf {

@@ -1,13 +1,18 @@
 //! The system calls of a script, carried out in one directory through the mount of each actor.
 
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags, copy_file_range,
+    fallocate, linkat, mknodat, open, removexattr, renameat_with, setxattr,
+};
 use std::ffi::CString;
 use std::fs::{File, Permissions};
 use std::io::{self, Error, Seek, SeekFrom, Write};
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt, chown, fchown, symlink};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::common::c_path;
+use crate::common::mapping::Map;
 
 /// Bytes of the longest write; a buffer of as many is aligned for O_DIRECT.
 const LENGTH_MAX: usize = 8192;
@@ -35,8 +40,8 @@ pub type Value = io::Result<String>;
 fn done(result: i64) -> Value {
     if result < 0 { Err(Error::last_os_error()) } else { Ok(result.to_string()) }
 }
-fn nothing(result: io::Result<()>) -> Value {
-    result.map(|()| "0".into())
+fn nothing(result: Result<(), impl Into<Error>>) -> Value {
+    result.map(|()| "0".into()).map_err(Into::into)
 }
 
 impl Actor {
@@ -59,13 +64,9 @@ impl Actor {
     /// Opens a file; a descriptor that the slot holds is closed before.
     pub fn open(&mut self, slot: Slot, name: &str, flags: i32) -> Value {
         self.close(slot)?;
-        // SAFETY: the path ends with a zero byte; the descriptor has no other owner.
-        let file = unsafe {
-            let descriptor = libc::open(self.path(name).as_ptr(), flags | libc::O_CLOEXEC, 0o640);
-            done(descriptor.into())?;
-            File::from_raw_fd(descriptor)
-        };
-        self.open[slot as usize] = Some(file);
+        let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
+        let file = open(self.at(name), flags, Mode::from_raw_mode(0o640))?;
+        self.open[slot as usize] = Some(file.into());
         Ok("a descriptor".into())
     }
     pub fn close(&mut self, slot: Slot) -> Value {
@@ -94,11 +95,11 @@ impl Actor {
         done(unsafe { libc::lseek(self.number(slot)?, at, whence) })
     }
     /// Copies bytes within the kernel, to the same place of the other descriptor's file.
-    pub fn copy(&mut self, from: Slot, to: Slot, at: i64, length: usize) -> Value {
+    pub fn copy(&mut self, from: Slot, to: Slot, at: u64, length: usize) -> Value {
         let (mut here, mut there) = (at, at);
-        let (from, to) = (self.number(from)?, self.number(to)?);
-        // SAFETY: both offsets live until the call returns.
-        done(unsafe { libc::copy_file_range(from, &mut here, to, &mut there, length, 0) } as i64)
+        let (from, to) = (self.file(from)?, self.file(to)?);
+        let copied = copy_file_range(from, Some(&mut here), to, Some(&mut there), length)?;
+        Ok(copied.to_string())
     }
 
     pub fn truncate(&mut self, name: &str, length: i64) -> Value {
@@ -108,26 +109,22 @@ impl Actor {
     pub fn set_length(&mut self, slot: Slot, length: u64) -> Value {
         nothing(self.file(slot)?.set_len(length))
     }
-    pub fn allocate(&mut self, slot: Slot, mode: i32, at: i64, length: i64) -> Value {
-        // SAFETY: fallocate takes integers.
-        done(unsafe { libc::fallocate(self.number(slot)?, mode, at, length) }.into())
+    pub fn allocate(&mut self, slot: Slot, mode: i32, at: u64, length: u64) -> Value {
+        let mode = FallocateFlags::from_bits_retain(mode as u32);
+        nothing(fallocate(self.file(slot)?, mode, at, length))
     }
 
     pub fn rename(&mut self, from: &str, to: &str, flags: u32) -> Value {
-        let (from, to, here) = (self.path(from), self.path(to), libc::AT_FDCWD);
-        // SAFETY: both paths end with a zero byte.
-        done(unsafe { libc::renameat2(here, from.as_ptr(), here, to.as_ptr(), flags) }.into())
+        let flags = RenameFlags::from_bits_retain(flags);
+        nothing(renameat_with(CWD, self.at(from), CWD, self.at(to), flags))
     }
     pub fn link(&mut self, from: &str, to: &str) -> Value {
         nothing(std::fs::hard_link(self.at(from), self.at(to)))
     }
     /// Gives an open file a name, as is done for files made by O_TMPFILE.
     pub fn link_open(&mut self, slot: Slot, to: &str) -> Value {
-        let from = c_path(Path::new(&format!("/proc/self/fd/{}", self.number(slot)?)));
-        let (to, here) = (self.path(to), libc::AT_FDCWD);
-        let follow = libc::AT_SYMLINK_FOLLOW;
-        // SAFETY: both paths end with a zero byte.
-        done(unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) }.into())
+        let from = format!("/proc/self/fd/{}", self.number(slot)?);
+        nothing(linkat(CWD, from, CWD, self.at(to), AtFlags::SYMLINK_FOLLOW))
     }
     pub fn unlink(&mut self, name: &str) -> Value {
         nothing(std::fs::remove_file(self.at(name)))
@@ -142,8 +139,8 @@ impl Actor {
         nothing(symlink(target, self.at(name)))
     }
     pub fn make_fifo(&mut self, name: &str) -> Value {
-        // SAFETY: the path ends with a zero byte.
-        done(unsafe { libc::mkfifo(self.path(name).as_ptr(), 0o604) }.into())
+        let mode = Mode::from_raw_mode(0o604);
+        nothing(mknodat(CWD, self.at(name), FileType::Fifo, mode, 0))
     }
 
     pub fn change_mode(&mut self, name: &str, mode: u32) -> Value {
@@ -160,18 +157,11 @@ impl Actor {
     }
 
     pub fn set_attribute(&mut self, name: &str, key: &str, length: usize, flags: i32) -> Value {
-        let (path, key, value) = (self.path(name), CString::new(key)?, vec![b'v'; length]);
-        // SAFETY: the strings end with zero bytes, and the value has `length` bytes.
-        let result = unsafe {
-            let value = value.as_ptr().cast();
-            libc::setxattr(path.as_ptr(), key.as_ptr(), value, length, flags)
-        };
-        done(result.into())
+        let (value, flags) = (vec![b'v'; length], XattrFlags::from_bits_retain(flags as u32));
+        nothing(setxattr(self.at(name), key, &value, flags))
     }
     pub fn remove_attribute(&mut self, name: &str, key: &str) -> Value {
-        let (path, key) = (self.path(name), CString::new(key)?);
-        // SAFETY: both strings end with zero bytes.
-        done(unsafe { libc::removexattr(path.as_ptr(), key.as_ptr()) }.into())
+        nothing(removexattr(self.at(name), key))
     }
 
     /// Stores bytes through a shared mapping of the file's first bytes, which ends with the call.
@@ -182,21 +172,9 @@ impl Actor {
         if at + length > end {
             return Ok("not mapped so far".into());
         }
-        // SAFETY: the mapping has `end` bytes, of which only those within the file are stored to,
-        // and is unmapped once. This thread alone changes the file.
-        unsafe {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let none = std::ptr::null_mut();
-            let map = libc::mmap(none, end, protection, libc::MAP_SHARED, file.as_raw_fd(), 0);
-            if map == libc::MAP_FAILED {
-                return Err(Error::last_os_error());
-            }
-            std::slice::from_raw_parts_mut(map.cast::<u8>(), end)[at..][..length].fill(byte);
-            let synced = if sync { libc::msync(map, end, libc::MS_SYNC) } else { 0 };
-            let result = done(synced.into());
-            libc::munmap(map, end);
-            result
-        }
+        let mut map = Map::new(file, end)?;
+        map.bytes()[at..][..length].fill(byte);
+        nothing(if sync { map.sync() } else { Ok(()) })
     }
 
     /// Asks for a lock of the file by its open file description, without waiting.

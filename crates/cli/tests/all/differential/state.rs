@@ -2,9 +2,9 @@
 //! extended attributes, link counts, and descriptors. One line for each object.
 
 use super::player::{Actor, runs};
-use crate::common::c_path;
+use rustix::fs::{lgetxattr, llistxattr};
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::fs::{File, FileType, Metadata};
 use std::io::{self, Read, Seek};
 use std::os::fd::AsRawFd;
@@ -77,32 +77,21 @@ fn of_content(path: &Path, kind: FileType) -> io::Result<String> {
 }
 
 fn attributes(path: &Path) -> io::Result<String> {
-    let path = c_path(path);
     let mut names = [0u8; 4096];
-    // SAFETY: the path ends with a zero byte; the buffer has the length given.
-    let length = unsafe { libc::llistxattr(path.as_ptr(), names.as_mut_ptr().cast(), names.len()) };
-    if length < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut names: Vec<&[u8]> =
-        names[..length as usize].split_inclusive(|byte| *byte == 0).collect();
+    let length = llistxattr(path, &mut names)?;
+    let mut names: Vec<&[u8]> = names[..length].split_inclusive(|byte| *byte == 0).collect();
     names.sort();
     let one = |name: &[u8]| {
         let name = CStr::from_bytes_with_nul(name).map_err(io::Error::other)?;
-        Ok(format!(" {}={}", name.to_string_lossy(), attribute(&path, name)?))
+        Ok(format!(" {}={}", name.to_string_lossy(), attribute(path, name)?))
     };
     names.into_iter().map(one).collect()
 }
 
-fn attribute(path: &CString, name: &CStr) -> io::Result<String> {
+fn attribute(path: &Path, name: &CStr) -> io::Result<String> {
     let mut value = [0u8; 8192];
-    let (path, name) = (path.as_ptr(), name.as_ptr());
-    // SAFETY: both strings end with zero bytes; the buffer has the length given.
-    let length = unsafe { libc::lgetxattr(path, name, value.as_mut_ptr().cast(), value.len()) };
-    if length < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(runs(&value[..length as usize]))
+    let length = lgetxattr(path, name, &mut value)?;
+    Ok(runs(&value[..length]))
 }
 
 /// Flags, offset, and what the descriptor shows of its file, which may have no name any more.
