@@ -172,10 +172,7 @@ fn a_write_of_a_fenced_host_never_arrives() {
     let (stage, disk) = Stage::formatted_disk(7);
     // Without reconnection only the host's first attempts count.
     let options = HostOptions { reconnect: None, ..under_pressure() };
-    let (begun, stage) = (stage.begin(&disk, options), Rc::new(stage));
-    let inner = stage.clone();
-    let file = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let file = stage.play(&disk, options, async move |host, inner| {
         let file = make(&host, "file").await;
         host.write(file, 0, b"old self", Durable::Now).await.unwrap();
         inner.connect().fence(&identity()).await.unwrap();

@@ -22,11 +22,10 @@ fn play(
     disk: &MemoryDisk,
     cut: Option<u64>,
 ) -> ([FileId; WRITERS], Answered, std::ops::Range<u64>) {
-    let (begun, world, power) = (stage.begin(disk, under_pressure()), stage.world(), disk.clone());
+    let (world, power) = (stage.world(), disk.clone());
     let (answered, log, begin) = (Answered::default(), disk.clone(), Rc::new(Cell::new(0)));
     let (noted, first) = (answered.clone(), begin.clone());
-    let files = stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    let files = stage.play(disk, under_pressure(), async move |host, _| {
         let mut files = [FileId(0); WRITERS];
         for (number, file) in files.iter_mut().enumerate() {
             *file = make(&host, &format!("file{number}")).await;

@@ -12,10 +12,9 @@ use store::{Cut, CutKind, Moment, OpenMode, Token};
 #[test]
 fn a_new_file_and_its_first_write_are_one_message() {
     let (stage, disk) = Stage::formatted_disk(1);
-    let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
+    let cluster = stage.cluster.clone();
     let world = stage.world();
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    stage.play(&disk, under_pressure(), async move |host, _| {
         let before = cluster.messages();
         let file = make(&host, "file").await;
         host.write(file, 0, b"mail", Durable::Now).await.unwrap();
@@ -66,11 +65,9 @@ fn a_file_removed_before_destage_is_never_destaged() {
 fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
     for (delay, is_late) in (0..600).step_by(20).flat_map(|delay| [(delay, false), (delay, true)]) {
         let (stage, disk) = Stage::formatted_disk(delay);
-        let (begun, peer, world) =
-            (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
+        let (peer, world) = (stage.peer(), stage.world());
         let cluster = stage.cluster.clone();
-        let file = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let file = stage.play(&disk, under_pressure(), async move |host, _| {
             if is_late {
                 let (kind, message) = (CutKind::Server, cluster.messages() + 1);
                 cluster.cut_at(Cut { kind, message, moment: Moment::Answer });
@@ -143,11 +140,9 @@ fn a_file_linked_during_its_unlink_keeps_synced_bytes() {
     {
         let what = format!("{delay} µs, {later} ms later, the host dies: {dies}");
         let (stage, disk) = Stage::formatted_disk(delay);
-        let (begun, peer, world) =
-            (stage.begin(&disk, under_pressure()), stage.peer(), stage.world());
+        let (peer, world) = (stage.peer(), stage.world());
         let case = what.clone();
-        let linked = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let linked = stage.play(&disk, under_pressure(), async move |host, _| {
             let file = make(&host, "file").await;
             host.write(file, 0, b"mail", Durable::Now).await.unwrap();
             host.close_file(file).await.unwrap();

@@ -207,11 +207,10 @@ fn what_was_removed_before_a_crash_does_not_come_back() {
     let mut removed = 0;
     for (renames, after) in (0..14).flat_map(|after| [(false, after), (true, after)]) {
         let (stage, disk) = Stage::formatted_disk(after);
-        let (begun, power) = (stage.begin(&disk, under_pressure()), disk.clone());
+        let power = disk.clone();
         let answered = Rc::new(std::cell::Cell::new(false));
         let (acknowledged, cluster) = (answered.clone(), stage.cluster.clone());
-        let (files, host) = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (files, host) = stage.play(&disk, under_pressure(), async move |host, _| {
             ([make_mail(&host, "old").await, make_mail(&host, "new").await], host)
         });
         if after % 2 == 0 {

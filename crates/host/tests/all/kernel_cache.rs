@@ -86,10 +86,9 @@ fn kernel_forgets_attributes_before_a_peer_has_the_file() {
 #[test]
 fn kernel_forgets_attributes_when_the_connection_is_lost() {
     let (stage, disk) = Stage::formatted_disk(3);
-    let (begun, world) = (stage.begin(&disk, HostOptions::default()), stage.world());
+    let world = stage.world();
     let inner = stage.clone();
-    stage.world.run(async move {
-        let (host, _) = begun.await.unwrap();
+    stage.play(&disk, HostOptions::default(), async move |host, _| {
         let file = make(&host, "file").await;
         host.write(file, 0, b"x", Durable::Now).await.unwrap();
         let invalidations = forgotten(&host);

@@ -57,10 +57,9 @@ fn a_commit_that_outlasts_the_lease_promises_nothing() {
     for seconds in [20, 35, 70] {
         let (stage, disk) = Stage::formatted_disk(2);
         let options = HostOptions { journal_flush: Duration::from_secs(3600), ..under_pressure() };
-        let (begun, inner) = (stage.begin(&disk, options), stage.clone());
+        let inner = stage.clone();
         let power = disk.clone();
-        let (file, is_synced, by_peer) = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (file, is_synced, by_peer) = stage.play(&disk, options, async move |host, _| {
             let world = inner.world();
             let file = make(&host, "file").await;
             host.write(file, 0, b"first", Durable::Now).await.unwrap();

@@ -377,10 +377,8 @@ fn a_file_that_its_keeper_left_alone_is_waited_for() {
 fn a_crash_amid_a_recall_sets_nothing_aside() {
     for after in (0..60u64).map(|step| Duration::from_micros(step * 100)) {
         let (stage, disk) = Stage::formatted_disk(3);
-        let begun = stage.begin(&disk, under_pressure());
         let (peer, clock, journal) = (stage.peer(), stage.world(), disk.clone());
-        let file = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let file = stage.play(&disk, under_pressure(), async move |host, _| {
             let file = make(&host, "file").await;
             host.write(file, 0, b"synced", Durable::Now).await.unwrap();
             host.write(file, 3, b"soon", Durable::Soon).await.unwrap();
@@ -433,10 +431,9 @@ fn no_journal_is_replayed_to_another_store() {
 fn synced_file_survives_a_lost_removal() {
     for (after, links) in (0..8).flat_map(|after| [(after, false), (after, true)]) {
         let (stage, disk) = Stage::formatted_disk(after);
-        let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
+        let cluster = stage.cluster.clone();
         let (peer, clock) = (stage.peer(), stage.world());
-        let (file, lives) = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (file, lives) = stage.play(&disk, under_pressure(), async move |host, _| {
             let file = make(&host, "file").await;
             host.write(file, 0, b"synced", Durable::Now).await.unwrap();
             let message = cluster.messages() + 1 + after;

@@ -236,13 +236,11 @@ fn random_writers_in_a_short_journal_lose_nothing_promised() {
     let mut all_anew = 0;
     for seed in 0..12 {
         let (stage, disk) = Stage::formatted_disk(seed);
-        let (begun, inner, random) =
-            (stage.begin(&disk, under_pressure()), stage.clone(), SplitMix::new(seed));
+        let (inner, random) = (stage.clone(), SplitMix::new(seed));
         let models: Rc<[Shared; 3]> = Rc::default();
         models.iter().for_each(|model| model.borrow_mut().states.push([0; BLOCKS]));
         let (power, shared) = (disk.clone(), models.clone());
-        let (files, anew) = stage.world.run(async move {
-            let (host, _) = begun.await.unwrap();
+        let (files, anew) = stage.play(&disk, under_pressure(), async move |host, _| {
             let files = [make(&host, "a").await, make(&host, "b").await, make(&host, "c").await];
             power.cut_at(power.changes() + 20 + random.next() % 150);
             let writers = [0, 1, 2].map(|number| {
