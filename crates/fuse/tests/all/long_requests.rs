@@ -81,7 +81,7 @@ fn a_listing_of_many_names_yields() {
     });
 }
 
-/// The kernel sends so many when memory is short.
+/// The kernel sends as many when memory is short.
 #[test]
 fn a_forget_of_many_nodes_yields() {
     front_end_over_a_disk(plain_options(), |opened| async move {
