@@ -74,16 +74,15 @@ pub fn forces_unit_access(number: u64) -> bool {
     forces_unit_access_in(&device_in_sysfs(number))
 }
 
-/// Counts drives alone. A device on other devices, such as of device mapper or md, has the queue's
-/// flag where some of those flush instead. A device of a server (NBD, ublk) has it where the server
-/// writes and then syncs a file, and so has memory that a host lends (pmem). A drive that a host or
-/// a storage server emulates over a file looks like any other here.
+/// Counts NVMe drives on PCI Express alone. Any other device may have the queue's flag where a
+/// durable write ends with a flush: one on other devices, such as of device mapper or md, or one of
+/// a server that writes and then syncs a file (NBD, ublk, iSCSI, NVMe over a network, SCSI of a
+/// hypervisor). An NVMe drive that a hypervisor emulates over a file looks like any other here.
 fn forces_unit_access_in(device: &Path) -> bool {
-    /// Subsystems whose devices are drives.
-    const DRIVES: [&str; 4] = ["mmc", "nvme", "nvme-subsystem", "scsi"];
     let disk = disk_in_sysfs(device);
     let subsystem = read_link(disk.join("device/subsystem")).unwrap_or_default();
-    let is_drive = DRIVES.iter().any(|drive| subsystem.ends_with(drive));
+    let transport = read_to_string(disk.join("device/transport")).unwrap_or_default();
+    let is_drive = subsystem.ends_with("nvme") && transport.trim() == "pcie";
     let has_flag = read_to_string(disk.join("queue/fua")).is_ok_and(|flag| flag.trim() == "1");
     has_flag && (is_drive || units::fault!("device-error-of-another"))
 }
@@ -148,19 +147,20 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn only_drives_are_trusted_with_forced_unit_access() {
+    fn only_nvme_drives_are_trusted_with_forced_unit_access() {
         let sysfs = tempfile::tempdir().unwrap();
         let devices = [
-            ("nvme0n1", Some("class/nvme"), "1", true),
-            ("sda", Some("bus/scsi"), "1", true),
-            ("sdb", Some("bus/scsi"), "0", false),
-            ("vda", Some("bus/virtio"), "1", false),
-            ("pmem0", Some("bus/nd"), "1", false),
-            ("dm-0", None, "1", false),
-            ("nbd0", None, "1", false),
-            ("loop0", None, "0", false),
+            ("nvme0n1", Some("class/nvme"), Some("pcie"), "1", true),
+            ("nvme1n1", Some("class/nvme"), Some("pcie"), "0", false),
+            ("nvme2n1", Some("class/nvme"), Some("tcp"), "1", false),
+            ("nvme3n1", Some("class/nvme-subsystem"), None, "1", false),
+            ("sda", Some("bus/scsi"), None, "1", false),
+            ("vda", Some("bus/virtio"), None, "1", false),
+            ("pmem0", Some("bus/nd"), None, "1", false),
+            ("dm-0", None, None, "1", false),
+            ("nbd0", None, None, "1", false),
         ];
-        for (name, subsystem, fua, expected) in devices {
+        for (name, subsystem, transport, fua, expected) in devices {
             let disk = sysfs.path().join(name);
             for directory in ["queue", "device", "part1"] {
                 create_dir_all(disk.join(directory)).unwrap();
@@ -169,6 +169,9 @@ mod tests {
             write(disk.join("part1/partition"), "1\n").unwrap();
             if let Some(subsystem) = subsystem {
                 symlink(Path::new("../..").join(subsystem), disk.join("device/subsystem")).unwrap();
+            }
+            if let Some(transport) = transport {
+                write(disk.join("device/transport"), format!("{transport}\n")).unwrap();
             }
             assert_eq!(forces_unit_access_in(&disk), expected, "{name}");
             assert_eq!(forces_unit_access_in(&disk.join("part1")), expected, "{name}");

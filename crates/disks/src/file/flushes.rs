@@ -10,7 +10,8 @@
 //! 1. a flush is answered when all that had begun before it ended have ended, too;
 //! 2. behind the first failure each one fails.
 //!
-//! Partitions of a disk share both, within this process. Another process may still get the report.
+//! Partitions of a disk share both, within this process. Files of one file system, and devices of
+//! device mapper or md over one drive, share neither. Another process may still get the report.
 
 use super::claims;
 use device::DeviceError;
