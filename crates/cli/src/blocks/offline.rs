@@ -124,26 +124,31 @@ pub(super) fn drain(arguments: &DrainArguments) -> Result<(), CliError> {
     let clears = *clear_error;
     let refuse = || if clears { refuse_to_leave_out(source) } else { Ok(()) };
     let replayed = with_parts_unless(refuse, source, log.as_deref(), false, async move |parts| {
-        let mut replayed = recovered(&parts, false).await?;
         // Only a volume whose detachment succeeded behind the check has an empty log: else the
-        // error may be one that was recorded since.
-        let was_detached = replayed.journal.clean || units::fault!("blocks-later-error-cleared");
-        if clears && was_detached {
+        // error may be one that was recorded since. A replay would empty the log, and the same
+        // command clear the error then.
+        if clears && !units::fault!("blocks-later-error-cleared") {
+            let found = blocks::recover(&parts, true).await?;
+            if found.recorded_error != 0 && !found.clean {
+                return Ok(None);
+            }
+        }
+        let mut replayed = recovered(&parts, false).await?;
+        if clears {
             replayed.cleared = replayed.journal.recorded_error != 0;
             blocks::clear_recorded_error(&parts).await?;
         }
-        Ok(replayed)
+        Ok(Some(replayed))
     })?;
-    print_replay(&replayed, *json)?;
-    if clears && !replayed.cleared && replayed.journal.recorded_error != 0 {
+    let Some(replayed) = replayed else {
         let name = source.display();
         return Err(CliError::new(format!(
             "{name}: the error stays recorded: the log was not empty, so nobody has checked what \
              is above the volume and then detached it"
         ))
         .with_remedy(CLEAR));
-    }
-    Ok(())
+    };
+    print_replay(&replayed, *json)
 }
 
 /// Replays a block volume for `okeanos recover`.
