@@ -144,7 +144,8 @@ fn is_on(place: &Place, device: DriverDevice, source: &Path) -> Result<bool, Cli
 /// device whose I/O waits: what is above the device has the acknowledgements, and would go on.
 /// Call it while the disk is claimed, so that no daemon can die behind it.
 pub fn refuse_to_leave_out(source: &Path) -> Result<(), CliError> {
-    let Ok(VolumeOnDisk::Found(uuid)) = volume_on(source) else { return Ok(()) };
+    let found = volume_on(source).map_err(|error| CliError::system(source.display(), error))?;
+    let VolumeOnDisk::Found(uuid) = found else { return Ok(()) };
     let place = Place::of_uuid(&uuid);
     let Some(device) = waiting(&place)? else { return Ok(()) };
     if !is_on(&place, device, source)? || units::fault!("waiting-left-behind") {

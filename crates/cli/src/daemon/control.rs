@@ -224,6 +224,9 @@ impl Place {
     /// Records that the volume lacked some of what was committed when this device was made over it:
     /// the device has acknowledged nothing of that.
     pub fn mark_unchecked(&self, device: DriverDevice) -> io::Result<()> {
+        if self.is_marked_unchecked(device) {
+            return Ok(());
+        }
         self.unmark_unchecked();
         std::os::unix::fs::symlink(device.path(), self.0.with_extension(UNCHECKED_LINK))
     }
