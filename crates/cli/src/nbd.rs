@@ -9,7 +9,7 @@ use ::nbd::{Connections, Export, Listener, serve as serve_clients};
 use clap::Args;
 use device::Disk;
 use disks::DiskAccess;
-use runtime::{Either, RealWorld, race};
+use runtime::{Either, RealWorld, Signal, Signals, race};
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -130,9 +130,7 @@ async fn serve(world: RealWorld, listener: Listener, export: Rc<Export>) -> Resu
     let served = serve_clients(world.clone(), listener, export.clone(), connections.clone());
     let mut serving = Box::pin(served);
     print(&format_args!("listening on {uri}\n"))?;
-    if let Either::Left(result) = race(&mut serving, signals.next()).await {
-        return result.map_err(|error| CliError::system(uri, error));
-    }
+    let served = race(&mut serving, signals.next()).await;
     // No new clients; acknowledged writes are made durable.
     connections.hold();
     drop(serving);
@@ -140,9 +138,32 @@ async fn serve(world: RealWorld, listener: Listener, export: Rc<Export>) -> Resu
         true => Ok(()),
         false => export.disk.flush().await.map_err(|error| CliError::new(error.to_string())),
     };
-    if let Err(error) = &flushed {
-        complain(&format!("okeanos: {error}; {LOSES}"));
+    let lost = flushed.as_ref().err().map(|error| format!("{error}; {LOSES}"));
+    end_connections(&world, &connections, lost, &mut signals).await;
+    match served {
+        Either::Left(Err(error)) => Err(CliError::system(uri, error)),
+        _ => flushed,
     }
-    connections.end(flushed.is_ok(), signals.next()).await;
-    flushed
+}
+
+/// Ends connections that are held: at once, or, if something was `lost`, when their clients have
+/// had errors and gone, or another signal comes that asks for the end.
+pub async fn end_connections(
+    world: &RealWorld,
+    connections: &Connections,
+    lost: Option<String>,
+    signals: &mut Signals,
+) {
+    // What came before this text asks for no more than the first signal did: a login session that
+    // ends sends two.
+    let has_one = async |signals: &mut Signals| {
+        matches!(race(signals.next(), std::future::ready(())).await, Either::Left(Ok(_)))
+    };
+    while has_one(signals).await {}
+    let all_is_durable = lost.is_none();
+    if let Some(text) = lost {
+        complain(&format!("okeanos: {text}"));
+    }
+    let another = async { while matches!(signals.next().await, Ok(Signal::HangUp)) {} };
+    connections.end(world, all_is_durable, another).await;
 }

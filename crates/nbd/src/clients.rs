@@ -8,18 +8,25 @@
 //! its end may stand behind requests that are still in flight.
 
 use crate::connection::Connection;
-use runtime::race;
+use device::World;
 use runtime::sync::Event;
+use runtime::{RealWorld, race};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
+
+/// Time limit for the errors that answer the requests of connections that were held.
+const ANSWERS: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub struct Clients {
     connections: RefCell<Vec<Rc<Connection>>>,
     phase: Cell<Phase>,
-    /// Set when a change or a connection has ended, or the phase is another one.
+    /// Requests that were read and have no answer.
+    requests: Cell<usize>,
+    /// Set when a request, a change or a connection has ended, or the phase is another one.
     changed: Event,
 }
 
@@ -46,16 +53,25 @@ impl Connections {
     /// Lets requests wait, those that are carried out with their answers. The server may be dropped
     /// then, and the connections stay.
     pub fn hold(&self) {
-        if !units::fault!("nbd-losses-unsaid") {
+        if self.0.phase.get() == Phase::Served && !units::fault!("nbd-losses-unsaid") {
             self.0.enter(Phase::Held);
         }
     }
 
     /// Ends the connections that are held: at once if `all_is_durable`, and clients send again what
-    /// was not answered. Else every request fails until all clients have gone, or `limit` ends.
-    pub async fn end<T>(&self, all_is_durable: bool, limit: impl Future<Output = T>) {
+    /// was not answered. Else every request fails until all clients have gone, or `limit` ends. The
+    /// requests that were held are answered before that is looked at, within two seconds.
+    pub async fn end<T>(
+        &self,
+        world: &RealWorld,
+        all_is_durable: bool,
+        limit: impl Future<Output = T>,
+    ) {
         if !all_is_durable && self.0.phase.get() == Phase::Held {
             self.0.enter(Phase::Failing);
+            let late = world.sleep_until(world.now().plus(ANSWERS));
+            let are_answered = || self.0.requests.get() == 0;
+            race(self.0.changed.until(|| are_answered().then_some(())), late).await;
             let have_gone = || self.0.connections.borrow().is_empty();
             race(self.0.changed.until(|| have_gone().then_some(())), limit).await;
         }
@@ -65,6 +81,9 @@ impl Connections {
 
 /// Membership of a connection, until it is dropped.
 pub struct Member(Rc<Clients>, Rc<Connection>);
+
+/// A request that was read, until it is dropped.
+pub struct PendingRequest(Rc<Clients>);
 
 /// A change of a range of bytes that is carried out, until it is dropped.
 pub struct Change<'a>(&'a Clients, &'a Connection, Range<u64>);
@@ -77,6 +96,12 @@ impl Clients {
             connection.abandon();
         }
         Member(self.clone(), connection.clone())
+    }
+
+    /// Counts a request.
+    pub fn note_request(self: &Rc<Self>) -> PendingRequest {
+        self.requests.set(self.requests.get() + 1);
+        PendingRequest(self.clone())
     }
 
     /// Ends all connections. What they have sent and was not begun is not carried out; what was
@@ -141,6 +166,13 @@ impl Clients {
 impl Drop for Member {
     fn drop(&mut self) {
         self.0.connections.borrow_mut().retain(|connection| !Rc::ptr_eq(connection, &self.1));
+        self.0.changed.notify();
+    }
+}
+
+impl Drop for PendingRequest {
+    fn drop(&mut self) {
+        self.0.requests.set(self.0.requests.get() - 1);
         self.0.changed.notify();
     }
 }

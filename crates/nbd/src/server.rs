@@ -25,8 +25,11 @@ const HANDSHAKE: Duration = Duration::from_secs(30);
 /// Bytes that write-zeroes writes at once.
 const ZEROES: usize = 1 << 20;
 
-/// Serves until it is dropped, or the listener fails. All connections are shut then, unless they
-/// are held: what was not answered is the client's to send again.
+/// Serves until it is dropped. All connections are shut then, unless they are held: what was not
+/// answered is the client's to send again.
+///
+/// # Errors
+/// The listener fails. The connections are held, and the caller ends them.
 pub async fn serve(
     world: RealWorld,
     listener: Listener,
@@ -36,7 +39,7 @@ pub async fn serve(
     let watched = File::new(listener.copy()?);
     let mut ready = world.ring().poll(&watched, libc::POLLIN);
     let (count, pool) = (Rc::new(Cell::new(0)), Rc::new(Pool::default()));
-    let clients = connections.0;
+    let clients = connections.0.clone();
     let _shut = ShutAtEnd(clients.clone());
     loop {
         loop {
@@ -60,7 +63,7 @@ pub async fn serve(
             // Clients may connect faster than they are accepted.
             runtime::yield_now().await;
         }
-        ready.next().await?;
+        ready.next().await.inspect_err(|_| connections.hold())?;
     }
 }
 
@@ -221,10 +224,11 @@ impl Client {
             match refused {
                 Some(error) => self.answer_error(&request, error).await?,
                 None => {
-                    let client = self.clone();
+                    let (client, pending) = (self.clone(), self.clients.note_request());
                     self.world.spawn(Box::pin(async move {
                         // A client that has gone needs no reply.
                         let _ = client.carry_out(request, payload, reservation).await;
+                        drop(pending);
                     }));
                 }
             }

@@ -17,11 +17,11 @@ use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::mount::options::MountSettings;
 use crate::mount::run_table::{self, MadeFile};
-use crate::nbd::LOSES;
+use crate::nbd::{LOSES, end_connections};
 use crate::recover;
 use crate::text::output::print;
 use blocks::{BlockParts, BlockVolume, BlocksDisk, Persistence, find_superblock};
-use device::{Disk, LocalFuture};
+use device::{Disk, LocalFuture, World};
 use disks::{DiskAccess, FileDisk};
 use engine::LogKind;
 use eviction::CoercedDisk;
@@ -29,14 +29,36 @@ use nbd::{Connections, Export, Listener};
 use runtime::{Either, RealWorld, race};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
+
+/// Time limit for the note of a failure in the journal.
+const NOTE: Duration = Duration::from_secs(10);
 
 /// A volume that is open.
 struct OpenedVolume {
     volume: BlockVolume,
     /// Coerced disks with `barrier=coerce`: home, then the journal's disk.
     coerced: Vec<CoercedDisk>,
-    /// The volume's disk itself.
+    /// The volume's disk itself, and the journal's.
     disk: FileDisk,
+    journal: Option<FileDisk>,
+}
+
+impl OpenedVolume {
+    /// Waits until the journal's note of a failure is on its disk, or cannot be: a task of its own
+    /// writes it. The next daemon refuses clients by it.
+    async fn failure_noted(&self, world: &RealWorld) {
+        let noted = async {
+            // The note waits for an earlier write of the same block.
+            for _ in 0..2 {
+                runtime::yield_now().await;
+                for disk in [Some(&self.disk), self.journal.as_ref()].into_iter().flatten() {
+                    disk.until_idle(world).await;
+                }
+            }
+        };
+        race(noted, world.sleep_until(world.now().plus(NOTE))).await;
+    }
 }
 
 /// Plan of an attachment: the disks and the options.
@@ -83,7 +105,7 @@ impl AttachPlan {
         let parts = BlockParts {
             world: Rc::new(world.clone()),
             disk: Rc::new(disk.clone()),
-            journal: journal.map(|disk| Rc::new(disk) as Rc<dyn Disk>),
+            journal: journal.clone().map(|disk| Rc::new(disk) as Rc<dyn Disk>),
             options,
             persistence: self.persistence,
         };
@@ -94,7 +116,7 @@ impl AttachPlan {
         };
         let volume = BlockVolume::open(parts).await.map_err(wrong)?;
         MadeFile::keep(made);
-        Ok(OpenedVolume { volume, coerced, disk })
+        Ok(OpenedVolume { volume, coerced, disk, journal })
     }
 
     fn about(&self, directory: &Path, volume: &BlockVolume) -> About {
@@ -269,7 +291,7 @@ fn answers(
     (directory, kind, helper): (&Path, DeviceKind, Rc<MountHelper>),
     opened: OpenedVolume,
 ) -> Box<Answers> {
-    let OpenedVolume { volume, coerced, disk } = opened;
+    let OpenedVolume { volume, coerced, disk, .. } = opened;
     let about = plan.about(directory, &volume);
     let checkpointer = Checkpointer::new(world, volume.engine());
     Box::new(move |ask| {
@@ -309,21 +331,23 @@ fn statistics(
     })
 }
 
-/// Refuses a volume that lacks some of what was committed to clients that may have waited for this
-/// daemon: nobody knows which have, and they would go on.
+/// Refuses clients that may have waited for this daemon over a volume that may lack some of what
+/// was acknowledged: nobody knows which have waited, and they would go on.
 fn refuse_clients(plan: &AttachPlan, volume: &BlockVolume) -> Result<(), CliError> {
-    let lacks_some = recover::lacks_some(&volume.report().recovery);
-    if plan.read_only || !lacks_some || units::fault!("waiting-left-behind") {
+    let report = &volume.report().recovery;
+    let why = recover::recorded_error(report)
+        .or(report.is_incomplete().then_some("this recovery left out what was committed"));
+    let Some(why) = why.filter(|_| !plan.read_only && !units::fault!("waiting-left-behind")) else {
         return Ok(());
-    }
+    };
     let name = plan.source.display();
     Err(CliError::new(format!(
-        "{name}: damage was found, or a recovery left out what was committed: a client that \
-         connects again would go on without it"
+        "{name}: {why}: a client that connects again would go on without what may be lost"
     ))
     .with_remedy(
-        "End the clients, clear the error (okeanos blocks drain --clear-error), and check what is \
-         above it when it is served again. --read-only serves it as it is.",
+        "End the clients. Check what is above the volume (okeanos blocks attach --via loop, \
+         e2fsck, okeanos blocks detach), and clear the error then: okeanos blocks drain \
+         --clear-error. --read-only serves it as it is.",
     ))
 }
 
@@ -334,21 +358,22 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let (own, socket) = (world.clone(), socket.to_owned());
     let result = world.run(async move {
-        let volume = plan.open(&own).await?.volume;
+        let opened = plan.open(&own).await?;
+        let volume = &opened.volume;
         // A volume that is open keeps a second server of it from replacing the socket.
-        let listener = refuse_clients(&plan, &volume).and_then(|()| {
+        let listener = refuse_clients(&plan, volume).and_then(|()| {
             Listener::unix(&socket).map_err(|error| CliError::new(error.to_string()))
         });
         let listener = match listener {
             Ok(listener) => listener,
             Err(error) => {
-                close(&volume, &|_| ()).await;
+                close(volume, &|_| ()).await;
                 return Err(error);
             }
         };
         let complain = |text: &str| crate::daemon::reporter::complain(&format!("okeanos: {text}"));
         io_path::report_with(&own, &complain);
-        report_opened(&volume, &complain);
+        report_opened(volume, &complain);
         daemon::settle_in_for_write_back().iter().for_each(|text| complain(text));
         let mut signals = own.signals().map_err(|error| CliError::system("signals", error))?;
         let uri = listener.uri();
@@ -368,13 +393,15 @@ pub fn over_nbd(plan: AttachPlan, socket: &Path) -> Result<(), CliError> {
         // again to the next daemon, and an error would reach the file system above.
         connections.hold();
         drop(serving);
-        let clean = close(&volume, &complain).await;
-        // Without a volatile cache the log has all that was acknowledged.
-        let is_durable = clean || plan.persistence == Persistence::WriteThrough;
-        if !is_durable {
-            complain(LOSES);
+        // The log has all that was acknowledged then, also if it cannot be emptied.
+        let is_flushed = volume.flush().await.is_ok();
+        let clean = close(volume, &complain).await;
+        if !clean {
+            opened.failure_noted(&own).await;
         }
-        connections.end(is_durable, signals.next()).await;
+        let has_cache = plan.persistence == Persistence::WriteBack && !plan.read_only;
+        let loses = has_cache && !is_flushed && !clean;
+        end_connections(&own, &connections, loses.then(|| LOSES.into()), &mut signals).await;
         match served {
             Either::Left(Err(error)) => Err(CliError::system(uri, error)),
             _ if clean => Ok(()),

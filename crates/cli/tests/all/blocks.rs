@@ -350,25 +350,64 @@ fn an_nbd_client_waits_for_the_next_daemon() {
     ));
 }
 
+/// Functions for a client on a volume in a small file system. `client`: qemu-io is `$Q`, its
+/// commands come from descriptor 7, and what it prints is in `q`. `empty_log`: of a log that is
+/// empty, nothing stays allocated but the superblock. `fill`: nothing that is not allocated can be
+/// written any more.
+const SMALL: &str = r#"
+    printed() { for i in $(seq 300); do grep -q "$1" $2 && return; sleep 0.1; done; cat $2; return 1; }
+    client() { timeout 300 qemu-io --cache writeback --image-opts driver=raw,file.driver=nbd,file.server.type=unix,file.server.path=s,file.reconnect-delay=200 <commands >q 2>&1 & Q=$!; exec 7>commands; }
+    data_offset() { $O blocks inspect --json image | sed -n 's/^ *"data_offset": \([0-9]*\),*$/\1/p'; }
+    empty_log() { fallocate --punch-hole -o $(((1 << 20) + 4096)) -l $(($(data_offset) - (1 << 20) - 4096)) small/image; }
+    fill() { head -c 96M /dev/urandom >small/fill || true; }
+    clear_error() { $O blocks drain image >/dev/null; $O blocks drain --clear-error image >cleared; grep -q 'is cleared' cleared; }
+    mkdir small; mount -t tmpfs -o size=24M none small; trap 'umount -l small' EXIT
+    ln -s small/image image; truncate -s 96M small/image; mkfifo commands; touch q
+"#;
+
 /// A client that connected to the next daemon would have its flush answered there.
 #[test]
 fn an_nbd_client_learns_that_a_daemon_could_not_keep_its_writes() {
     let rig = Rig::new();
     rig.run(&format!(
-        r#"{NBD}
-        said() {{ for i in $(seq 300); do grep -q "$1" q && return; sleep 0.1; done; cat q; return 1; }}
-        mkdir small; mount -t tmpfs -o size=24M none small; trap 'umount -l small' EXIT
-        ln -s small/image image; truncate -s 96M small/image; $O blocks format image >/dev/null; mkfifo commands; touch q; start
-        timeout 300 qemu-io --cache writeback --image-opts driver=raw,file.driver=nbd,file.server.type=unix,file.server.path=s,file.reconnect-delay=200 <commands >q 2>&1 & Q=$!
-        exec 7>commands; echo 'write -P 7 1M 256k' >&7; said wrote
-        head -c 96M /dev/urandom >small/fill || true; kill $DAEMON; sleep 1; rm small/fill
-        echo flush >&7; sleep 0.5; echo 'write 3M 4k' >&7; said 'write failed'; kill -0 $DAEMON; echo quit >&7; wait $Q || true
-        wait $DAEMON && exit 1; grep -q 'not everything was written home' err; grep -q 'acknowledged' err
-        # A second signal ends it at once.
-        start; timeout 300 qemu-io --image-opts driver=raw,file.driver=nbd,file.server.type=unix,file.server.path=s,file.reconnect-delay=200 <commands >q 2>&1 & Q=$!
-        exec 7>commands; echo 'write -P 8 2M 256k' >&7; said wrote
-        head -c 96M /dev/urandom >small/fill || true; kill $DAEMON; sleep 1; kill -0 $DAEMON; kill $DAEMON; wait $DAEMON && exit 1
+        r#"{NBD} {SMALL}
+        $O blocks format image >/dev/null; empty_log; start; client
+        echo 'write -P 7 1M 256k' >&7; printed wrote q; fill
+        # Signals that come before it says what another one does are no other ones, and neither is
+        # the end of a terminal.
+        kill -STOP $DAEMON; echo flush >&7; kill $DAEMON; kill -HUP $DAEMON; kill -INT $DAEMON; kill -CONT $DAEMON
+        printed 'another signal' err; kill -HUP $DAEMON; rm small/fill
+        # It reads one line at a time, and answers a flush with the next prompt alone.
+        printed '> qemu-io> ' q; echo 'write 3M 4k' >&7; printed 'write failed' q; kill -0 $DAEMON; echo quit >&7; wait $Q || true
+        wait $DAEMON && exit 1; grep -q 'not everything was written home' err
+        # A client that asked for nothing would go on over the next one.
+        for how in '' --write-through; do
+            C=0; timeout 20 $O blocks attach --via nbd --socket s $how image 2>said || C=$?; [ $C = 1 ]
+            grep -q 'write or flush failed' said; grep -q 'connects again' said; grep -q e2fsck said
+        done
+        start --read-only; stop; clear_error; empty_log
+        # Another signal ends it at once.
+        start; client; echo 'write -P 8 2M 256k' >&7; printed wrote q
+        fill; kill $DAEMON; printed 'another signal' err; kill -0 $DAEMON; kill $DAEMON; wait $DAEMON && exit 1
         kill $Q; wait $Q || true; umount small; trap - EXIT"#
+    ));
+}
+
+/// The log has all that was acknowledged, and the next daemon replays it.
+#[test]
+fn an_nbd_client_goes_on_where_only_home_could_not_be_written() {
+    let rig = Rig::new();
+    rig.run(&format!(
+        r#"{NBD} {SMALL}
+        $O blocks format --journal-size 8M image >/dev/null
+        fallocate -l $(data_offset) small/image
+        start -o data=journal; client
+        echo 'write -P 7 1M 256k' >&7; printed wrote q
+        fill; kill $DAEMON; wait $DAEMON && exit 1; grep -q 'not everything was written home' err; refuses grep 'may be lost' err
+        rm small/fill; echo flush >&7
+        C=0; timeout 20 $O blocks attach --via nbd --socket s image 2>said || C=$?; [ $C = 1 ]; grep -q 'connects again' said
+        clear_error; start; printed '> qemu-io> ' q; echo 'read -P 7 1M 256k' >&7; printed '> read' q; echo quit >&7; wait $Q; grep -q 'rror\|failed' q && {{ cat q; exit 1; }}
+        stop; umount small; trap - EXIT"#
     ));
 }
 

@@ -169,6 +169,13 @@ impl FileDisk {
         Ok(size)
     }
 
+    /// Waits until no request is in flight.
+    pub async fn until_idle(&self, world: &dyn World) {
+        while Rc::strong_count(&self.0.file.borrow()) > 1 {
+            world.sleep_until(world.now().plus(UNTIL_LET_GO)).await;
+        }
+    }
+
     /// Releases the exclusive claim on a block device and keeps it open, so that the kernel can
     /// claim it: a fuseblk mount. No other Okeanos process takes it before the result is dropped. A
     /// file's lock stays. Requests in flight hold the claim, too, and are waited for.
@@ -394,12 +401,12 @@ mod tests {
                 yield_now().await;
                 let block = || vec![Rc::new(Buffer::zeroed(4096))];
                 let write = disk.write(0, block(), Durability::Durable);
+                if forces_unit_access {
+                    return write.await.unwrap();
+                }
                 let a_while = within.sleep_until(within.now().plus(Duration::from_millis(100)));
                 assert!(matches!(runtime::race(write, a_while).await, Either::Right(())));
             });
         }
     }
-                if forces_unit_access {
-                    return write.await.unwrap();
-                }
 }

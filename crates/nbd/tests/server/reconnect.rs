@@ -288,9 +288,11 @@ fn a_kernels_connection_that_breaks_is_reported() {
     }));
 }
 
-/// A flush at the next server would succeed, and what this one acknowledged be gone.
-#[test]
-fn clients_of_a_server_that_lost_something_get_errors() {
+/// Starts a server that holds its connections behind a read at [`STOP`], and has their requests
+/// fail then, until `limit` ends. The receiver has a message when they are held, and at the end.
+fn start_losing(
+    limit: impl Future<Output = ()> + Send + 'static,
+) -> (Server, Receiver<&'static str>) {
     let (send, phases) = channel();
     let server = Server::with(SocketKind::Unix, async move |world, disk, listener| {
         let disk = GatedDisk::over(disk);
@@ -306,10 +308,17 @@ fn clients_of_a_server_that_lost_something_get_errors() {
         disk.set(|gates| &gates.open);
         world.sleep_until(world.now().plus(Duration::from_millis(200))).await;
         send.send("held").unwrap();
-        connections.end(false, std::future::pending::<()>()).await;
+        connections.end(&world, false, limit).await;
         send.send("gone").unwrap();
         std::future::pending().await
     });
+    (server, phases)
+}
+
+/// A flush at the next server would succeed, and what this one acknowledged be gone.
+#[test]
+fn clients_of_a_server_that_lost_something_get_errors() {
+    let (server, phases) = start_losing(std::future::pending());
     let (mut one, mut other) = (server.transmit(false), server.transmit(false));
     write(&mut one, 1, 0, OLD);
     assert_eq!(one.simple(), (0, 1));
@@ -325,5 +334,20 @@ fn clients_of_a_server_that_lost_something_get_errors() {
     assert_eq!(other.simple(), (5, 5));
     assert!(phases.try_recv().is_err(), "a client was left");
     drop(other);
+    assert_eq!(phases.recv_timeout(Duration::from_secs(60)), Ok("gone"));
+}
+
+/// A second signal may have come while the server made its volume durable.
+#[test]
+fn what_was_held_is_answered_though_the_limit_has_ended() {
+    let (server, phases) = start_losing(std::future::ready(()));
+    let (mut one, mut other) = (server.transmit(false), server.transmit(false));
+    write(&mut one, 1, 0, OLD);
+    assert_eq!(one.simple(), (0, 1));
+    write(&mut one, 2, HELD, OLD);
+    other.ask(0, 0, 3, STOP, 512, &[]);
+    assert_eq!(phases.recv(), Ok("held"));
+    assert_eq!((one.simple(), other.simple()), ((5, 2), (5, 3)));
+    assert!(one.is_closed() && other.is_closed());
     assert_eq!(phases.recv_timeout(Duration::from_secs(60)), Ok("gone"));
 }
