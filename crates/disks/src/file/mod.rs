@@ -36,7 +36,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Pause before a file is looked at again that requests still hold.
-const UNTIL_LET_GO: Duration = Duration::from_millis(1);
+const HELD_PAUSE: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskAccess {
@@ -172,7 +172,7 @@ impl FileDisk {
     /// Waits until no request is in flight.
     pub async fn until_idle(&self, world: &dyn World) {
         while Rc::strong_count(&self.0.file.borrow()) > 1 {
-            world.sleep_until(world.now().plus(UNTIL_LET_GO)).await;
+            world.sleep_until(world.now().plus(HELD_PAUSE)).await;
         }
     }
 
@@ -205,7 +205,7 @@ impl FileDisk {
         let _end = ReopenEnd(self);
         let is_held = || Rc::strong_count(&self.0.file.borrow()) > 1;
         while is_held() && !units::fault!("claim-left-to-requests") {
-            world.sleep_until(world.now().plus(UNTIL_LET_GO)).await;
+            world.sleep_until(world.now().plus(HELD_PAUSE)).await;
         }
         self.open_anew(flags)
     }
