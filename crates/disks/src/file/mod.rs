@@ -203,9 +203,8 @@ impl FileDisk {
     async fn reopen(&self, world: &dyn World, flags: i32) -> Result<(), DiskOpenError> {
         self.0.reopens.set(true);
         let _end = ReopenEnd(self);
-        let is_held = || Rc::strong_count(&self.0.file.borrow()) > 1;
-        while is_held() && !units::fault!("claim-left-to-requests") {
-            world.sleep_until(world.now().plus(HELD_PAUSE)).await;
+        if !units::fault!("claim-left-to-requests") {
+            self.until_idle(world).await;
         }
         self.open_anew(flags)
     }
