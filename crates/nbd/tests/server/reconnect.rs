@@ -315,16 +315,23 @@ fn start_losing(
     (server, phases)
 }
 
-/// A flush at the next server would succeed, and what this one acknowledged be gone.
-#[test]
-fn clients_of_a_server_that_lost_something_get_errors() {
-    let (server, phases) = start_losing(std::future::pending());
+/// Connects two clients, of which the first has a write acknowledged and another one held, the
+/// second a read.
+fn clients_that_are_held(server: &Server, phases: &Receiver<&'static str>) -> (Client, Client) {
     let (mut one, mut other) = (server.transmit(false), server.transmit(false));
     write(&mut one, 1, 0, OLD);
     assert_eq!(one.simple(), (0, 1));
     write(&mut one, 2, HELD, OLD);
     other.ask(0, 0, 3, STOP, 512, &[]);
     assert_eq!(phases.recv(), Ok("held"));
+    (one, other)
+}
+
+/// A flush at the next server would succeed, and what this one acknowledged be gone.
+#[test]
+fn clients_of_a_server_that_lost_something_get_errors() {
+    let (server, phases) = start_losing(std::future::pending());
+    let (mut one, mut other) = clients_that_are_held(&server, &phases);
     one.ask(0, 3, 4, 0, 0, &[]);
     let answers = std::collections::BTreeSet::from([one.simple(), one.simple()]);
     assert_eq!(answers, [(5, 2), (5, 4)].into());
@@ -341,12 +348,7 @@ fn clients_of_a_server_that_lost_something_get_errors() {
 #[test]
 fn what_was_held_is_answered_though_the_limit_has_ended() {
     let (server, phases) = start_losing(std::future::ready(()));
-    let (mut one, mut other) = (server.transmit(false), server.transmit(false));
-    write(&mut one, 1, 0, OLD);
-    assert_eq!(one.simple(), (0, 1));
-    write(&mut one, 2, HELD, OLD);
-    other.ask(0, 0, 3, STOP, 512, &[]);
-    assert_eq!(phases.recv(), Ok("held"));
+    let (mut one, mut other) = clients_that_are_held(&server, &phases);
     assert_eq!((one.simple(), other.simple()), ((5, 2), (5, 3)));
     assert!(one.is_closed() && other.is_closed());
     assert_eq!(phases.recv_timeout(Duration::from_secs(60)), Ok("gone"));
