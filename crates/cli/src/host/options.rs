@@ -57,13 +57,11 @@ const JOURNAL: &[Row] = &[
         name: "destage",
         value: "infinite|TIME",
         parse: |value, it| {
-            set(
-                &mut it.host.destage,
-                match value {
-                    "infinite" => Destage::UnderPressure,
-                    time => Destage::After(parse_duration(time)?),
-                },
-            )
+            it.host.destage = match value {
+                "infinite" => Destage::UnderPressure,
+                time => Destage::After(parse_duration(time)?),
+            };
+            Ok(())
         },
         text: |it| {
             Some(match it.host.destage {
@@ -105,13 +103,11 @@ const JOURNAL: &[Row] = &[
         name: "reconnect",
         value: "never|TIME",
         parse: |value, it| {
-            set(
-                &mut it.host.reconnect,
-                match value {
-                    "never" => None,
-                    time => Some(parse_duration(time)?),
-                },
-            )
+            it.host.reconnect = match value {
+                "never" => None,
+                time => Some(parse_duration(time)?),
+            };
+            Ok(())
         },
         text: |it| Some(it.host.reconnect.map_or("never".to_owned(), exact_duration)),
         help: "how long operations wait for a lost store",

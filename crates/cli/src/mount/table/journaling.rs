@@ -43,13 +43,11 @@ pub const ROWS: &[Row] = &[
         name: "threshold",
         value: "auto|SIZE",
         parse: |value, it| {
-            set(
-                &mut it.journal.threshold,
-                Some(match value {
-                    "auto" => WriteThreshold::Auto,
-                    size => WriteThreshold::Fixed(parse_size(size)?),
-                }),
-            )
+            it.journal.threshold = Some(match value {
+                "auto" => WriteThreshold::Auto,
+                size => WriteThreshold::Fixed(parse_size(size)?),
+            });
+            Ok(())
         },
         text: |it| {
             it.journal.threshold.map(|threshold| match threshold {
@@ -68,14 +66,12 @@ pub const ROWS: &[Row] = &[
         name: "threshold_per",
         value: "request|block",
         parse: |value, it| {
-            set(
-                &mut it.engine.threshold_per_block,
-                match value {
-                    "request" => false,
-                    "block" => true,
-                    _ => return Err(Refusal::Value),
-                },
-            )
+            it.engine.threshold_per_block = match value {
+                "request" => false,
+                "block" => true,
+                _ => return Err(Refusal::Value),
+            };
+            Ok(())
         },
         text: |it| {
             let of_blocks = it.engine.threshold_per_block;
@@ -106,13 +102,11 @@ pub const ROWS: &[Row] = &[
         value: "NAMES",
         words: &[("durable_only", "")],
         parse: |value, it| {
-            set(
-                &mut it.journal.durable_only,
-                Some(match value {
-                    "" => DurableOnly::default(),
-                    names => names.parse()?,
-                }),
-            )
+            it.journal.durable_only = Some(match value {
+                "" => DurableOnly::default(),
+                names => names.parse()?,
+            });
+            Ok(())
         },
         text: |it| it.journal.durable_only.as_ref().map(ToString::to_string),
         default: "off",
@@ -158,17 +152,15 @@ pub const ROWS: &[Row] = &[
         name: "log_gap",
         value: "auto|off|SIZE",
         parse: |value, it| {
-            set(
-                &mut it.engine.log_gap,
-                match value {
-                    "auto" => LogGap::Auto,
-                    "off" => LogGap::Off,
-                    size => LogGap::Always(
-                        u32::try_from(parse_size(size)?)
-                            .map_err(|_| "less than 4 GiB is needed".to_owned())?,
-                    ),
-                },
-            )
+            it.engine.log_gap = match value {
+                "auto" => LogGap::Auto,
+                "off" => LogGap::Off,
+                size => LogGap::Always(
+                    u32::try_from(parse_size(size)?)
+                        .map_err(|_| "less than 4 GiB is needed".to_owned())?,
+                ),
+            };
+            Ok(())
         },
         text: |it| {
             Some(match it.engine.log_gap {
