@@ -4,7 +4,7 @@
 # be content: its own log is replayed by the kernel, then e2fsck -fn, xfs_repair -n or btrfs check
 # finds nothing. Needs root, fio, xfsprogs and btrfs-progs.
 # Usage: ROUNDS=2 scripts/test-blocks.sh PROGRAM [KIND...]
-# KIND: ext4, ext4-fast_commit, ext4-data=journal, xfs, btrfs; all unless named.
+# KIND: ext4, ext4-fast_commit, ext4-async_commit, ext4-data=journal, xfs, btrfs; all unless named.
 set -euo pipefail
 
 if [ "${INSIDE:-}" != yes ]; then
@@ -13,7 +13,7 @@ fi
 
 okeanos=$(realpath "$1")
 shift
-[ $# -gt 0 ] || set -- ext4 ext4-fast_commit ext4-data=journal xfs btrfs
+[ $# -gt 0 ] || set -- ext4 ext4-fast_commit ext4-async_commit ext4-data=journal xfs btrfs
 rounds=${ROUNDS:-2}
 seed=${SEED:-1}
 
@@ -67,6 +67,7 @@ check() {
 for kind in "$@"; do
     features=() mounted_with=()
     case $kind in
+        ext4-async_commit) mounted_with=(-o data=writeback,journal_async_commit) ;;
         ext4-data=*) mounted_with=(-o "${kind#*-}") ;;
         ext4-*) features=(-O "${kind#*-}") ;;
     esac

@@ -21,9 +21,10 @@ of a sync are what the kernel counts at the loop device while the writers write.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArguments {
-    /// File systems to compare; the first is the baseline. ext4:MODE, ext4:fast_commit, xfs,
-    /// btrfs, okeanos, okeanos:MODE; okeanos-classic:MODE, without io_uring; okeanos@PROGRAM:MODE,
-    /// of another release; blocks:MODE, the kernel's ext4 over a block volume
+    /// File systems to compare; the first is the baseline. ext4:MODE, ext4:fast_commit,
+    /// ext4:async_commit, xfs, btrfs, okeanos, okeanos:MODE; okeanos-classic:MODE, without
+    /// io_uring; okeanos@PROGRAM:MODE, of another release; blocks:ordered, blocks:async_commit and
+    /// so on, the kernel's ext4 over a block volume
     #[arg(
         long,
         value_name = "NAME,NAME,…",

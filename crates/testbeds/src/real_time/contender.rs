@@ -11,9 +11,8 @@ use std::str::FromStr;
 /// `blocks:ordered`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Contender {
-    /// The kernel's ext4 with `data=`.
+    /// The kernel's ext4, by a word of `EXT4_WORDS`.
     Ext4(String),
-    Ext4FastCommit,
     Xfs,
     Btrfs,
     /// Okeanos, with `data=` where a mode is named, and further options after a `+` each.
@@ -22,10 +21,14 @@ pub enum Contender {
     OkeanosClassic(Option<String>),
     /// Okeanos of another release, by its program.
     OkeanosOf(PathBuf, Option<String>),
-    /// The kernel's ext4 above a block volume of ours: `data=` of ext4, or `fast_commit`; options
-    /// of the volume after a `+` each.
+    /// The kernel's ext4, by a word of `EXT4_WORDS`, above a block volume of ours; options of the
+    /// volume after a `+` each.
     Blocks(String),
 }
+
+/// How the kernel's ext4 can be made and mounted: a mode of `data=`; `fast_commit`, the feature;
+/// `async_commit`, `data=writeback` with a commit block that waits for no flush before it.
+const EXT4_WORDS: [&str; 5] = ["ordered", "journal", "writeback", "fast_commit", "async_commit"];
 
 impl FromStr for Contender {
     type Err = String;
@@ -38,13 +41,9 @@ impl FromStr for Contender {
             return Ok(Contender::OkeanosOf(program.into(), data));
         }
         match text.split_once(':') {
-            Some(("ext4", "fast_commit")) => Ok(Contender::Ext4FastCommit),
-            Some(("ext4", data @ ("ordered" | "journal" | "writeback"))) => {
-                Ok(Contender::Ext4(data.into()))
-            }
+            Some(("ext4", word)) if EXT4_WORDS.contains(&word) => Ok(Contender::Ext4(word.into())),
             Some(("blocks", words))
-                if ["ordered", "journal", "writeback", "fast_commit"]
-                    .contains(&words.split('+').next().unwrap_or_default()) =>
+                if EXT4_WORDS.contains(&words.split('+').next().unwrap_or_default()) =>
             {
                 Ok(Contender::Blocks(words.into()))
             }
@@ -56,10 +55,10 @@ impl FromStr for Contender {
             None if text == "btrfs" => Ok(Contender::Btrfs),
             _ => Err(format!(
                 "{text:?} is no file system to compare: ext4:ordered, ext4:journal, ext4:writeback, \
-                 ext4:fast_commit, xfs, btrfs, okeanos, okeanos:MODE, okeanos:MODE+OPTION, \
-                 okeanos-classic:MODE+OPTION (without io_uring), okeanos@PROGRAM:MODE+OPTION \
-                 (another release), blocks:ordered, blocks:fast_commit, blocks:ordered+OPTION \
-                 (ext4 above a block volume)"
+                 ext4:fast_commit, ext4:async_commit (data=writeback,journal_async_commit), xfs, \
+                 btrfs, okeanos, okeanos:MODE, okeanos:MODE+OPTION, okeanos-classic:MODE+OPTION \
+                 (without io_uring), okeanos@PROGRAM:MODE+OPTION (another release), \
+                 blocks:ordered and so on, blocks:ordered+OPTION (ext4 above a block volume)"
             )),
         }
     }
@@ -68,8 +67,7 @@ impl FromStr for Contender {
 impl std::fmt::Display for Contender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Contender::Ext4(data) => write!(f, "ext4:{data}"),
-            Contender::Ext4FastCommit => f.write_str("ext4:fast_commit"),
+            Contender::Ext4(word) => write!(f, "ext4:{word}"),
             Contender::Xfs => f.write_str("xfs"),
             Contender::Btrfs => f.write_str("btrfs"),
             Contender::Okeanos(None) => f.write_str("okeanos"),
@@ -124,11 +122,10 @@ impl Contender {
         }
     }
 
-    /// Returns what ext4 is asked for, if it is ext4.
+    /// Returns its word of `EXT4_WORDS`, if it is ext4.
     fn of_ext4(&self) -> Option<&str> {
         match self {
-            Contender::Ext4(data) => Some(data),
-            Contender::Ext4FastCommit => Some("fast_commit"),
+            Contender::Ext4(word) => Some(word),
             Contender::Blocks(words) => words.split('+').next(),
             _ => None,
         }
@@ -170,13 +167,19 @@ impl Contender {
         let (kind, options) = match self {
             Contender::Xfs => ("xfs", "defaults".to_owned()),
             Contender::Btrfs => ("btrfs", "ssd".to_owned()),
-            _ => {
-                // Fast commits are a feature of the volume, which is mounted as any other.
-                let data = self.of_ext4().filter(|data| *data != "fast_commit");
-                ("ext4", format!("data={}", data.unwrap_or("ordered")))
-            }
+            _ => ("ext4", ext4_options(self.of_ext4().unwrap_or("ordered"))),
         };
         MountedDirectory::kernel(kind, &options, device, directory)
+    }
+}
+
+/// Returns the options with which the kernel's ext4 is mounted for a word of `EXT4_WORDS`.
+pub(crate) fn ext4_options(word: &str) -> String {
+    match word {
+        // Fast commits are a feature of the volume, which is mounted as any other.
+        "fast_commit" => "data=ordered".into(),
+        "async_commit" => "data=writeback,journal_async_commit".into(),
+        data => format!("data={data}"),
     }
 }
 
@@ -209,6 +212,7 @@ mod tests {
         for name in [
             "ext4:ordered",
             "ext4:fast_commit",
+            "ext4:async_commit",
             "xfs",
             "btrfs",
             "okeanos",

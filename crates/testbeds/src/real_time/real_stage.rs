@@ -4,7 +4,7 @@
 //! This is the counterpart of [`crate::Stage`], with the same drives and the same layout. But the
 //! kernel, its loop devices and FUSE lie between, and time is wall-clock time. Needs root.
 
-use crate::real_time::contender::{Contender, mode_option};
+use crate::real_time::contender::{Contender, ext4_options, mode_option};
 use crate::real_time::disk::Disk;
 use crate::real_time::installed::Programs;
 use crate::real_time::rig::{self, MountedDirectory, RigError, Workspace, daemon};
@@ -98,7 +98,6 @@ fn make(options: &RealStageOptions, home: &Path, journal: &Path) -> Result<(), R
         }
         Contender::Blocks(_) => Err(above_blocks()),
         Contender::Ext4(_)
-        | Contender::Ext4FastCommit
         | Contender::Okeanos(_)
         | Contender::OkeanosClassic(_)
         | Contender::OkeanosOf(..) => {
@@ -130,12 +129,13 @@ fn mount(
 ) -> Result<MountedDirectory, RigError> {
     let journal = journal.display();
     match &options.contender {
-        Contender::Ext4(data) => {
-            let settings = format!("data={data},nobarrier,commit=5,journal_path={journal}");
-            MountedDirectory::kernel("ext4", &settings, home, mount_point)
-        }
-        Contender::Ext4FastCommit => {
+        Contender::Ext4(word) if word == "fast_commit" => {
             Err(RigError::new("fast_commit needs a journal inside the volume"))
+        }
+        Contender::Ext4(word) => {
+            let word = ext4_options(word);
+            let settings = format!("{word},nobarrier,commit=5,journal_path={journal}");
+            MountedDirectory::kernel("ext4", &settings, home, mount_point)
         }
         Contender::Xfs => {
             MountedDirectory::kernel("xfs", &format!("logdev={journal}"), home, mount_point)

@@ -16,15 +16,14 @@ pub(super) fn measure(bench: &Bench<'_>) -> Result<Vec<Vec<Sample>>, RigError> {
     (bench.progress)("making the disk");
     let disks = Disks::new(bench.place, None, 1, VOLUME)?;
     let ours = Contender::Okeanos(Some("wasteless".into()));
+    let fast_commit = Contender::Ext4("fast_commit".into());
     let at = |&writers: &u64| {
         bench.repeat(&format!("{writers} writers"), || {
             let (syncs, memory) = play(bench, &disks, &ours, writers)?;
             let mut sample = vec![(Syncs, syncs)];
-            match play(bench, &disks, &Contender::Ext4FastCommit, writers) {
+            match play(bench, &disks, &fast_commit, writers) {
                 Ok((syncs, _)) => sample.push((SyncsOfFastCommit, syncs)),
-                Err(error) => {
-                    rig::complain(&format!("{} is left out: {error}", Contender::Ext4FastCommit))
-                }
+                Err(error) => rig::complain(&format!("{fast_commit} is left out: {error}")),
             }
             sample.extend(memory.map(|bytes| (MemoryOfWriters, bytes)));
             Ok(sample)
