@@ -67,7 +67,10 @@ check() {
 for kind in "$@"; do
     features=() mounted_with=()
     case $kind in
-        ext4-async_commit) mounted_with=(-o data=writeback,journal_async_commit) ;;
+        ext4-async_commit)
+            features=(-O ^metadata_csum)
+            mounted_with=(-o data=writeback,journal_async_commit)
+            ;;
         ext4-data=*) mounted_with=(-o "${kind#*-}") ;;
         ext4-*) features=(-O "${kind#*-}") ;;
     esac

@@ -26,8 +26,9 @@ pub enum Contender {
     Blocks(String),
 }
 
-/// How the kernel's ext4 can be made and mounted: a mode of `data=`; `fast_commit`, the feature;
-/// `async_commit`, `data=writeback` with a commit block that waits for no flush before it.
+/// Words for the kernel's ext4: a mode of `data=`; `fast_commit`, the feature;
+/// `async_commit`, `data=writeback` with a commit block that waits for no flush before it, by which
+/// recovery recognises a torn transaction only without `metadata_csum` (docs/modes/blocks.md).
 const EXT4_WORDS: [&str; 5] = ["ordered", "journal", "writeback", "fast_commit", "async_commit"];
 
 impl FromStr for Contender {
@@ -145,8 +146,10 @@ impl Contender {
                 .args(["-q", "-F", "-t", "ext4", "-J", "size=128"])
                 .args(["-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]),
         };
-        if self.of_ext4() == Some("fast_commit") {
-            command.args(["-O", "fast_commit"]);
+        match self.of_ext4() {
+            Some("fast_commit") => drop(command.args(["-O", "fast_commit"])),
+            Some("async_commit") => drop(command.args(["-O", "^metadata_csum"])),
+            _ => (),
         }
         rig::run(command.arg(device)).map(drop)
     }
