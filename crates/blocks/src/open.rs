@@ -127,28 +127,41 @@ impl BlockVolume {
         let disks: Vec<_> = std::iter::once((&parts.disk, &volume)).chain(journal).collect();
         if !parts.options.read_only {
             for (disk, found) in disks.iter().filter(|(_, found)| found.is_copy) {
-                write_superblock(&***disk, &found.superblock, SUPERBLOCK_AT).await?;
-                report.superblocks_restored.push(disk.name().to_owned());
+                if restore(&***disk, &found.superblock, SUPERBLOCK_AT, &mut report).await {
+                    report.superblocks_restored.push(disk.name().to_owned());
+                }
             }
         }
         let engine = Engine::open_with(found.parts, kept).await?;
         if !parts.options.read_only {
-            for (disk, found) in &disks {
-                restore_copy(&***disk, &found.superblock).await?;
+            for (disk, FoundSuperblock { superblock, .. }) in &disks {
+                if let Some(at) = blocks_copy_at(superblock.disk_bytes)
+                    && !has_copy(&***disk, superblock).await
+                {
+                    restore(&***disk, superblock, at, &mut report).await;
+                }
             }
         }
         Ok(BlockVolume::new(engine, found.layout, parts.disk, parts.persistence, report))
     }
 }
 
-/// Writes the copy of the superblock again where it is damaged.
-async fn restore_copy(disk: &dyn Disk, superblock: &BlocksSuperblock) -> Result<(), BlocksError> {
-    match blocks_copy_at(superblock.disk_bytes) {
-        Some(at) if !has_copy(disk, superblock).await => {
-            Ok(write_superblock(disk, superblock, at).await?)
-        }
-        _ => Ok(()),
+/// Writes a superblock again at `at`, and returns whether it could. The other one is good, so that
+/// a bad sector costs a warning and no volume.
+async fn restore(
+    disk: &dyn Disk,
+    superblock: &BlocksSuperblock,
+    at: u64,
+    report: &mut BlocksReport,
+) -> bool {
+    let written = write_superblock(disk, superblock, at).await;
+    if let Err(error) = &written {
+        let name = disk.name();
+        report
+            .warnings
+            .push(format!("{name}: a superblock, at byte {at}, cannot be written: {error}"));
     }
+    written.is_ok()
 }
 
 /// Replays the log of a closed volume; everything is written back then. With `dry_run` nothing is

@@ -447,6 +447,29 @@ fn a_superblock_that_cannot_be_read_is_restored_from_its_copy() {
     assert!(matches!(neither, Err(BlocksError::Device(_))));
 }
 
+/// A sound volume is not denied for the sake of its second superblock.
+#[test]
+fn a_superblock_that_cannot_be_written_again_is_a_warning() {
+    let fresh = make(&Making::default()).expect("a volume");
+    for at in [SUPERBLOCK_AT, blocks_copy_at(fresh[0].size()).unwrap()] {
+        let life = Life::new(1, &fresh);
+        for operation in [Operation::Read, Operation::Write] {
+            life.disks[0].inject(Fault { range: at..at + 512, ..Fault::forever(operation) });
+        }
+        let parts = life.parts(&options(), Persistence::WriteBack);
+        let (warnings, _) = life.play(async move {
+            let volume = BlockVolume::open(parts).await?;
+            volume.close().await?;
+            Ok::<_, BlocksError>(volume.report().warnings.clone())
+        });
+        let warnings = warnings.expect("the other superblock is good");
+        assert!(
+            warnings.iter().any(|warning| warning.contains("cannot be written")),
+            "{warnings:?}"
+        );
+    }
+}
+
 #[test]
 fn a_journal_on_its_own_device_is_the_volumes_or_is_refused() {
     let making = Making { journal_disk: Some(4 << 20), ..Making::default() };
