@@ -130,7 +130,7 @@ soak: test-classic
 test-classic: deps ## the whole suite of the daemon without io_uring, over threads and AIO
 	OKEANOS_IO=classic $(CARGO) test --package cli
 
-faults: deps ## switch on one deliberate fault at a time: does a test or the explorer find each? (docs/FAULTS.md)
+faults: deps ## switch on one deliberate fault at a time: does a test or the explorer find each? writes docs/FAULTS.md
 	scripts/hunt-faults.sh
 
 test-apps: deps deps-ceph build ## real programs on a volume of each mode; a host in front of Ceph, killed eight times

@@ -2,21 +2,16 @@
 # Switches on one deliberate fault at a time, and shows that the crash explorer or a test finds
 # each.
 #
-#   scripts/hunt-faults.sh [NAME...] hunts these faults, or all; prints docs/FAULTS.md; fails if one
-#   survives
+#   scripts/hunt-faults.sh [NAME...] hunts these faults, or all; writes what found each into its row
+#   of docs/FAULTS.md; fails if one survives
 #
-# scripts/faults.toml lists the faults: what each breaks, the modes in which to look for it, and,
-# where they matter, the volumes ("setups"), the explorer's arguments for its disks ("disks"), and
-# the cases to play ("rounds"). In small worlds it is hunted where "worlds" says so, each a name and
-# the most operations of both lives. What the explorer meets too rarely a test finds ("test", arguments
-# of cargo test). The injection points, `fault!("name")`, are compiled in by `--cfg faults` alone;
-# OKEANOS_FAULT chooses the one that is on.
+# docs/FAULTS.md lists the faults, and its column "hunted by" says how: see there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly WORK=$PWD/target/faults
 readonly LAB=$WORK/debug/okeanos-lab
-readonly LIST=scripts/faults.toml
+readonly TABLE=docs/FAULTS.md
 export RUSTFLAGS="--cfg faults" CARGO_TARGET_DIR=$WORK
 mkdir -p "$WORK"
 # First seed, how many, steps of each script: every mode and setup has its turn before any has a
@@ -26,23 +21,35 @@ readonly SETUPS="ext4-1k small-log-1k external-4k ext4-4k ext3-4k"
 # Seconds for one run of the explorer. Without a fault the longest takes a tenth of it.
 readonly LIMIT=600
 
-# Prints field $2 of fault $1, or nothing where the fault has none.
+# Prints what stands behind the words $2 in the column "hunted by" of fault $1, or nothing.
 field() {
-    awk -v head="[$1]" -v key="$2" '
-        /^\[/ { inside = ($0 == head) }
-        inside && index($0, key " = ") == 1 { sub(/^[a-z]+ = "/, ""); sub(/"$/, ""); gsub(/\\"/, "\""); print; exit }
-    ' "$LIST"
+    awk -F ' [|] ' -v name="| $1" -v words="$2 " '
+        $1 == name {
+            count = split($3, parts, "; ")
+            for (i = 1; i <= count; i++)
+                if (index(parts[i], words) == 1) print substr(parts[i], length(words) + 1)
+        }
+    ' "$TABLE"
+}
+
+# Writes what found fault $1, $2, and the seconds that it took, $3, into its row.
+write_row() {
+    NAME="| $1" FOUND=$2 TOOK=$3 awk -F ' [|] ' '
+        $1 == ENVIRON["NAME"] { $0 = $1 " | " $2 " | " $3 " | " ENVIRON["FOUND"] " | " ENVIRON["TOOK"] " |" }
+        { print }
+    ' "$TABLE" >"$WORK/table"
+    cat "$WORK/table" >"$TABLE"
 }
 
 # Hunts fault $1. Prints the arguments that found it; fails if nothing does.
 hunt() {
     local modes setups disks rounds round first count steps mode setup status tests worlds
-    tests=$(field "$1" test)
+    tests=$(field "$1" "cargo test")
     if [[ -n $tests ]]; then
         hunt_by_tests "$1" "$tests"
         return
     fi
-    worlds=$(field "$1" worlds)
+    worlds=$(field "$1" "small worlds")
     if [[ -n $worlds ]]; then
         hunt_in_small_worlds "$1" "$worlds"
         return
@@ -83,7 +90,7 @@ hunt_in_small_worlds() {
         124 | 126 | 127) echo "$1, small world ${each%:*}: status $status" >&2; return 1 ;;
         esac
         replay=$(sed -n "s/^replay:.*--again '\(.*\)'/\1/p" "$WORK/said" | head -1)
-        echo "small world, ${replay:-a panic} | \`$(complaint)\`"
+        echo "small world, ${replay:-a panic}: \`$(complaint)\`"
         return
     done
     return 1
@@ -100,7 +107,7 @@ hunt_by_tests() {
     first=$(sed -n 's/^thread .\([a-z_:]*\). .*panicked.*/\1/p' "$WORK/said" | head -1)
     # A fault in unsafe code ends the test program.
     first=${first:-$(grep -o 'signal: [0-9]*, [A-Z]*' "$WORK/said" | head -1)}
-    echo "cargo test $2 | \`${first:-no test is done in $LIMIT s}\`"
+    echo "\`${first:-no test is done in $LIMIT s}\`"
 }
 
 # What the explorer said when it found something, in one line.
@@ -108,7 +115,7 @@ describe() {
     local seed place
     seed=$(sed -n 's/.*--seed \([0-9]*\).*/\1/p' "$WORK/said" | head -1)
     place=$(sed -n 's/^replay:.*--\(\(cut\|fault\) [^ ]*\).*/\1/p' "$WORK/said" | head -1)
-    echo "$1, $2, seed ${seed:-?}, ${place:-a panic} | \`$(complaint)\`"
+    echo "$1, $2, ${seed:+seed $seed, }${place:-a panic}: \`$(complaint)\`"
 }
 complaint() {
     tr '\r' '\n' <"$WORK/said" | grep -m1 -E 'panicked|^okeanos-lab: ' | sed 's/|/\\|/g; s/`//g; s/^okeanos-lab: //' | cut -c1-160
@@ -120,26 +127,16 @@ names=("$@")
 if ((${#names[@]} == 0)); then
     # The faults are off: nothing may be found, or what is found below means nothing.
     OKEANOS_FAULT=none "$LAB" sim --seed 1 --cases 3 >&2
-    mapfile -t names < <(sed -n 's/^\[\(.*\)\]$/\1/p' "$LIST")
+    mapfile -t names < <(sed '1,/^|---/d' "$TABLE" | sed -n 's/^| \([^ ]*\) | .*/\1/p')
 fi
 survivors=()
-cat <<'HEAD'
-# Deliberate faults
-
-How the crash explorer or a test finds each fault of `scripts/faults.toml`. Made by `make faults`: a build with all injection
-points (`fault!("name")` in the source), one fault switched on at a time. Seeds are tried from 1 upwards, each mode and kind
-of volume in turn, until the explorer reports something. The seconds are those of the whole hunt. With all faults off the same
-program finds nothing, which is checked at the start of every run. Some faults show so rarely that the list names the case to
-play (`rounds`, `disks`).
-
-| fault | what it breaks | found by | complaint | seconds |
-|---|---|---|---|---|
-HEAD
 for name in "${names[@]}"; do
+    grep -qF "| $name | " "$TABLE" || { echo "$TABLE has no fault $name" >&2; exit 2; }
     begun=$EPOCHREALTIME
-    found=$(hunt "$name") || { found="**survives** | "; survivors+=("$name"); }
+    found=$(hunt "$name") || { found="**survives**"; survivors+=("$name"); }
     seconds=$(awk -v from="$begun" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.1f", to - from }')
-    echo "| $name | $(field "$name" breaks) | $found | $seconds |"
+    write_row "$name" "$found" "$seconds"
+    echo "$name: $found ($seconds s)"
 done
 if ((${#survivors[@]} > 0)); then
     echo "survive: ${survivors[*]}" >&2

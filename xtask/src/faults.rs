@@ -1,23 +1,91 @@
-//! Deliberate faults: each stands in the source, in the list and in the table, and what hunts it is
-//! there. A filter that no test matches would pass, and a fault of that row would be taken for
-//! found.
+//! Deliberate faults: each stands in the source and in the table, and what hunts it is there. A
+//! filter that no test matches would pass, and a fault of that row would be taken for found.
 
 use crate::sources::{Source, Workspace};
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-const LIST: &str = "scripts/faults.toml";
 const TABLE: &str = "docs/FAULTS.md";
+/// Words of the column "hunted by": one of the first three, which the others qualify.
+const WAYS: [&str; 6] = ["cargo test ", "small worlds ", "modes ", "setups ", "rounds ", "disks "];
 
-/// Checks the list of faults, its table, and the tests that both name.
+/// A row of the table.
+struct Row<'a> {
+    name: &'a str,
+    breaks: &'a str,
+    hunted_by: Vec<&'a str>,
+    found: &'a str,
+}
+
+impl Row<'_> {
+    /// Returns the arguments of `cargo test` for a fault that tests find.
+    fn tests(&self) -> Option<&str> {
+        self.hunted_by.iter().find_map(|way| way.strip_prefix(WAYS[0]))
+    }
+    /// Returns the path of the test that found the fault.
+    fn found_by(&self) -> Option<&str> {
+        let found = self.found.split('`').nth(1)?;
+        let is_path = |it: char| it.is_ascii_alphanumeric() || "_:".contains(it);
+        (self.tests().is_some() && found.contains("::") && found.chars().all(is_path))
+            .then_some(found)
+    }
+}
+
+fn rows(table: &str) -> Vec<Row<'_>> {
+    let lines = table.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
+    let rows = lines.filter_map(|line| {
+        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        let mut next = || cells.next().unwrap_or_default();
+        let (name, breaks, hunted_by, found) = (next(), next(), next(), next());
+        Some(Row { name, breaks, hunted_by: hunted_by.split("; ").collect(), found })
+    });
+    rows.collect()
+}
+
+/// Checks the table of faults, and the tests that it names.
 ///
 /// # Errors
-/// A text that names a page or list that cannot be read.
+/// The table cannot be read.
 pub fn check(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), String> {
-    let list_text = workspace.file(LIST)?;
-    let list: BTreeMap<String, BTreeMap<String, String>> =
-        toml::from_str(&list_text).map_err(|error| format!("{LIST}: {error}"))?;
-    let table = workspace.page(TABLE)?;
+    let rows = rows(workspace.page(TABLE)?);
+    check_order(&rows, complaints);
+    let injected = injected(workspace);
+    for name in injected.iter().filter(|name| rows.iter().all(|row| row.name != **name)) {
+        complaints.push(format!("{TABLE}: fault {name} of the source has no row"));
+    }
+    let tests = tests_of(workspace);
+    for row in &rows {
+        let mut complain = |text: &str| {
+            complaints.push(format!("{TABLE}: fault {}: {text}", row.name));
+        };
+        if !injected.contains(row.name) {
+            complain("it stands nowhere in the source");
+        }
+        if row.breaks.is_empty() {
+            complain("what does it break?");
+        }
+        let is_way = |way: &&str| WAYS.iter().any(|words| way.starts_with(words));
+        let hunts = |way: &&str| WAYS[..3].iter().any(|words| way.starts_with(words));
+        if !row.hunted_by.iter().all(is_way) || !row.hunted_by.iter().any(hunts) {
+            complain("scripts/hunt-faults.sh does not know how to hunt it");
+        }
+        if let Some(hunt) = row.tests()
+            && !tests.iter().any(|test| is_hunted_by(hunt, test))
+        {
+            complain(&format!("no test matches {hunt}"));
+        }
+        if let Some(test) = row.found_by().filter(|test| !is_declared(&tests, test)) {
+            complain(&format!("there is no test {test}"));
+        }
+        if row.found.contains("**survives**") {
+            complain("it survives");
+        }
+    }
+    Ok(())
+}
+
+/// The names of all faults in the source.
+fn injected(workspace: &Workspace) -> BTreeSet<String> {
     let mut injected = BTreeSet::new();
     for source in workspace.product() {
         for window in source.tokens.windows(4) {
@@ -28,38 +96,7 @@ pub fn check(workspace: &Workspace, complaints: &mut Vec<String>) -> Result<(), 
             }
         }
     }
-    for name in injected.iter().filter(|name| !list.contains_key(*name)) {
-        complaints.push(format!("{LIST}: fault {name} of the source is missing"));
-    }
-    let tests = tests_of(workspace);
-    for (name, fields) in &list {
-        if !injected.contains(name) {
-            complaints.push(format!("{LIST}: fault {name} stands nowhere in the source"));
-        }
-        let breaks = fields.get("breaks").map_or("", String::as_str);
-        if breaks.is_empty() || !table.contains(&format!("\n| {name} | {breaks} | ")) {
-            complaints.push(format!("{TABLE}: fault {name} has no row: hunt it"));
-        }
-        if let Some(hunt) = fields.get("test")
-            && !tests.iter().any(|test| is_hunted_by(hunt, test))
-        {
-            complaints.push(format!("{LIST}: fault {name}: no test matches {hunt}"));
-        }
-    }
-    for (name, test) in table_tests(table).filter(|(_, test)| !is_declared(&tests, test)) {
-        complaints.push(format!("{TABLE}: fault {name}: there is no test {test}"));
-    }
-    if table.contains("**survives**") {
-        complaints.push(format!("{TABLE}: a fault survives"));
-    }
-    let heads = list_text.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']'));
-    check_order(LIST, &heads.collect::<Vec<_>>(), complaints);
-    let rows = fault_rows(table);
-    check_order(TABLE, &rows, complaints);
-    for name in rows.iter().filter(|name| !list.contains_key(**name)) {
-        complaints.push(format!("{TABLE}: {name} is in no list of faults"));
-    }
-    Ok(())
+    injected
 }
 
 /// A test: its crate, the name of its test program (`None` for those of the library), and its path
@@ -115,37 +152,19 @@ fn is_hunted_by(hunt: &str, test: &Test) -> bool {
     is_its && (filters.is_empty() || filters.iter().any(matches))
 }
 
-/// The tests that the table says find a fault.
-fn table_tests(table: &str) -> impl Iterator<Item = (&str, &str)> {
-    let rows = table.lines().filter_map(|row| row.strip_prefix("| ")?.split_once(" | "));
-    rows.filter_map(|(name, rest)| {
-        let found = rest.split("cargo test ").nth(1)?.split('`').nth(1)?;
-        let is_path = |it: char| it.is_ascii_alphanumeric() || "_:".contains(it);
-        (found.contains("::") && found.chars().all(is_path)).then_some((name, found))
-    })
-}
-
 fn is_declared(tests: &[Test], path: &str) -> bool {
     let name = path.rsplit("::").next();
     tests.iter().any(|test| test.path.rsplit("::").next() == name)
 }
 
-/// The faults that the table has rows of.
-fn fault_rows(table: &str) -> Vec<&str> {
-    let rows = table.lines().skip_while(|line| !line.starts_with("|---")).skip(1);
-    rows.filter_map(|row| Some(row.strip_prefix("| ")?.split_once(" |")?.0)).collect()
-}
-
 /// Checks that names stand in the order of the alphabet, each once: two branches that add one name
 /// then conflict.
-fn check_order(page: &str, names: &[&str], complaints: &mut Vec<String>) {
-    for pair in names.windows(2) {
-        match pair[0].cmp(pair[1]) {
+fn check_order(rows: &[Row], complaints: &mut Vec<String>) {
+    for (one, next) in rows.iter().zip(rows.iter().skip(1)).map(|(a, b)| (a.name, b.name)) {
+        match one.cmp(next) {
             Ordering::Less => {}
-            Ordering::Equal => complaints.push(format!("{page}: {} is there twice", pair[0])),
-            Ordering::Greater => {
-                complaints.push(format!("{page}: {} stands before {}", pair[0], pair[1]));
-            }
+            Ordering::Equal => complaints.push(format!("{TABLE}: {one} is there twice")),
+            Ordering::Greater => complaints.push(format!("{TABLE}: {one} stands before {next}")),
         }
     }
 }
@@ -169,18 +188,28 @@ mod tests {
         let outer = test(Some("all"), "stalls::a_long_one");
         assert!(is_hunted_by("--package engine --test all -- swap:: stalls::", &outer));
         assert!(!is_hunted_by("--package engine --test all swap::", &outer));
-        let rows = "| a | b | cargo test -p x | `m::it_holds` | 1 |\n\
-                    | c | d | cargo test -p x | `signal: 11, SIGSEGV` | 1 |\n";
-        assert_eq!(table_tests(rows).collect::<Vec<_>>(), [("a", "m::it_holds")]);
+    }
+
+    #[test]
+    fn rows_name_what_hunts_and_what_found() {
+        let table = "|---|\n\
+                     | a | b | cargo test -p x; modes y | `m::it_holds` | 1 |\n\
+                     | c | d | cargo test -p x | `signal: 11, SIGSEGV` | 1 |\n\
+                     | e | f | modes y | y, seed 1: `m::it_holds` | 1 |\n";
+        let found: Vec<_> = rows(table).iter().map(|row| row.found_by().is_some()).collect();
+        assert_eq!(found, [true, false, false]);
+        let [row, ..] = &rows(table)[..] else { panic!("no row") };
+        assert_eq!((row.name, row.breaks, row.tests()), ("a", "b", Some("-p x")));
+        assert_eq!(row.hunted_by, ["cargo test -p x", "modes y"]);
     }
 
     #[test]
     fn doubled_and_misplaced_faults_are_found() {
         let table = "| fault | breaks |\n|---|---|\n| a | x |\n| c | x |\n| c | x |\n| b | x |\n";
-        let rows = fault_rows(table);
-        assert_eq!(rows, ["a", "c", "c", "b"]);
         let mut complaints = Vec::new();
-        check_order("page", &rows, &mut complaints);
-        assert_eq!(complaints, ["page: c is there twice", "page: c stands before b"]);
+        check_order(&rows(table), &mut complaints);
+        let expected =
+            [format!("{TABLE}: c is there twice"), format!("{TABLE}: c stands before b")];
+        assert_eq!(complaints, expected);
     }
 }

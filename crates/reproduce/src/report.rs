@@ -76,7 +76,7 @@ impl KeptResults {
     /// It cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let json = serde_json::to_string_pretty(self).map_err(io::Error::other)?;
-        crate::figure_record::replace(path, &(json + "\n"))
+        crate::figure_record::replace(path, &one_line_for_each_claim(&json))
     }
 
     /// Adds finished figures, which replace earlier results of theirs. Quick ones are left out. The
@@ -155,6 +155,27 @@ impl KeptResults {
     fn joint_cell(&self, id: &str, judged: Option<Verdict>) -> String {
         self.joint.as_ref().map_or(String::new(), |joint| joint.cell(id, judged))
     }
+}
+
+/// Joins the lines of indented JSON that belong to one claim, or to one identity of a program.
+fn one_line_for_each_claim(json: &str) -> String {
+    let (mut text, mut indent_before) = (String::new(), 0);
+    for line in json.lines() {
+        let content = line.trim_start();
+        let indent = line.len() - content.len();
+        let closes = content.starts_with(['}', ']']);
+        let is_within = indent > 8 || indent == 8 && !content.starts_with('{');
+        if is_within || closes && indent == indent_before {
+            text.pop();
+            text += if closes || text.ends_with(['{', '[']) { "" } else { " " };
+            text += content;
+        } else {
+            text += line;
+            indent_before = indent;
+        }
+        text += "\n";
+    }
+    text
 }
 
 const OTHER: &str = "no, it is another program";
@@ -396,6 +417,19 @@ mod tests {
         );
         assert!(lines[3].contains(" ° |") && lines[3].contains("| 0.5 | **differs** |"));
         assert!(markdown(&kept()).ends_with(&format!("\n{WEAK_BASELINE}\n")));
+    }
+
+    #[test]
+    fn a_claim_is_one_line_of_the_file() {
+        let json = serde_json::to_string_pretty(&kept()).unwrap();
+        let joined = one_line_for_each_claim(&json);
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(&joined), value(&json));
+        let first = r#"{"statement": "7b/wasteless-over-data", "values": [1.0], "ours": "1"},"#;
+        let lines = joined.lines().skip_while(|line| line.trim_start() != first);
+        let ends: Vec<&str> = lines.skip(2).collect();
+        assert_eq!(ends, ["      ]", "    }", "  }", "}"], "{joined}");
+        assert!(joined.lines().any(|line| line.trim_start().starts_with("\"made_by\": {\"")));
     }
 
     #[test]

@@ -1,18 +1,72 @@
 //! The caches of the Discreet paper's drives: workloads that evict a small write, as they lie about
 //! flushes.
 
-#[path = "../../examples/evictions.rs"]
-#[allow(dead_code)]
-mod example;
-
-use emulated::shipped;
-use example::{Workload, try_out};
+use device::{Buffer, Disk, Durability, World};
+use emulated::{DriveOptions, EmulatedDisk, Lies, Model, SECTOR, shipped};
+use runtime::{SplitMix, VirtualWorld};
+use std::rc::Rc;
+use std::time::Duration;
 
 const TRIALS: u64 = 10;
 
+#[derive(Clone, Copy)]
+struct Workload {
+    writes: u64,
+    /// Bytes of each write, in whole sectors.
+    bytes: u64,
+    is_random: bool,
+}
+
+impl Workload {
+    /// A workload of `amount` times 1,000,000 bytes in `writes` writes.
+    fn new(is_random: bool, writes: u64, amount: f64) -> Workload {
+        let sectors = (amount * 1e6 / writes as f64 / SECTOR as f64).ceil() as u64;
+        Workload { writes, bytes: sectors * SECTOR, is_random }
+    }
+}
+
+/// Returns the number of trials that evicted. A trial is a small write anywhere, the workload, a
+/// flush, a second of rest, and a read of the small write: a slow one came from the medium.
 fn evicted(model: &str, workload: Workload) -> u64 {
     let (_, text) = shipped().find(|(name, _)| *name == model).expect("it is shipped");
-    try_out(text, workload, TRIALS).0
+    let world = VirtualWorld::new(1);
+    let options = DriveOptions {
+        lies: Lies { ignores_flush: true, ..Lies::default() },
+        ..DriveOptions::default()
+    };
+    let model = Model::parse(text).expect("a valid model");
+    let disk = EmulatedDisk::new(Rc::new(world.clone()), model, options);
+    let inner = world.clone();
+    let result = world.run(async move {
+        let mut evicted = 0;
+        let random = SplitMix::new(workload.writes * 1000 + workload.bytes);
+        let sectors = disk.geometry().size / SECTOR;
+        let write = |at: u64, bytes: u64| {
+            disk.write(at, vec![Rc::new(Buffer::zeroed(bytes as usize))], Durability::Cached)
+        };
+        for _ in 0..TRIALS {
+            let target = random.next() % sectors * SECTOR;
+            write(target, 512).await.expect("a write");
+            let zone = random.next() % (sectors / 2);
+            for number in 0..workload.writes {
+                let slot = workload.bytes / SECTOR;
+                let at = match workload.is_random {
+                    true => random.next() % (sectors - slot),
+                    false => zone + number * slot,
+                };
+                write(at * SECTOR, workload.bytes).await.expect("a write");
+            }
+            disk.flush().await.expect("a flush");
+            inner.sleep_until(inner.now().plus(Duration::from_secs(1))).await;
+            let begin = inner.now();
+            disk.read(target, 512).await.expect("a read");
+            evicted += u64::from(inner.now().since(begin) > Duration::from_millis(1));
+            inner.sleep_until(inner.now().plus(Duration::from_secs(1))).await;
+        }
+        evicted
+    });
+    world.end();
+    result
 }
 fn evicted_by_stream(model: &str, writes: u64, amount: f64) -> u64 {
     evicted(model, Workload::new(false, writes, amount))
