@@ -124,7 +124,7 @@ impl FileReplay {
         self.blocks.values().map(|block| block.known.bytes() as u64).sum()
     }
 
-    /// Returns the runs of bytes to write, none longer than `most`, none beyond the end of the file.
+    /// Returns the runs of bytes to write, none longer than `most`, none beyond the file's end.
     pub fn runs(&self, most: u64) -> Vec<Range<u64>> {
         let size = self.last.states.last().map_or(0, |state| state.size);
         let mut runs: Vec<Range<u64>> = Vec::new();
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// All known bytes within the file are in one run each, and no run is longer than asked for.
+    /// Runs hold every known byte of the file once, and none is longer than asked for.
     #[test]
     fn runs_are_what_is_known_of_a_file() {
         for seed in 0..300 {

@@ -495,7 +495,7 @@ async fn put_together(engine: &Rc<Engine>, version: u8) {
     engine.commit(handle.stop()).await.unwrap();
 }
 
-/// Nothing but the reads of the log would let another task run.
+/// Counts steps: without yields the reads of the log alone would end one.
 #[test]
 fn others_run_while_a_restart_gathers() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {

@@ -82,7 +82,7 @@ fn blocks_in_memory_are_freed_in_short_steps() {
     });
 }
 
-/// Nothing is read or written while the log blocks are made, and no handle may join.
+/// Counts the steps of another task while log blocks are made.
 #[test]
 fn others_run_while_a_large_commit_is_planned() {
     const BLOCKS: u64 = 8_000;

@@ -250,7 +250,7 @@ mod tests {
         cache.insert(Rc::new(inode), TransactionId(committed));
     }
 
-    /// Nothing of what one transaction made may be dropped before its commit, and all of it behind.
+    /// The inodes of one transaction stay until its commit, and all of them may go then.
     #[test]
     fn no_insertion_looks_at_many_inodes() {
         let mut cache = InodeCache::default();
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!((cache.numbers(first..rest).count(), cache.swept.len()), (0, MANY as usize));
     }
 
-    /// As many as must stay, and a third of them.
+    /// Memory holds those that must stay, and a third more.
     #[test]
     fn inodes_that_can_be_read_again_are_dropped() {
         let mut cache = InodeCache::default();

@@ -11,8 +11,8 @@
 //!    and gets a barrier before the block that commits.
 //! 3. A scan returns what was written: the same home blocks, bytes and revokes, in the same order.
 //!    Records of one block in one transaction replay in the order in which they come.
-//! 4. [`Records::log_blocks_bound`] is never less than what the writer makes. Handles reserve by it,
-//!    so a commit never finds the log too short.
+//! 4. [`Records::log_blocks_bound`] is never less than what the writer makes. Handles reserve by
+//!    it, so a commit never finds the log too short.
 //! 5. Remains in the log of earlier wraps, or of another journal, are never taken for a
 //!    transaction. Blocks carry the transaction's id, and checksums the journal's identity.
 //! 6. [`Scanner::ahead`] returns *proves* only for blocks that could not exist had the open
