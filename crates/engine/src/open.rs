@@ -65,7 +65,7 @@ impl Engine {
             area.check(&kept.superblock, &*parts.home)?;
             parts.check_log_unit(&area)?;
             let (next, in_part) = (kept.next(), std::mem::take(&mut kept.parts));
-            let log = LogState::keeping(kept, &parts, &area)?;
+            let log = LogState::keeping(kept, &parts, &area).await?;
             let engine = Engine::assemble(parts, Some(log), next);
             engine.restore(in_part);
             return Ok(engine);

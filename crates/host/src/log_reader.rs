@@ -5,9 +5,12 @@ use crate::superblock::HostJournal;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::{LogRing, LogWalk, Pass};
+use runtime::WalkPace;
 use units::LogBlock;
 
 const READ_BYTES: usize = 1 << 20;
+/// Bytes that are given before other tasks run.
+const GIVEN_AT_ONCE: usize = 128 << 10;
 
 pub(crate) struct LogReader<'a> {
     journal: &'a HostJournal,
@@ -17,13 +20,16 @@ pub(crate) struct LogReader<'a> {
     first: LogBlock,
     count: u32,
     bytes: Buffer,
+    /// Pace of a caller, by bytes given to it.
+    pace: WalkPace,
 }
 
 impl<'a> LogReader<'a> {
     pub fn new(journal: &'a HostJournal, superblock: &JournalSuperblock) -> LogReader<'a> {
         let unit = superblock.log_block_bytes();
         let (ring, bytes) = (LogRing::of(superblock), Buffer::zeroed(0));
-        LogReader { journal, ring, unit, first: LogBlock(0), count: 0, bytes }
+        let pace = WalkPace::new(GIVEN_AT_ONCE);
+        LogReader { journal, ring, unit, first: LogBlock(0), count: 0, bytes, pace }
     }
 
     pub async fn feed(&mut self, pass: &mut impl Pass) -> Result<(), HostError> {
@@ -34,6 +40,7 @@ impl<'a> LogReader<'a> {
     }
 
     pub async fn read(&mut self, at: LogBlock) -> Result<&[u8], HostError> {
+        self.pace.visited(self.unit).await;
         if at < self.first || at.get() - self.first.get() >= self.count {
             let count = self.ring.together(at).min((READ_BYTES / self.unit) as u32);
             let byte = u64::from(at.get()) * self.unit as u64;

@@ -49,6 +49,8 @@ use units::LogBlock;
 /// Time for which another client may keep a file open. Ceph grants no token during that time.
 const PATIENCE: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(100);
+/// Bytes of one write to the store at most.
+const RUN_MAX: u64 = TRANSFER_BYTES_MAX as u64;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -225,8 +227,7 @@ impl Recovery<'_> {
         let file = replay.last.file;
         let (noted, is_finished) =
             self.ledger.with(|ledger| (ledger.states(file).len(), ledger.is_finished(file)));
-        let states =
-            if is_finished { 0 } else { states_for(replay.runs(TRANSFER_BYTES_MAX).len()) };
+        let states = if is_finished { 0 } else { states_for(replay.runs(RUN_MAX).len()) };
         let slot = self.window.enter(index, states, noted).await?;
         let outcome = match is_finished {
             true => self.outcome(replay, FileFate::DoneBefore),
@@ -361,7 +362,7 @@ impl Recovery<'_> {
             return Ok(FileFate::SetAside { name: String::new(), why });
         }
         let _guard = self.setting_aside.write().await;
-        let runs = replay.runs(TRANSFER_BYTES_MAX);
+        let runs = replay.runs(RUN_MAX);
         let of = SetAsideFile {
             file: replay.last.file,
             uid: replay.last.uid,
@@ -369,10 +370,11 @@ impl Recovery<'_> {
             host: &self.journal.head.identity,
             log: format!("{}.{}", self.log.0, self.log.1),
             last: replay.last.states.last().copied().unwrap_or(replay.last.base),
-            ranges: runs.iter().map(|(at, bytes)| *at..at + bytes.len() as u64).collect(),
+            ranges: runs.clone(),
         };
         let name =
-            set_aside(self.store, &of, async |index| Ok(runs[index].1.clone()), &why).await?;
+            set_aside(self.store, &of, async |index| Ok(replay.bytes_of(&runs[index])), &why)
+                .await?;
         Ok(FileFate::SetAside { name, why })
     }
 
@@ -415,8 +417,9 @@ impl Recovery<'_> {
         if !units::fault!("host-ledger-without-base") {
             self.note(replay, &reported).await?;
         }
-        for (at, bytes) in replay.runs(TRANSFER_BYTES_MAX) {
-            let end = at + bytes.len() as u64;
+        for run in replay.runs(RUN_MAX) {
+            let (at, end) = (run.start, run.end);
+            let bytes = replay.bytes_of(&run);
             let outgrows = end > size && end >= self.store.held_below(reported[0].size);
             if reported.len() == STATES_MAX - 1 || (outgrows && reported.len() > 1) {
                 self.settle(replay, open, &mut reported).await?;

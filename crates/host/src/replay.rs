@@ -13,9 +13,14 @@ use crate::record::{BLOCK, FileRecord, Slot};
 use crate::superblock::HostJournal;
 use format::jbd2::JournalSuperblock;
 use journal::{Bounds, ReplayAction, ReplayPass, RevokePass, ScanPass};
+use runtime::WalkPace;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use store::{FileId, Version};
 use units::{BlockRange, HomeBlock, TransactionId};
+
+/// Blocks that are visited before other tasks run.
+const BLOCKS_AT_ONCE: usize = 256;
 
 /// The work to recover one file.
 #[derive(Clone, Debug)]
@@ -119,27 +124,37 @@ impl FileReplay {
         self.blocks.values().map(|block| block.known.bytes() as u64).sum()
     }
 
-    /// Returns runs of bytes to write, none longer than `most`, none beyond the end of the file.
-    pub fn runs(&self, most: usize) -> Vec<(u64, Vec<u8>)> {
+    /// Returns the runs of bytes to write, none longer than `most`, none beyond the file's end.
+    pub fn runs(&self, most: u64) -> Vec<Range<u64>> {
         let size = self.last.states.last().map_or(0, |state| state.size);
-        let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut runs: Vec<Range<u64>> = Vec::new();
         for (block, content) in &self.blocks {
+            let start = block << BLOCK.shift();
             for range in content.known.as_slice() {
-                let at = (block << BLOCK.shift()) + u64::from(range.start);
-                let length = (range.len() as u64).min(size.saturating_sub(at)) as usize;
-                let bytes = &content.bytes[range.as_usize()][..length];
+                let (at, end) = (start + u64::from(range.start), start + u64::from(range.end));
+                let end = end.min(size);
                 match runs.last_mut() {
-                    Some((start, run))
-                        if *start + run.len() as u64 == at && run.len() + length <= most =>
-                    {
-                        run.extend_from_slice(bytes);
-                    }
-                    _ if length > 0 => runs.push((at, bytes.to_vec())),
-                    _ => {}
+                    _ if at >= end => {}
+                    Some(run) if run.end == at && end - run.start <= most => run.end = end,
+                    _ => runs.push(at..end),
                 }
             }
         }
         runs
+    }
+    /// Returns the bytes of a run: only those of one are copied at once.
+    pub fn bytes_of(&self, run: &Range<u64>) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity((run.end - run.start) as usize);
+        for (block, content) in self.blocks.range(run.start >> BLOCK.shift()..) {
+            let start = block << BLOCK.shift();
+            if start >= run.end {
+                break;
+            }
+            let (from, to) = (run.start.max(start) - start, run.end - start);
+            let to = to.min(BLOCK.bytes() as u64);
+            bytes.extend_from_slice(&content.bytes[from as usize..to as usize]);
+        }
+        bytes
     }
 }
 
@@ -196,8 +211,10 @@ impl LogContent {
         }
         open.map_or(Ok(()), |one| one.end(&mut slots)).map_err(damaged)?;
         let mut files: BTreeMap<FileId, FileReplay> = BTreeMap::new();
+        let mut pace = WalkPace::new(BLOCKS_AT_ONCE);
         // In the order in which the slots were begun.
         for gathered in slots.into_values() {
+            pace.visited(gathered.blocks.len() + 1).await;
             add_slot(&mut files, gathered);
         }
         Ok(LogContent { files, next: scanned.next, transactions, slots_freed })
@@ -252,6 +269,60 @@ fn add_slot(files: &mut BTreeMap<FileId, FileReplay>, gathered: Gathered) {
                     content.put(*range, &newer.bytes[range.as_usize()]);
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::{SplitMix, Timestamp};
+
+    fn record(version: Version) -> FileRecord {
+        FileRecord {
+            file: FileId(7),
+            base: version,
+            states: vec![version],
+            is_removed: false,
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            blocks: 0,
+            accessed: Timestamp::default(),
+            modified: Timestamp::default(),
+            changed: Timestamp::default(),
+        }
+    }
+
+    /// Runs hold every known byte of the file once, and none is longer than asked for.
+    #[test]
+    fn runs_are_what_is_known_of_a_file() {
+        for seed in 0..300 {
+            let random = SplitMix::new(seed);
+            let roll = |sides: u64| random.below(sides) as u32;
+            let mut blocks: BTreeMap<u64, BlockBytes> = BTreeMap::new();
+            let mut known: BTreeMap<u64, u8> = BTreeMap::new();
+            for _ in 0..roll(12) {
+                let (block, byte) = (u64::from(roll(5)), 1 + roll(255) as u8);
+                let start = roll(4) * 1024;
+                let range =
+                    BlockRange::new(start, start + 1024 * (1 + roll(4 - u64::from(start / 1024))));
+                let bytes = vec![byte; range.len()];
+                blocks.entry(block).or_insert_with(BlockBytes::zeroed).put(range, &bytes);
+                let at = (block << BLOCK.shift()) + u64::from(range.start);
+                known.extend((at..).zip(bytes));
+            }
+            let size = u64::from(roll(24 << 10));
+            known.retain(|at, _| *at < size);
+            let version = Version { number: 1, ctime_ns: 1, size };
+            let last = record(version);
+            let replay = FileReplay { base: version, states: Vec::new(), last, blocks };
+            let most = 1024 * (1 + u64::from(roll(8)));
+            let runs = replay.runs(most);
+            assert!(runs.iter().all(|run| run.end - run.start <= most.max(BLOCK.bytes() as u64)));
+            assert!(runs.windows(2).all(|pair| pair[0].end <= pair[1].start), "seed {seed}");
+            let found = runs.iter().flat_map(|run| (run.start..run.end).zip(replay.bytes_of(run)));
+            assert!(found.eq(known), "seed {seed}");
         }
     }
 }

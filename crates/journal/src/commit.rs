@@ -151,12 +151,25 @@ pub fn plan_commit(
     records: &dyn Records,
     stamp: &CommitStamp,
 ) -> Result<CommitPlan, LogFull> {
-    let (id, log_block_bytes) = (transaction.id, records.block_bytes());
     if transaction.is_empty() {
-        return Ok(CommitPlan::of(transaction, Plan::default(), stamp.durable, log_block_bytes));
+        let bytes = records.block_bytes();
+        return Ok(CommitPlan::of(transaction, Plan::default(), stamp.durable, bytes));
     }
-    let (mut plan, mut wholes) = (Plan::default(), Vec::new());
-    let written = records.write(transaction, images, stamp, &mut wholes);
+    let written = records.writer(transaction, stamp).finish(images);
+    plan_written(transaction, written, images, log, records, stamp)
+}
+
+/// Plans the commit of `transaction`, whose log blocks are `written`, as [`plan_commit`] does.
+pub fn plan_written(
+    transaction: &LockedTransaction,
+    (written, wholes): (LogContent, WholeBlocks),
+    images: Images,
+    log: &mut dyn LogSpace,
+    records: &dyn Records,
+    stamp: &CommitStamp,
+) -> Result<CommitPlan, LogFull> {
+    let (id, log_block_bytes) = (transaction.id, records.block_bytes());
+    let mut plan = Plan::default();
     let count = written.count(log_block_bytes);
     log.reserve(id, count)?;
     let gap = log.gap_before(id);

@@ -18,7 +18,7 @@ mod tail;
 pub mod transaction;
 
 pub use checkpoint::Checkpoint;
-pub use commit::{CommitPlan, plan_commit, plan_commit_home};
+pub use commit::{CommitPlan, plan_commit, plan_commit_home, plan_written};
 pub use log_space::{
     CircularLog, Gaps, LogFull, LogGap, LogKind, LogRing, LogRun, LogRuns, LogSlot, LogSpace,
     LogSwap, LogWalk, Logs, ScatteredLog, ScatteredLogMap, SwappedRun, TablePage, TimedCommit,

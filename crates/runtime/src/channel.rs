@@ -178,6 +178,27 @@ pub async fn yield_now() {
     .await
 }
 
+/// The pace of a long walk that nothing else lets other tasks into.
+pub struct WalkPace {
+    most: usize,
+    done: usize,
+}
+
+impl WalkPace {
+    /// Creates a pace with at most `most` items between two yields, and what one call adds.
+    pub fn new(most: usize) -> WalkPace {
+        WalkPace { most, done: 0 }
+    }
+    /// Counts `items` that were visited, and yields when there were enough.
+    pub async fn visited(&mut self, items: usize) {
+        self.done += items;
+        if self.done >= self.most {
+            self.done = 0;
+            yield_now().await;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

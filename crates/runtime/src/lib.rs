@@ -20,8 +20,8 @@ mod timers;
 mod virtual_world;
 
 pub use channel::{
-    Either, Receiver, Sender, join_all, join_window, oneshot, race, spawn_after_first_step,
-    spawn_with_result, yield_now,
+    Either, Receiver, Sender, WalkPace, join_all, join_window, oneshot, race,
+    spawn_after_first_step, spawn_with_result, yield_now,
 };
 pub use heap::Heap;
 pub use polling::POLL_DEFAULT;

@@ -324,6 +324,7 @@ fn statistics(
         "failed": failed,
         "transport": kind.word(),
         "engine": volume.statistics(),
+        "long_steps": crate::stats::long_steps(&**volume.engine().world()),
         "blocks": volume.requests(),
         "coerced": coerced.iter().map(CoercedDisk::statistics).collect::<Vec<_>>(),
         "volatile_cache": volume.persistence() == Persistence::WriteBack,

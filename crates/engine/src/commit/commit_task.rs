@@ -39,6 +39,8 @@ type Images = (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>);
 
 /// Blocks, and runs of them, that leave the cache before other tasks run.
 const FREED_LOOKS: usize = 1024;
+/// Blocks that get their records before other tasks run.
+const BLOCKS_AT_ONCE: usize = 256;
 
 /// A transaction in flight to the disk, and the blocks that wait for the outcome.
 pub(crate) struct Commit {
@@ -133,7 +135,7 @@ impl Committer<'_> {
     /// Carries the running transaction from its lock to the reply, or until the next may overlap.
     /// No handle is open.
     async fn commit_running(&self, beside: &dyn Fn(Commit)) -> Result<(), EngineError> {
-        let commit = self.lock()?;
+        let commit = self.lock().await?;
         let is_worth_polling = commit.is_worth_polling;
         self.expect_soon(is_worth_polling, true);
         let result = self.issue_commit(commit, beside).await;
@@ -184,9 +186,10 @@ impl Committer<'_> {
         self.finish(commit).await
     }
 
-    /// Takes the running transaction. One stretch without waiting, so that the images are those of
-    /// this moment.
-    fn lock(&self) -> Result<Commit, EngineError> {
+    /// Takes the running transaction. The images are taken in one stretch without waiting: they are
+    /// those of this moment. While the log blocks are made of them other tasks run, and no handle
+    /// may join.
+    async fn lock(&self) -> Result<Commit, EngineError> {
         let RunningContent { transaction, freed, completion } =
             self.admission.pipeline.lock(self.admission.world.now());
         let made = self.admission.log_buffer_blocks_max(&transaction.holdings());
@@ -195,7 +198,7 @@ impl Committer<'_> {
         let (logged, home) = self.take_images(&locked)?;
         self.cache.borrow_mut().note_log_buffers(made);
         let handles = locked.handles();
-        let (plan, transaction) = self.plan(locked)?;
+        let (plan, transaction) = self.plan(locked).await?;
         self.admission.pipeline.end_lock();
         let (is_worth_polling, waiters) =
             (self.admission.pipeline.is_worth_polling(&completion), completion.waiters());
@@ -231,13 +234,13 @@ impl Committer<'_> {
         })
     }
 
-    fn plan(
+    async fn plan(
         &self,
         mut locked: LockedTransaction,
     ) -> Result<(CommitPlan, CommittingTransaction), EngineError> {
-        let (cache, id) = (self.cache.borrow(), locked.id());
+        let id = locked.id();
         let image = |at: HomeBlock| {
-            let frozen = cache.peek(at).and_then(|block| block.frozen(id));
+            let frozen = self.cache.borrow().peek(at).and_then(|block| block.frozen(id));
             frozen.expect("a block in a transaction stays in the cache, and its image was taken")
         };
         let Some(log) = self.admission.log else {
@@ -251,7 +254,16 @@ impl Committer<'_> {
             stamp.durable = id.previous();
         }
         let idle = self.admission.world.now().since(self.admission.pipeline.committed_at());
-        let mut planned = log.borrow_mut().plan_commit(&mut locked, &image, &stamp, idle)?;
+        log.borrow_mut().begin_commit(&mut locked);
+        let records = log.borrow().records().clone();
+        let mut writer = records.writer(&locked, &stamp);
+        while writer.write_some(&image, BLOCKS_AT_ONCE) {
+            runtime::yield_now().await;
+            // Blocks need not stay in the cache behind a failure.
+            self.admission.pipeline.check()?;
+        }
+        let written = writer.finish(&image);
+        let mut planned = log.borrow_mut().plan_commit(&locked, written, &image, &stamp, idle)?;
         if self.admission.pacing.separates_barriers() {
             planned.separate_barriers();
         }

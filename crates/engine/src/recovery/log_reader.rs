@@ -5,6 +5,7 @@
 //!    So far nothing more is read ahead: a disk takes seconds for what it cannot read.
 //! 2. Of a block that cannot be read whole its log blocks are read one by one.
 //! 3. What was read last stays until something else is read, so a later pass may find it.
+//! 4. Between blocks that memory holds other tasks run now and then: a pass may do much with each.
 
 use crate::interface::error::EngineError;
 use crate::interface::limits::HOME_REQUESTS_MAX;
@@ -13,7 +14,7 @@ use commit::LogArea;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
 use journal::{LogRing, LogWalk};
-use runtime::join_window;
+use runtime::{WalkPace, join_window};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::ops::Range;
@@ -26,6 +27,8 @@ pub const READ_BYTES: usize = 1 << 20;
 /// Bytes that nobody wants are read up to this length rather than skipped: an arm takes longer for
 /// that. All together are no more than the wanted bytes.
 const HOLE_BYTES: usize = 64 << 10;
+/// Bytes that are given before other tasks run.
+const GIVEN_AT_ONCE: usize = 128 << 10;
 
 pub(crate) struct LogReader<'a> {
     parts: &'a EngineParts,
@@ -41,6 +44,8 @@ pub(crate) struct LogReader<'a> {
     in_parts: Option<u32>,
     /// Blocks that were read last, by the first log block.
     pieces: BTreeMap<LogBlock, Buffer>,
+    /// Pace of a caller, by bytes given to it.
+    pace: WalkPace,
 }
 
 impl<'a> LogReader<'a> {
@@ -59,6 +64,7 @@ impl<'a> LogReader<'a> {
             alone: 0,
             in_parts: None,
             pieces: BTreeMap::new(),
+            pace: WalkPace::new(GIVEN_AT_ONCE),
         }
     }
 
@@ -68,6 +74,7 @@ impl<'a> LogReader<'a> {
     }
 
     pub async fn read(&mut self, at: LogBlock) -> Result<&[u8], EngineError> {
+        self.pace.visited(self.unit).await;
         if self.held(at).is_none() {
             self.pieces.clear();
             if self.alone == 0 {

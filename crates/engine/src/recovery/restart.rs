@@ -21,13 +21,13 @@ use crate::log::log_format::is_written_so;
 use crate::recovery::log_reader::READ_BYTES;
 use crate::recovery::passes::{IMAGES_MAX, ReadLog, Recovery, RecoveryStart, recover};
 use crate::recovery::report::{RecoveryReport, RestartForecast};
-use crate::recovery::retained_log::{ReplayRecords, RetainedLog};
+use crate::recovery::retained_log::{RECORDS_AT_ONCE, ReplayRecords, RetainedLog};
 use device::Buffer;
 use journal::{
     FindCopies, FoundRuns, LogKind, ReplayImage, ReplayImages, ReplayedRecord, SnapshotPiece,
     plan_retained_log, records,
 };
-use runtime::join_window;
+use runtime::{WalkPace, join_window};
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -186,15 +186,15 @@ impl Recovery<'_> {
             self.replay(read, take).await?;
             return Ok(Vec::new());
         };
-        let mut parts = parts.take();
+        let (mut parts, mut whole) = (parts.take(), Vec::new());
         for (home, base) in self.read_copies(gathered.bases().collect()).await? {
             match parts.binary_search_by_key(&home, |part| part.home) {
                 Ok(at) => parts[at].fill_from(&base),
-                Err(at) => {
-                    parts.insert(at, ReplayImage { home, content: base, missing: Vec::new() })
-                }
+                Err(_) => whole.push(ReplayImage { home, content: base, missing: Vec::new() }),
             }
         }
+        parts.append(&mut whole);
+        parts.sort_by_key(|part| part.home);
         let (early, parts) = parts.into_iter().partition(|part| read_early.contains(&part.home));
         self.write_images(early).await?;
         Ok(parts)
@@ -250,7 +250,9 @@ impl Recovery<'_> {
         let mut gathered = ReplayRecords::new(first, count, most).ok_or_else(no_room)?;
         let leaves_them = self.parts.options.durable_only;
         let runs = found.first_runs(count);
+        let mut pace = WalkPace::new(RECORDS_AT_ONCE);
         for (home, block) in snapshot.blocks() {
+            pace.visited(1).await;
             if units::fault!("snapshot-revoke-ignored") || !read.revokes.hides(*home, block.by) {
                 let run = runs[block.by.0.wrapping_sub(first.0) as usize];
                 gathered.add_covered(
@@ -314,7 +316,7 @@ impl Recovery<'_> {
         self.report.blocks_in_part = parts.len() as u64;
         self.report.blocks_kept = (gathered.copies() + parts.len()) as u64;
         let runs = found.first_runs(count).to_vec();
-        Ok(gathered.keep(self.superblock.clone(), runs, parts, &read.revokes, pieces))
+        Ok(gathered.keep(self.superblock.clone(), runs, parts, &read.revokes, pieces).await)
     }
 
     /// Returns where the headers are of copies that an interrupted swap has left.

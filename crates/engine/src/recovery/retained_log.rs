@@ -17,6 +17,7 @@ use journal::{
     CommittedTransaction, Coverage, LogRun, ReplayAction, ReplayImage, ReplayedRecord, RevokeTable,
     SnapshotBlock, SnapshotPiece, WholeBlockLocation,
 };
+use runtime::WalkPace;
 use std::collections::{BTreeMap, BTreeSet};
 use units::{HomeBlock, TransactionId};
 
@@ -61,6 +62,8 @@ pub(crate) struct ReplayRecords {
 /// Records that are known for each copy that the mapping table has room for. With that many, and 32
 /// bytes each, all records take a quarter of the cache.
 const RECORDS_A_COPY: usize = 2;
+/// Records, or blocks, that are visited before other tasks run.
+pub(crate) const RECORDS_AT_ONCE: usize = 1024;
 
 /// The newest record of a block, and where the log holds it, if that is whole.
 struct Newest {
@@ -191,8 +194,9 @@ impl ReplayRecords {
     }
 
     /// Keeps what the log holds; `parts` are the blocks, sorted, that it holds in part and that are
-    /// not home. `revokes`: of what was read from the log. `pieces`: those of the snapshot.
-    pub fn keep(
+    /// not home. `revokes`: of what was read from the log. `pieces`: those of the snapshot. Yields
+    /// to other tasks now and then.
+    pub async fn keep(
         self,
         superblock: JournalSuperblock,
         runs: Vec<LogRun>,
@@ -200,29 +204,35 @@ impl ReplayRecords {
         revokes: &RevokeTable,
         pieces: Vec<SnapshotPiece>,
     ) -> RetainedLog {
-        let mut revoked = vec![Vec::new(); self.records.len()];
+        let ReplayRecords { first, records, newest, at_home, .. } = self;
+        let mut pace = WalkPace::new(RECORDS_AT_ONCE);
+        let mut revoked = vec![Vec::new(); records.len()];
         for (home, by) in revokes.iter() {
-            if let Some(revoked) = revoked.get_mut(by.0.wrapping_sub(self.first.0) as usize) {
+            if let Some(revoked) = revoked.get_mut(by.0.wrapping_sub(first.0) as usize) {
                 revoked.push(home);
             }
+            pace.visited(1).await;
         }
-        let mut id = self.first;
-        let transactions =
-            runs.iter().zip(self.records).zip(revoked).map(|((run, records), revoked)| {
-                let records = records.into_iter().collect();
-                let this = CommittedTransaction { id, log_blocks: run.count, records, revoked };
-                id = id.next();
-                this
-            });
-        let transactions = transactions.collect();
-        let is_kept = |home: HomeBlock| parts.binary_search_by_key(&home, |part| part.home).is_ok();
+        let (mut id, mut transactions) = (first, Vec::with_capacity(runs.len()));
+        for ((run, records), revoked) in runs.iter().zip(records).zip(revoked) {
+            pace.visited(records.len() + 1).await;
+            let records = records.into_iter().collect();
+            transactions.push(CommittedTransaction { id, log_blocks: run.count, records, revoked });
+            id = id.next();
+        }
+        let parts: Vec<_> = parts.into_iter().map(|part| (newest[&part.home].by, part)).collect();
+        let is_kept =
+            |home: HomeBlock| parts.binary_search_by_key(&home, |(_, part)| part.home).is_ok();
         let is_kept = |home: HomeBlock| is_kept(home) && !units::fault!("kept-part-at-home");
-        let gone =
-            self.newest.iter().filter(|(home, newest)| newest.copy.is_none() && !is_kept(**home));
-        let at_home = self.at_home.iter().copied().chain(gone.map(|(home, _)| *home)).collect();
-        let copies =
-            self.newest.iter().filter_map(|(home, newest)| Some((*home, newest.copy?))).collect();
-        let parts = parts.into_iter().map(|part| (self.newest[&part.home].by, part)).collect();
+        let (mut at_home, mut copies) = (Vec::from_iter(at_home), Vec::new());
+        for (home, newest) in newest {
+            pace.visited(1).await;
+            match newest.copy {
+                Some(copy) => copies.push((home, copy)),
+                None if is_kept(home) => {}
+                None => at_home.push(home),
+            }
+        }
         RetainedLog { superblock, runs, transactions, copies, at_home, parts, pieces }
     }
 }

@@ -9,6 +9,8 @@ use engine::{
 use format::run_table::TABLE_BYTES;
 use journal::DataMode;
 use journal::records::RecordFormat;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockRange, HomeBlock, LogBlock};
@@ -491,6 +493,38 @@ async fn put_together(engine: &Rc<Engine>, version: u8) {
         handle.change(&made, whole, |bytes| bytes.copy_from_slice(&content(block, version)));
     }
     engine.commit(handle.stop()).await.unwrap();
+}
+
+/// Counts steps: without yields the reads of the log alone would end one.
+#[test]
+fn others_run_while_a_restart_gathers() {
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let mut setup = setup(DataMode::Journal, records);
+        setup.options.snapshot_after = None;
+        let images = live(&setup, setup.images(), async |_, engine| {
+            // What is superseded stays in the log behind this one.
+            put(&engine, TOGETHER, 1).await;
+            for version in 0..VERSIONS {
+                put_together(&engine, version).await;
+            }
+            rest(&engine).await;
+        });
+        let rig = rig(&setup, images);
+        let parts = rig.parts.clone();
+        rig.run(async move {
+            let (mut restart, mut steps) = (pin!(engine::restart(&parts, &[])), 0);
+            let restarted = poll_fn(|context| {
+                steps += 1;
+                restart.as_mut().poll(context)
+            });
+            let (report, kept) = restarted.await.unwrap();
+            assert!(kept.is_some(), "{report:?}");
+            let bytes = u64::from(VERSIONS) * TOGETHER * BYTES;
+            // The scan and the replay read them.
+            assert!(steps > 2 * bytes / (128 << 10), "{steps} steps: {records:?}");
+        })
+        .unwrap();
+    }
 }
 
 /// Records of a few blocks, again and again: little of them is the newest, and all would have to be

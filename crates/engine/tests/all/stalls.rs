@@ -5,7 +5,8 @@
 use crate::common::{Layout, Rig, Setup, file_update};
 use engine::{CheckpointTimes, Contents, Credits, Engine, FileUpdate};
 use journal::DataMode;
-use runtime::{Either, race, yield_now};
+use journal::records::RecordFormat;
+use runtime::{Either, race, spawn_with_result, yield_now};
 use std::rc::Rc;
 use std::time::Duration;
 use units::{BlockRange, HomeBlock};
@@ -79,6 +80,44 @@ fn blocks_in_memory_are_freed_in_short_steps() {
         assert!(after < before.max(Duration::from_millis(20)), "{before:?}, then {after:?}");
         engine.shutdown().await.unwrap();
     });
+}
+
+/// Counts the steps of another task while log blocks are made.
+#[test]
+fn others_run_while_a_large_commit_is_planned() {
+    const BLOCKS: u64 = 8_000;
+    const AT_ONCE: u64 = 400;
+    for records in [RecordFormat::Blocks, RecordFormat::Packed] {
+        let mut setup = Setup::new(DataMode::Journal, Layout::Separate, 1024);
+        setup.home_blocks = BLOCKS + 1;
+        setup.log_blocks = 1 << 17;
+        setup.options.records = Some(records);
+        setup.options.cache_bytes = 1 << 30;
+        setup.options.commit = Duration::from_secs(3600);
+        let rig = Rig::new(&setup, 1, setup.images());
+        rig.play(async move |engine| {
+            let mut last = None;
+            for from in (0..BLOCKS).step_by(AT_ONCE as usize) {
+                let mut handle = engine.start_writing(Credits(0), AT_ONCE as u32).await.unwrap();
+                for at in from..from + AT_ONCE {
+                    handle.write_file_data(update(at, &[3; 1024], 1024)).await.unwrap();
+                }
+                last = Some(handle.stop());
+            }
+            let (asking, transaction) = (engine.clone(), last.unwrap());
+            let world = engine.world().clone();
+            let commit =
+                spawn_with_result(&*world, async move { asking.commit(transaction).await });
+            let mut steps = 0;
+            for _ in 0..1000 {
+                yield_now().await;
+                steps += u64::from(engine.is_locking());
+            }
+            commit.await.expect("the task ends").unwrap();
+            assert!(steps > BLOCKS / 1000, "{steps} steps of another task: {records:?}");
+            engine.shutdown().await.unwrap();
+        });
+    }
 }
 
 /// Records of the log that lie at the far end of a range alone.

@@ -13,11 +13,14 @@ pub(crate) use zone::SystemZone;
 use crate::{Error, Result, Volume};
 use engine::{Block, Engine, Handle};
 use format::ext4::{GroupDescriptor, VolumeSuperblock};
+use runtime::WalkPace;
 use std::cell::RefCell;
 use units::{BlockRange, GroupNumber};
 
 /// Bytes of one read of descriptors at most.
 const RUN_BYTES: u32 = 1 << 20;
+/// Groups that are visited before other tasks run.
+const GROUPS_AT_ONCE: usize = 1024;
 
 /// A group in memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,7 +48,10 @@ impl Groups {
     ) -> Result<Groups> {
         let descriptor_blocks = read_descriptor_blocks(engine, superblock).await?;
         let mut states = Vec::with_capacity(superblock.groups() as usize);
+        let mut pace = WalkPace::new(GROUPS_AT_ONCE);
         for block in &descriptor_blocks {
+            pace.visited(superblock.block_size.bytes() / usize::from(superblock.descriptor_size()))
+                .await;
             let bytes = block.bytes();
             let size = usize::from(superblock.descriptor_size());
             for raw in bytes.chunks_exact(size).take(superblock.groups() as usize - states.len()) {

@@ -1,9 +1,10 @@
 //! Blocks of the file system itself: superblocks, descriptors, bitmaps, inode tables, journal. No
 //! file may own them; an extent that points here is corruption (kernel: `block_validity.c`).
 
-use super::Groups;
+use super::{GROUPS_AT_ONCE, Groups};
 use crate::{Error, Result};
 use format::ext4::{VolumeSuperblock, feature};
+use runtime::WalkPace;
 use std::ops::Range;
 use units::{GroupNumber, HomeBlock};
 
@@ -15,13 +16,19 @@ pub(crate) struct SystemZone {
 
 impl SystemZone {
     /// Checks that no two groups have a bitmap or a block of inodes in one place: what one of them
-    /// marks as used, the other would take for its own.
-    pub fn check_groups(superblock: &VolumeSuperblock, groups: &Groups) -> Result<()> {
-        let mut ranges: Vec<(Range<u64>, GroupNumber)> = (0..groups.count())
-            .map(GroupNumber)
-            .flat_map(|group| places(superblock, groups, group).map(|range| (range, group)))
-            .collect();
+    /// marks as used, the other would take for its own. Yields to other tasks now and then.
+    pub async fn check_groups(superblock: &VolumeSuperblock, groups: &Groups) -> Result<()> {
+        let mut by_kind: [Vec<(Range<u64>, GroupNumber)>; 3] = Default::default();
+        let mut pace = WalkPace::new(GROUPS_AT_ONCE);
+        for group in (0..groups.count()).map(GroupNumber) {
+            let places = places(superblock, groups, group);
+            by_kind.iter_mut().zip(places).for_each(|(kind, range)| kind.push((range, group)));
+            pace.visited(1).await;
+        }
+        // Those of one kind are in order on most volumes, which makes sorting them little work.
+        let mut ranges = by_kind.concat();
         ranges.sort_by_key(|(range, _)| range.start);
+        runtime::yield_now().await;
         match ranges.windows(2).find(|pair| pair[0].0.end > pair[1].0.start) {
             None => Ok(()),
             Some(pair) => Err(Error::Corrupt {
@@ -31,20 +38,24 @@ impl SystemZone {
         }
     }
 
-    /// `journal`: start and length of each run of the hidden journal inode.
-    pub fn new(
+    /// `journal`: start and length of each run of the hidden journal inode. Yields to other tasks
+    /// now and then.
+    pub async fn new(
         superblock: &VolumeSuperblock,
         groups: &Groups,
         journal: &[(HomeBlock, u64)],
     ) -> SystemZone {
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        ranges.push(0..u64::from(superblock.first_data_block) + 1);
-        for index in 0..groups.count() {
-            let group = GroupNumber(index);
+        let mut by_kind: [Vec<Range<u64>>; 4] = Default::default();
+        let mut pace = WalkPace::new(GROUPS_AT_ONCE);
+        for group in (0..groups.count()).map(GroupNumber) {
             let start = superblock.group_start(group).get();
-            ranges.push(start..start + u64::from(superblock.superblock_and_descriptors(group)));
-            ranges.extend(places(superblock, groups, group));
+            let own = start..start + u64::from(superblock.superblock_and_descriptors(group));
+            let all = std::iter::once(own).chain(places(superblock, groups, group));
+            by_kind.iter_mut().zip(all).for_each(|(kind, range)| kind.push(range));
+            pace.visited(1).await;
         }
+        let mut ranges = by_kind.concat();
+        ranges.push(0..u64::from(superblock.first_data_block) + 1);
         if superblock.features.has(feature::MMP) {
             ranges.push(superblock.mmp_block..superblock.mmp_block.saturating_add(1));
         }

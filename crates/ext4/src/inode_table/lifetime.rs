@@ -7,8 +7,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use units::{InodeNumber, TransactionId};
 
-/// Number by which unreferenced inodes may grow after a sweep before the next.
-const SWEEP_STEP: usize = 4096;
+/// Number of inodes in memory up to which none is swept out.
+const INODES_MIN: usize = 4096;
+/// Number of inodes that each insertion beyond that looks at. Where `n` inodes must stay, at most a
+/// third of `n` others stay with them.
+const LOOKS: usize = 4;
 
 /// Cache with at most one [`Inode`] per number.
 #[derive(Default)]
@@ -17,8 +20,9 @@ pub(crate) struct InodeCache {
     /// Inodes that were swept out and that the kernel refers to: it keeps millions for long without
     /// using them.
     swept: BTreeMap<InodeNumber, Swept>,
-    /// Sweep when there are more than this.
-    limit: usize,
+    /// Number of the inode that the next insertion looks at first: a sweep of them all in one step
+    /// would delay every other request.
+    next_look: InodeNumber,
 }
 
 /// State that outlives an inode in memory.
@@ -34,8 +38,8 @@ impl InodeCache {
     }
     /// Returns the inode that is in the cache now: another task may have inserted it first.
     pub fn insert(&mut self, inode: Rc<Inode>, committed: TransactionId) -> Rc<Inode> {
-        if self.inodes.len() >= self.limit {
-            self.sweep(committed);
+        if self.inodes.len() >= INODES_MIN {
+            self.sweep_some(committed);
         }
         if let Some(inode) = self.get(inode.number) {
             return inode;
@@ -73,31 +77,45 @@ impl InodeCache {
         self.inodes.values().filter(|inode| wanted(inode)).cloned().collect()
     }
 
-    /// Drops inodes that can be read again: not open, with links, and the last change committed. An
-    /// fsync of an inode read again would not know which transaction to wait for.
-    fn sweep(&mut self, committed: TransactionId) {
-        self.inodes.retain(|number, inode| {
-            let stays = Rc::strong_count(inode) > 1
-                || inode.opens.get() > 0
-                || inode.kept_home.get()
-                || inode.durable_by_request.get()
-                || inode.pages.has_newer()
-                || inode.fields.borrow().links == 0
-                || inode.access_is_newer.get()
-                || inode.last_change.get().is_after(committed)
-                || inode.durable_with().is_after(committed)
-                || inode.last_home_data.get().is_after(committed);
-            if !stays && inode.lookups.get() > 0 {
-                let (lookups, pages_may_be_old) = (inode.lookups.get(), inode.pages.may_be_old());
-                self.swept.insert(*number, Swept { lookups, pages_may_be_old });
+    /// Drops those of the next few inodes that can be read again, and begins anew behind the last.
+    fn sweep_some(&mut self, committed: TransactionId) {
+        let (mut looks, mut dropped) = (0, Vec::new());
+        let mut last = None;
+        for (number, inode) in self.inodes.range(self.next_look..).take(LOOKS) {
+            (looks, last) = (looks + 1, Some(*number));
+            if inode.can_be_read_again(committed) {
+                dropped.push(*number);
             }
-            stays
-        });
-        self.limit = self.inodes.len() + SWEEP_STEP;
+        }
+        self.next_look = last
+            .filter(|_| looks == LOOKS)
+            .map_or(InodeNumber(0), |last| InodeNumber(last.get().saturating_add(1)));
+        for number in dropped {
+            let Some(inode) = self.inodes.remove(&number) else { continue };
+            if inode.lookups.get() > 0 {
+                let (lookups, pages_may_be_old) = (inode.lookups.get(), inode.pages.may_be_old());
+                self.swept.insert(number, Swept { lookups, pages_may_be_old });
+            }
+        }
     }
 }
 
 impl Inode {
+    /// Whether memory may drop it: not open, with links, and the last change committed. An fsync of
+    /// an inode read again would not know which transaction to wait for.
+    fn can_be_read_again(self: &Rc<Self>, committed: TransactionId) -> bool {
+        let stays = Rc::strong_count(self) > 1
+            || self.opens.get() > 0
+            || self.kept_home.get()
+            || self.durable_by_request.get()
+            || self.pages.has_newer()
+            || self.fields.borrow().links == 0
+            || self.access_is_newer.get()
+            || self.last_change.get().is_after(committed)
+            || self.durable_with().is_after(committed)
+            || self.last_home_data.get().is_after(committed);
+        !stays
+    }
     pub(crate) fn is_referred_to(&self) -> bool {
         self.lookups.get() > 0 || self.opens.get() > 0
     }
@@ -216,5 +234,50 @@ impl Volume {
     /// Whether it is still the cached inode of its number.
     pub(crate) fn is_cached(&self, inode: &Rc<Inode>) -> bool {
         self.inodes.borrow().get(inode.number).is_some_and(|cached| Rc::ptr_eq(&cached, inode))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANY: u32 = 3 * INODES_MIN as u32;
+
+    fn insert(cache: &mut InodeCache, number: u32, changed: u32, committed: u32) {
+        let fields = format::ext4::RawInode { links: 1, ..Default::default() };
+        let inode = Inode::new(InodeNumber(number), fields, TransactionId(changed));
+        inode.lookups.set(1);
+        cache.insert(Rc::new(inode), TransactionId(committed));
+    }
+
+    /// The inodes of one transaction stay until its commit, and all of them may go then.
+    #[test]
+    fn no_insertion_looks_at_many_inodes() {
+        let mut cache = InodeCache::default();
+        for number in 0..MANY {
+            insert(&mut cache, 10 + number, 2, 1);
+        }
+        assert_eq!(cache.inodes.len(), MANY as usize);
+        for number in MANY..2 * MANY {
+            let before = cache.inodes.len();
+            insert(&mut cache, 10 + number, 3, 2);
+            assert!(cache.inodes.len() + LOOKS > before, "{before}, then {}", cache.inodes.len());
+        }
+        let (first, rest) = (InodeNumber(10), InodeNumber(10 + MANY));
+        assert_eq!((cache.numbers(first..rest).count(), cache.swept.len()), (0, MANY as usize));
+    }
+
+    /// Memory holds those that must stay, and a third more.
+    #[test]
+    fn inodes_that_can_be_read_again_are_dropped() {
+        let mut cache = InodeCache::default();
+        for number in 0..20 * MANY {
+            let changed = if number < MANY { 2 } else { 1 };
+            insert(&mut cache, 10 + number, changed, 1);
+        }
+        let most = MANY as usize / 3 * 4 + INODES_MIN / 8;
+        assert!((MANY as usize..most).contains(&cache.inodes.len()), "{}", cache.inodes.len());
+        assert!(cache.knows(InodeNumber(10)) && cache.knows(InodeNumber(9 + 20 * MANY)));
+        assert_eq!(cache.inodes.len() + cache.swept.len(), 20 * MANY as usize);
     }
 }

@@ -193,9 +193,9 @@ impl Volume {
         let groups = Groups::load(&engine, &superblock, trust).await?;
         // Before recovery descriptors may be torn.
         if trust == Trust::All && !parts.options.without_journal {
-            SystemZone::check_groups(&superblock, &groups)?;
+            SystemZone::check_groups(&superblock, &groups).await?;
         }
-        let zone = SystemZone::new(&superblock, &groups, journal);
+        let zone = SystemZone::new(&superblock, &groups, journal).await;
         // The superblock's counts are as old as the last unmount; the descriptors are current.
         let totals = groups.states.borrow().iter().fold((0u64, 0u64), |(blocks, inodes), state| {
             (

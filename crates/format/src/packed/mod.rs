@@ -25,7 +25,7 @@ pub use header::PackedHeader;
 pub use read::{Item, RecordReader};
 pub use tables::tables;
 pub use varint::{MalformedRun, length as varint_length};
-pub use write::RunWriter;
+pub use write::{RunPieces, RunWriter};
 
 /// The first four bytes of a run. The first of them is not 0, and they differ from JBD2's.
 pub const MAGIC: u32 = 0x4f6b_5061;

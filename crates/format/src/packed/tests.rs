@@ -57,6 +57,17 @@ fn random_parts(random: &SplitMix, size: BlockSize) -> Vec<BlockRange> {
     parts
 }
 
+fn finish(
+    writer: RunWriter,
+    transaction: TransactionId,
+    durable: TransactionId,
+    time: Timestamp,
+) -> Vec<Vec<u8>> {
+    let mut pieces = writer.end((SUMS, SEED));
+    let rest: Vec<_> = std::iter::from_fn(|| pieces.next_behind_first()).collect();
+    [vec![pieces.first(transaction, durable, time)], rest].concat()
+}
+
 #[test]
 fn every_written_run_is_read_back() {
     for seed in 0..300 {
@@ -103,7 +114,7 @@ fn every_written_run_is_read_back() {
         let time = Timestamp { seconds: -3, nanoseconds: 7 };
         let (transaction, durable) =
             (TransactionId(random.below(1 << 32) as u32), TransactionId(9));
-        let run = writer.finish(transaction, durable, time, (SUMS, SEED)).concat();
+        let run = finish(writer, transaction, durable, time).concat();
         let header = PackedHeader::parse(&run, SEED).unwrap();
         assert_eq!((header.transaction, header.durable, header.time), (transaction, durable, time));
         let cut = random.below(unit as u64) as usize;
@@ -118,9 +129,7 @@ fn every_written_run_is_read_back() {
 fn a_header_with_any_changed_byte_or_of_another_log_is_none() {
     let mut writer = RunWriter::new(512, 0);
     writer.revoke(HomeBlock(7));
-    let run = writer
-        .finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED))
-        .concat();
+    let run = finish(writer, TransactionId(1), TransactionId(0), Timestamp::default()).concat();
     assert!(PackedHeader::parse(&run, SEED).is_some());
     assert!(PackedHeader::parse(&run, Seed(7)).is_none());
     for at in 0..PackedHeader::SIZE {
@@ -135,9 +144,7 @@ fn parts_take_as_many_bytes_as_was_said() {
     let parts = [BlockRange::new(0, 127), BlockRange::new(255, 400), BlockRange::new(1000, 1001)];
     let mut writer = RunWriter::new(512, 0);
     writer.parts(HomeBlock(3), &parts, &[1; 1024], false);
-    let run = writer
-        .finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED))
-        .concat();
+    let run = finish(writer, TransactionId(1), TransactionId(0), Timestamp::default()).concat();
     let length = PackedHeader::parse(&run, SEED).unwrap().length as usize;
     assert_eq!(length, 2 + RunWriter::parts_length(parts));
 }
@@ -171,8 +178,7 @@ fn a_long_run_comes_in_pieces_that_are_whole_units() {
         for home in 0..100 {
             writer.whole(HomeBlock(home), &image, false);
         }
-        let pieces =
-            writer.finish(TransactionId(1), TransactionId(0), Timestamp::default(), (SUMS, SEED));
+        let pieces = finish(writer, TransactionId(1), TransactionId(0), Timestamp::default());
         let (last, full) = pieces.split_last().unwrap();
         assert_eq!(full.len(), 100 * 4096 / RunWriter::PIECE);
         assert!(full.iter().all(|piece| piece.len() == RunWriter::PIECE) && last.len() % unit == 0);

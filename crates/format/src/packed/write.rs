@@ -16,6 +16,36 @@ pub struct RunWriter {
     previous: u64,
 }
 
+/// A run in pieces, all records of which are written. The length of each piece is a multiple of the
+/// unit. The first one, which holds the checksum over all of them, comes last.
+pub struct RunPieces {
+    length: u32,
+    seed: Seed,
+    body: WholeTransaction,
+    first: Vec<u8>,
+    rest: std::vec::IntoIter<Vec<u8>>,
+}
+
+impl RunPieces {
+    /// Returns the next piece behind the first.
+    pub fn next_behind_first(&mut self) -> Option<Vec<u8>> {
+        self.rest.next().inspect(|piece| self.body.add(piece))
+    }
+    /// Returns the first piece. All others have been taken.
+    pub fn first(
+        mut self,
+        transaction: TransactionId,
+        durable: TransactionId,
+        time: Timestamp,
+    ) -> Vec<u8> {
+        assert!(self.rest.len() == 0, "the checksum covers all pieces");
+        let (length, body_sum) = (self.length, self.body.sum());
+        let header = &mut self.first[..PackedHeader::SIZE];
+        PackedHeader { transaction, length, durable, time, body_sum }.serialize(self.seed, header);
+        self.first
+    }
+}
+
 impl RunWriter {
     /// Maximum number of bytes that a record takes beside those of its block: for each part of it,
     /// if it has any.
@@ -69,25 +99,16 @@ impl RunWriter {
         }
     }
 
-    /// Returns the whole run in its pieces: the length of each is a multiple of the unit.
-    pub fn finish(
-        mut self,
-        transaction: TransactionId,
-        durable: TransactionId,
-        time: Timestamp,
-        (sums, seed): (TransactionSums, Seed),
-    ) -> Vec<Vec<u8>> {
+    /// Ends the run, whose records are complete.
+    pub fn end(mut self, (sums, seed): (TransactionSums, Seed)) -> RunPieces {
         let length = u32::try_from(self.length).expect("a transaction is shorter than the log");
         self.bytes.resize(self.bytes.len().next_multiple_of(self.unit), 0);
-        let mut pieces = self.full;
-        pieces.push(self.bytes);
+        self.full.push(self.bytes);
+        let mut rest = self.full.into_iter();
+        let first = rest.next().expect("the last piece is one");
         let mut body = WholeTransaction::new(sums, seed);
-        body.add(&pieces[0][PackedHeader::SIZE..]);
-        pieces[1..].iter().for_each(|piece| body.add(piece));
-        let body_sum = body.sum();
-        let header = &mut pieces[0][..PackedHeader::SIZE];
-        PackedHeader { transaction, length, durable, time, body_sum }.serialize(seed, header);
-        pieces
+        body.add(&first[PackedHeader::SIZE..]);
+        RunPieces { length, seed, body, first, rest }
     }
 
     fn head(&mut self, home: HomeBlock, kind: Kind, count: u64) {

@@ -11,8 +11,8 @@
 //!    and gets a barrier before the block that commits.
 //! 3. A scan returns what was written: the same home blocks, bytes and revokes, in the same order.
 //!    Records of one block in one transaction replay in the order in which they come.
-//! 4. [`Records::log_blocks_bound`] is never less than what `write` makes. Handles reserve by it,
-//!    so a commit never finds the log too short.
+//! 4. [`Records::log_blocks_bound`] is never less than what the writer makes. Handles reserve by
+//!    it, so a commit never finds the log too short.
 //! 5. Remains in the log of earlier wraps, or of another journal, are never taken for a
 //!    transaction. Blocks carry the transaction's id, and checksums the journal's identity.
 //! 6. [`Scanner::ahead`] returns *proves* only for blocks that could not exist had the open
@@ -84,10 +84,18 @@ impl LogContent {
     }
 }
 
+/// Makes the log blocks of a transaction, which may be many: then others run in between.
+pub trait RecordWriter {
+    /// Writes what about `blocks` more blocks need. Returns whether anything is left.
+    fn write_some(&mut self, images: Images, blocks: usize) -> bool;
+    /// Writes what is left. Returns all log blocks, and where they hold blocks whole, in any order.
+    fn finish(self: Box<Self>, images: Images) -> (LogContent, WholeBlocks);
+}
+
 pub trait Records: fmt::Debug {
     /// Returns the bytes of a log block.
     fn block_bytes(&self) -> usize;
-    /// Returns the bytes of memory that `write` takes for each log block that it makes.
+    /// Returns the bytes of memory that the writer takes for each log block that it makes.
     fn block_memory(&self) -> usize {
         self.block_bytes()
     }
@@ -99,14 +107,12 @@ pub trait Records: fmt::Debug {
     fn logs_images(&self) -> bool {
         false
     }
-    /// Makes all log blocks of a transaction that is not empty. Adds to `wholes`, in any order.
-    fn write(
+    /// Returns what makes the log blocks of a transaction that is not empty.
+    fn writer<'a>(
         &self,
-        transaction: &LockedTransaction,
-        images: Images,
+        transaction: &'a LockedTransaction,
         stamp: &CommitStamp,
-        wholes: &mut WholeBlocks,
-    ) -> LogContent;
+    ) -> Box<dyn RecordWriter + 'a>;
     /// Returns how many log blocks hold `bytes` bytes of a block that begins at byte `offset` of
     /// the first of them.
     fn blocks_of_whole(&self, offset: usize, bytes: usize) -> u32 {
@@ -119,7 +125,7 @@ pub trait Records: fmt::Debug {
     }
     /// Returns what replay of the record of a metadata block needs, of which `ranges` changed.
     fn metadata_coverage(&self, ranges: &RangeSet) -> Coverage;
-    /// Returns an upper bound of the log blocks that `write` makes.
+    /// Returns an upper bound of the log blocks that the writer makes.
     fn log_blocks_bound(&self, holdings: &Holdings) -> u32;
     /// Returns an upper bound of the log blocks that `revokes` revokes add to any transaction.
     fn revoke_blocks_bound(&self, revokes: u64) -> u32;

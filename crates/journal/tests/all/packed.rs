@@ -46,13 +46,18 @@ fn bytes_of(
 ) -> Vec<u8> {
     let bound = records.log_blocks_bound(&running.holdings());
     let images = |home: HomeBlock| Rc::new(Buffer::copy_of(&now[&home.get()]));
-    let mut wholes = Vec::new();
-    let LogContent::Sealed(units) =
-        records.write(&running.lock(), &images, &stamp(durable), &mut wholes)
-    else {
+    let locked = running.lock();
+    let mut writer = records.writer(&locked, &stamp(durable));
+    // However many are written at once, the run is the same.
+    let whole = records.writer(&locked, &stamp(durable)).finish(&images);
+    while writer.write_some(&images, 1) {}
+    let (LogContent::Sealed(units), wholes) = writer.finish(&images) else {
         panic!("a run has one checksum")
     };
+    let LogContent::Sealed(at_once) = whole.0 else { panic!("a run has one checksum") };
+    let at_once: Vec<u8> = at_once.iter().flat_map(|(_, piece)| piece.to_vec()).collect();
     let bytes: Vec<u8> = units.iter().flat_map(|(_, piece)| piece.to_vec()).collect();
+    assert!(bytes == at_once && wholes == whole.1);
     let count = bytes.len() / records.block_bytes();
     assert!(count as u32 <= bound, "{count} units, bound {bound}");
     for (home, at) in wholes {
@@ -390,8 +395,8 @@ fn a_sync_of_128_bytes_takes_a_sector_or_250_bytes_in_a_group() {
             }
         }
         let image = Rc::new(Buffer::copy_of(&[7; 1024]));
-        let written =
-            records.write(&running.lock(), &|_| image.clone(), &stamp(0), &mut Vec::new());
+        let locked = running.lock();
+        let (written, _) = records.writer(&locked, &stamp(0)).finish(&|_| image.clone());
         written.count(records.block_bytes()) as usize * records.block_bytes()
     };
     let packed = format(512, 1);

@@ -5,7 +5,7 @@
 //! once is a method here.
 //!
 //! Invariants
-//! 1. Records are live from when their transaction is planned until the tail on disk has passed it,
+//! 1. Records are live from when their transaction is locked until the tail on disk has passed it,
 //!    or they are revoked durably.
 //! 2. The space of a transaction is taken back only when the tail on disk has passed it.
 
@@ -22,18 +22,19 @@ use crate::log::live_records::LiveRecords;
 use crate::log::log_format::records_wanted;
 use crate::log::snapshot::Snapshot;
 use crate::log::tail::Tail;
-use crate::recovery::retained_log::RetainedLog;
+use crate::recovery::retained_log::{RECORDS_AT_ONCE, RetainedLog};
 use commit::LogArea;
 use commit::LogSuperblock;
 use device::Buffer;
 use format::jbd2::JournalSuperblock;
-use journal::records::{self, Images, Records};
+use journal::records::{self, Images, LogContent, Records, WholeBlocks};
 use journal::{
     Checkpoint, CircularLog, CommitPlan, CommitStamp, CommittedTransaction, Coverage, Gaps,
     LockedTransaction, LogGap, LogKind, LogSpace, LogSwap, Plan, ScatteredLog, SnapshotRing,
     SuperblockImage, SwappedRun, TablePage, TimedCommit, WholeBlockLocation, begin_log,
-    plan_commit,
+    plan_written,
 };
+use runtime::WalkPace;
 use std::rc::Rc;
 use std::time::Duration;
 use units::{HomeBlock, Instant, LogBlock, TransactionId};
@@ -92,8 +93,8 @@ impl LogState {
         })
     }
 
-    /// A log that goes on where a restart found it.
-    pub fn keeping(
+    /// A log that goes on where a restart found it. Yields to other tasks now and then.
+    pub async fn keeping(
         kept: RetainedLog,
         parts: &EngineParts,
         area: &LogArea,
@@ -117,15 +118,23 @@ impl LogState {
             mapping: Mapping::default(),
             ends: Default::default(),
         };
-        for transaction in &transactions {
+        let mut pace = WalkPace::new(RECORDS_AT_ONCE);
+        for transaction in transactions {
+            pace.visited(transaction.records.len() + 1).await;
             let blocks = transaction.records.iter().map(|(block, _)| *block).collect();
             log.live.add(transaction.id, blocks);
-            log.committed(transaction);
+            log.committed(&transaction);
         }
-        at_home.into_iter().for_each(|block| log.home_written(block, last));
+        for block in at_home {
+            log.home_written(block, last);
+            pace.visited(1).await;
+        }
         log.note_covered(last);
         let now = parts.world.now();
-        copies.into_iter().for_each(|(block, copy)| log.mapping.insert(block, copy, now));
+        for (block, copy) in copies {
+            log.mapping.insert(block, copy, now);
+            pace.visited(1).await;
+        }
         Ok(log)
     }
 
@@ -176,23 +185,27 @@ impl LogState {
         self.gaps.committed(commit);
     }
 
-    /// The plan of `locked`, which takes room here. Its records are live from now on.
-    /// `idle`: since the one before it was complete.
+    /// Begins the commit of `locked`: decides which blocks are logged whole. Its records are live
+    /// from now on.
+    pub fn begin_commit(&mut self, locked: &mut LockedTransaction) {
+        self.checkpoint.log_hot_blocks_whole(locked, self.space.capacity());
+        let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();
+        self.live.add(locked.id(), records);
+    }
+    /// The plan of `locked`, which takes room here; `written` are its log blocks. `idle`: since the
+    /// one before it was complete.
     pub fn plan_commit(
         &mut self,
-        locked: &mut LockedTransaction,
+        locked: &LockedTransaction,
+        written: (LogContent, WholeBlocks),
         images: Images,
         stamp: &CommitStamp,
         idle: Duration,
     ) -> Result<CommitPlan, EngineError> {
         let gap = self.gaps.wanted(idle, locked.logged_blocks());
         self.space.leave_gap(gap / self.records.block_bytes() as u32);
-        self.checkpoint.log_hot_blocks_whole(locked, self.space.capacity());
-        let planned = plan_commit(locked, images, &mut *self.space, &*self.records, stamp)
-            .map_err(|error| EngineError::BadJournal { why: error.to_string() })?;
-        let records = locked.metadata().chain(locked.data().map(|(at, _)| at)).collect();
-        self.live.add(locked.id(), records);
-        Ok(planned)
+        plan_written(locked, written, images, &mut *self.space, &*self.records, stamp)
+            .map_err(|error| EngineError::BadJournal { why: error.to_string() })
     }
     /// Chooses where in the log `transaction` will lie. `head`: where the arm of the home disk is.
     pub fn choose_place(&mut self, transaction: TransactionId, head: HomeBlock) {
@@ -397,8 +410,11 @@ mod tests {
         let stamp =
             CommitStamp { time: Timestamp { seconds: 0, nanoseconds: 0 }, durable: id.previous() };
         let image = Rc::new(Buffer::zeroed(1024));
-        let mut planned =
-            log.plan_commit(&mut locked, &|_| image.clone(), &stamp, Duration::ZERO).unwrap();
+        let image = |_| image.clone();
+        log.begin_commit(&mut locked);
+        let written = log.records.writer(&locked, &stamp).finish(&image);
+        let planned = log.plan_commit(&locked, written, &image, &stamp, Duration::ZERO);
+        let mut planned = planned.unwrap();
         log.issue(&mut planned, 1024);
         log.committed(&planned.carried_out(locked.start_commit()));
     }

@@ -1,7 +1,10 @@
 //! Comparison of our geometry with that of dumpe2fs.
 
-use crate::volume::image::{ALL, TestImage};
+use crate::volume::image::{ALL, Kind, TestImage, open};
+use ext4::Access;
 use format::ext4::{GroupDescriptor, VolumeSuperblock};
+use std::future::poll_fn;
+use std::pin::pin;
 use units::GroupNumber;
 
 fn field(text: &str, name: &str) -> u64 {
@@ -133,4 +136,26 @@ fn pointers_of_32_bits_reach_the_groups_that_lie_below_two_to_the_32nd() {
             assert!(start(groups) <= 1 << 32 && start(groups + 1) > 1 << 32, "{kind:?}");
         }
     }
+}
+
+/// The descriptors come with one request, so nothing else would let another task run.
+#[test]
+fn a_volume_of_many_groups_is_opened_in_steps() {
+    const GROUPS: u64 = 16 << 10;
+    const ARGUMENTS: &str =
+        "-t ext4 -b 1024 -g 1024 -N 131072 -O ^resize_inode,meta_bg -E lazy_itable_init=1";
+    let image = TestImage::of(Kind { arguments: ARGUMENTS, size: "16G" });
+    let steps = image.in_world(1, async |world, disk| {
+        let mut opened = pin!(open(&world, &disk, Access::ReadOnly));
+        let mut steps = 0;
+        let volume = poll_fn(|context| {
+            steps += 1;
+            opened.as_mut().poll(context)
+        });
+        let volume = volume.await.unwrap();
+        assert_eq!(u64::from(volume.superblock().groups()), GROUPS);
+        volume.close().await.unwrap();
+        steps
+    });
+    assert!(steps > 3 * GROUPS / 1024, "{steps} steps");
 }

@@ -11,7 +11,7 @@ mod replay;
 mod scan;
 mod write;
 
-use super::{CommitStamp, Decoder, Images, LogContent, Records, Scanner, WholeBlocks};
+use super::{CommitStamp, Decoder, RecordWriter, Records, Scanner};
 use crate::pass_outcome::RecoverError;
 use crate::ranges::RangeSet;
 use crate::transaction::{Coverage, Holdings, LockedTransaction};
@@ -52,14 +52,12 @@ impl Records for BlockRecords {
     fn logs_images(&self) -> bool {
         true
     }
-    fn write(
+    fn writer<'a>(
         &self,
-        transaction: &LockedTransaction,
-        images: Images,
+        transaction: &'a LockedTransaction,
         stamp: &CommitStamp,
-        wholes: &mut WholeBlocks,
-    ) -> LogContent {
-        write::write(self, transaction, images, stamp, wholes)
+    ) -> Box<dyn RecordWriter + 'a> {
+        Box::new(write::BlockWriter::new(*self, transaction, stamp))
     }
     /// Returns `Whole`: metadata is logged in regular blocks, however little changed.
     fn metadata_coverage(&self, _ranges: &RangeSet) -> Coverage {

@@ -3,83 +3,112 @@
 
 use super::BlockRecords;
 use crate::plan::BlockKind;
-use crate::records::{CommitStamp, Images, LogBlocks, LogContent, WholeBlocks};
+use crate::records::{CommitStamp, Images, LogBlocks, LogContent, RecordWriter, WholeBlocks};
 use crate::transaction::{LockedTransaction, Record};
 use device::Buffer;
+use format::WholeTransaction;
 use format::jbd2::{
     BlockTag, CommitBlock, DescriptorBlock, Fragment, LogLayout, Packing, RevokeBlock, TagBytes,
     escape,
 };
+use std::collections::btree_map;
 use std::rc::Rc;
 use units::{BlockRange, HomeBlock, TransactionId};
 
-pub(super) fn write(
-    records: &BlockRecords,
-    transaction: &LockedTransaction,
-    images: Images,
-    stamp: &CommitStamp,
-    wholes: &mut WholeBlocks,
-) -> LogContent {
-    let mut blocks = log_body(transaction, images, records.layout, wholes);
-    let commit = (BlockKind::Commit, commit_block(transaction.id, &blocks, records, stamp));
-    if records.is_sealed() {
-        blocks.push(commit);
-        LogContent::Sealed(blocks)
-    } else {
-        LogContent::InTwo { body: blocks, commit: vec![commit] }
-    }
+/// Writes revokes first, then data logged as bytes, then blocks logged whole.
+pub(super) struct BlockWriter<'a> {
+    records: BlockRecords,
+    transaction: &'a LockedTransaction,
+    stamp: CommitStamp,
+    body: Body,
+    /// Blocks of data not visited yet for parts.
+    parts: btree_map::Iter<'a, HomeBlock, Record>,
+    /// Blocks to be logged whole.
+    wholes: Box<dyn Iterator<Item = HomeBlock> + 'a>,
+    /// The checksum over all blocks, and the number of those it covers.
+    sum: Option<WholeTransaction>,
+    summed: usize,
 }
 
-/// Writes all log blocks of the transaction but the commit block.
-fn log_body(
-    transaction: &LockedTransaction,
-    images: Images,
-    layout: LogLayout,
-    wholes: &mut WholeBlocks,
-) -> LogBlocks {
-    let mut body = Body::new(transaction.id, layout, wholes);
-    body.revokes(transaction.revoked.iter().copied());
-    for (block, record) in &transaction.data {
-        if let Record::Bytes { ranges, base_zero } = record {
-            let image = images(*block);
-            for (index, range) in ranges.as_slice().iter().enumerate() {
-                // Only the first fragment starts from zeros; later ones would wipe out those before
-                // them.
-                body.fragment(*block, *range, *base_zero && index == 0, &image);
-            }
+impl<'a> BlockWriter<'a> {
+    pub fn new(
+        records: BlockRecords,
+        transaction: &'a LockedTransaction,
+        stamp: &CommitStamp,
+    ) -> BlockWriter<'a> {
+        let layout = records.layout;
+        let whole_data =
+            transaction.data().filter(|(_, record)| **record == Record::Whole).map(|(at, _)| at);
+        let mut body = Body::new(transaction.id, layout);
+        body.revokes(transaction.revoked());
+        BlockWriter {
+            records,
+            transaction,
+            stamp: *stamp,
+            body,
+            parts: transaction.data.iter(),
+            wholes: Box::new(transaction.metadata().chain(whole_data)),
+            sum: records.is_sealed().then(|| layout.whole_transaction(transaction.id)),
+            summed: 0,
         }
     }
-    let whole_data = transaction
-        .data
-        .iter()
-        .filter(|(_, record)| **record == Record::Whole)
-        .map(|(block, _)| block);
-    for block in transaction.metadata.keys().chain(whole_data) {
-        body.regular(*block, images(*block), transaction.is_durable_only(*block));
+
+    /// Writes what one block needs. Returns false if there is none left.
+    fn write_one(&mut self, images: Images) -> bool {
+        if let Some((block, record)) = self.parts.next() {
+            if let Record::Bytes { ranges, base_zero } = record {
+                let image = images(*block);
+                for (index, range) in ranges.as_slice().iter().enumerate() {
+                    // Only the first fragment starts from zeros; later ones would wipe out those
+                    // before them.
+                    self.body.fragment(*block, *range, *base_zero && index == 0, &image);
+                }
+            }
+            return true;
+        }
+        let Some(block) = self.wholes.next() else { return false };
+        self.body.regular(block, images(block), self.transaction.is_durable_only(block));
+        true
     }
-    body.close_descriptor();
-    body.blocks
+
+    fn add_to_sum(&mut self) {
+        if let Some(sum) = &mut self.sum {
+            self.body.blocks[self.summed..].iter().for_each(|(_, block)| sum.add(block));
+            self.summed = self.body.blocks.len();
+        }
+    }
 }
 
-fn commit_block(
-    transaction: TransactionId,
-    body: &LogBlocks,
-    records: &BlockRecords,
-    stamp: &CommitStamp,
-) -> Rc<Buffer> {
-    let layout = &records.layout;
-    let whole = records.is_sealed().then(|| {
-        let mut whole = layout.whole_transaction(transaction);
-        body.iter().for_each(|(_, block)| whole.add(block));
-        whole.sum()
-    });
-    let mut block = Buffer::zeroed(layout.block_size.bytes());
-    CommitBlock { transaction, time: stamp.time, whole }.serialize(layout, &mut block);
-    Rc::new(block)
+impl RecordWriter for BlockWriter<'_> {
+    fn write_some(&mut self, images: Images, blocks: usize) -> bool {
+        let goes_on = (0..blocks).all(|_| self.write_one(images));
+        self.add_to_sum();
+        goes_on
+    }
+
+    fn finish(mut self: Box<Self>, images: Images) -> (LogContent, WholeBlocks) {
+        while self.write_one(images) {}
+        self.body.close_descriptor();
+        self.add_to_sum();
+        let BlockWriter { records, transaction, stamp, body, sum, .. } = *self;
+        let (is_sealed, whole) = (sum.is_some(), sum.map(|sum| sum.sum()));
+        let mut block = Buffer::zeroed(records.layout.block_size.bytes());
+        let commit = CommitBlock { transaction: transaction.id, time: stamp.time, whole };
+        commit.serialize(&records.layout, &mut block);
+        let commit = (BlockKind::Commit, Rc::new(block));
+        let mut blocks = body.blocks;
+        let content = if is_sealed {
+            blocks.push(commit);
+            LogContent::Sealed(blocks)
+        } else {
+            LogContent::InTwo { body: blocks, commit: vec![commit] }
+        };
+        (content, body.wholes)
+    }
 }
 
 /// Collects log blocks; the tags of the open descriptor wait until it is full.
-struct Body<'a> {
+struct Body {
     transaction: TransactionId,
     layout: LogLayout,
     blocks: LogBlocks,
@@ -90,11 +119,11 @@ struct Body<'a> {
     packing: Packing,
     /// Bytes left for tags.
     room: usize,
-    wholes: &'a mut WholeBlocks,
+    wholes: WholeBlocks,
 }
 
-impl Body<'_> {
-    fn new(transaction: TransactionId, layout: LogLayout, wholes: &mut WholeBlocks) -> Body<'_> {
+impl Body {
+    fn new(transaction: TransactionId, layout: LogLayout) -> Body {
         Body {
             transaction,
             layout,
@@ -103,7 +132,7 @@ impl Body<'_> {
             logged: Vec::new(),
             packing: Packing::new(layout.block_size),
             room: DescriptorBlock::capacity(&layout),
-            wholes,
+            wholes: WholeBlocks::new(),
         }
     }
 

@@ -15,7 +15,7 @@ mod replay;
 mod scan;
 mod write;
 
-use super::{CommitStamp, Decoder, Images, LogContent, Records, Scanner, WholeBlocks};
+use super::{CommitStamp, Decoder, RecordWriter, Records, Scanner};
 use crate::ranges::RangeSet;
 use crate::transaction::{Coverage, Holdings, LockedTransaction};
 use device::Buffer;
@@ -60,14 +60,12 @@ impl Records for PackedRecords {
     fn holds_parts(&self) -> bool {
         true
     }
-    fn write(
+    fn writer<'a>(
         &self,
-        transaction: &LockedTransaction,
-        images: Images,
+        transaction: &'a LockedTransaction,
         stamp: &CommitStamp,
-        wholes: &mut WholeBlocks,
-    ) -> LogContent {
-        write::write(self, transaction, images, stamp, wholes)
+    ) -> Box<dyn RecordWriter + 'a> {
+        Box::new(write::PackedWriter::new(*self, transaction, stamp))
     }
     fn blocks_of_whole(&self, offset: usize, bytes: usize) -> u32 {
         units_from(offset, bytes, self.unit)

@@ -57,20 +57,19 @@ fn put(stream: &mut Vec<u8>, home: HomeBlock, range: BlockRange, flags: u8, byte
     stream.extend(bytes);
 }
 
-impl Records for Stream {
-    fn block_bytes(&self) -> usize {
-        BLOCK
+/// Writes all in one step.
+struct StreamWriter<'a> {
+    home_block: BlockSize,
+    transaction: &'a LockedTransaction,
+    stamp: CommitStamp,
+}
+
+impl RecordWriter for StreamWriter<'_> {
+    fn write_some(&mut self, _: Images, _: usize) -> bool {
+        false
     }
-    fn holds_parts(&self) -> bool {
-        true
-    }
-    fn write(
-        &self,
-        transaction: &LockedTransaction,
-        images: Images,
-        stamp: &CommitStamp,
-        _wholes: &mut WholeBlocks,
-    ) -> LogContent {
+    fn finish(self: Box<Self>, images: Images) -> (LogContent, WholeBlocks) {
+        let StreamWriter { home_block, transaction, stamp } = *self;
         let mut stream = vec![0; HEADER];
         for home in transaction.revoked() {
             put(&mut stream, home, BlockRange::new(0, 0), REVOKE, &[]);
@@ -84,7 +83,7 @@ impl Records for Stream {
         };
         for (home, record) in transaction.data() {
             match record {
-                Record::Whole => ranges(home, &[self.home_block.whole()], false),
+                Record::Whole => ranges(home, &[home_block.whole()], false),
                 Record::Bytes { ranges: parts, base_zero } => {
                     ranges(home, parts.as_slice(), *base_zero)
                 }
@@ -102,7 +101,23 @@ impl Records for Stream {
         stream[20..28].copy_from_slice(&whole.to_le_bytes());
         stream.resize(stream.len().next_multiple_of(BLOCK), 0);
         let block = |bytes| (BlockKind::Multiwrite, Rc::new(Buffer::copy_of(bytes)));
-        LogContent::Sealed(stream.chunks(BLOCK).map(block).collect())
+        (LogContent::Sealed(stream.chunks(BLOCK).map(block).collect()), WholeBlocks::new())
+    }
+}
+
+impl Records for Stream {
+    fn block_bytes(&self) -> usize {
+        BLOCK
+    }
+    fn holds_parts(&self) -> bool {
+        true
+    }
+    fn writer<'a>(
+        &self,
+        transaction: &'a LockedTransaction,
+        stamp: &CommitStamp,
+    ) -> Box<dyn RecordWriter + 'a> {
+        Box::new(StreamWriter { home_block: self.home_block, transaction, stamp: *stamp })
     }
     fn metadata_coverage(&self, ranges: &RangeSet) -> Coverage {
         match ranges.covers(self.home_block.whole()) {
