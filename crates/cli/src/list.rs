@@ -16,8 +16,9 @@ Health is one of
   read-only            it serves, and nothing is written
   N files cannot go to the store
                        of a host: no space there, or an error; it is tried again, and stays in the journal
-  stopped: WHY         an error has stopped it; unmount it, look at the disk, mount it again
-  daemon died          unmount it (okeanos umount DIR), mount it again: that recovers the volume
+  errors were found    on the volume: unmount it and run e2fsck -f
+  stopped: WHY         an error has stopped it; unmount it, look at the disk, then okeanos recover and e2fsck -f
+  daemon died          mount it again, on the same directory: that recovers the volume
   no answer            the daemon does not answer; see the system log, or okeanos umount --force DIR
   not ours to ask      ask as the user who mounted it, or as root
 

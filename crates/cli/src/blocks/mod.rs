@@ -14,7 +14,6 @@ mod ublk_device;
 mod zones;
 
 use crate::disk::block_volume::{VolumeOnDisk, volume_on};
-use crate::disk::content::refuse_device_logs;
 use crate::disk::open_disk::refuse_same;
 use crate::error::CliError;
 use crate::mkfs::LogSizes;
@@ -270,10 +269,8 @@ fn failed(source: &std::path::Path, error: &blocks::BlocksError) -> CliError {
     if let blocks::BlocksError::Overwritten { disk, at } = error {
         return place::overwritten(std::path::Path::new(disk), *at);
     }
-    if let blocks::BlocksError::NoVolume { disk, .. } = error
-        && let Err(named) = refuse_device_logs(std::path::Path::new(disk))
-    {
-        return named;
+    if let blocks::BlocksError::NoVolume { disk, .. } = error {
+        return place::no_block_volume(std::path::Path::new(disk));
     }
     let text = error.to_string();
     let name = source.display().to_string();

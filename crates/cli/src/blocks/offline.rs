@@ -148,7 +148,7 @@ pub(super) fn drain(arguments: &DrainArguments) -> Result<(), CliError> {
         ))
         .with_remedy(CLEAR));
     };
-    print_replay(&replayed, *json)
+    print_replay(source, &replayed, *json)
 }
 
 /// Replays a block volume for `okeanos recover`.
@@ -161,7 +161,7 @@ pub fn replay(arguments: &RecoverArguments) -> Result<(), CliError> {
     let replayed = with_parts_unless(refuse, source, log, dry_run, async move |parts| {
         Ok(recovered(&BlockParts { options, ..parts }, dry_run).await)
     })?;
-    print_replay(&replayed.map_err(|error| failed_otherwise(source, &error))?, *json)
+    print_replay(source, &replayed.map_err(|error| failed_otherwise(source, &error))?, *json)
 }
 
 /// Converts an error for the commands to which the journal is `--journal-device`.
@@ -229,8 +229,12 @@ async fn look_at(
     }
 }
 
-fn print_replay(replayed: &Replayed, json: bool) -> Result<(), CliError> {
-    if json { print_json(replayed) } else { print(replayed) }
+fn print_replay(source: &Path, replayed: &Replayed, json: bool) -> Result<(), CliError> {
+    if json { print_json(replayed) } else { print(replayed) }?;
+    match replayed.cleared {
+        true => Ok(()),
+        false => recover::refuse_losses(&source.display().to_string(), &replayed.journal, CHECK),
+    }
 }
 
 /// Replays the log, or finds what would be replayed.

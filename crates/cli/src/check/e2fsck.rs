@@ -146,10 +146,19 @@ fn read_lines(reader: UnixStream, name: &str) -> PrintedLines {
         let text = String::from_utf8_lossy(&line).replace(VOLUME, name);
         match (problem_in(&text), printed.lines.len()) {
             (None, _) => {}
+            // The rest of a sentence that e2fsck has broken.
+            (Some(rest), _) if continues(&rest, name) && !printed.lines.is_empty() => {
+                let last = printed.lines.len() - 1;
+                printed.lines[last] += &format!(" {rest}");
+            }
             (Some(_), PROBLEMS_MAX..) => printed.more += 1,
             (Some(problem), _) => printed.lines.push(problem),
         }
     }
+}
+
+fn continues(line: &str, name: &str) -> bool {
+    line.starts_with(|first: char| first.is_ascii_lowercase()) && !line.starts_with(name)
 }
 
 /// Returns the problem in a line of e2fsck's, without the question that it answers itself.
@@ -161,6 +170,7 @@ fn problem_in(line: &str) -> Option<String> {
         line = line[..question].trim_end();
     }
     let is_idle = line.is_empty()
+        || line == "IGNORED."
         || line.starts_with("Pass ")
         || line.starts_with("e2fsck ")
         || line.contains("Filesystem still has errors")
@@ -184,6 +194,7 @@ mod tests {
         for idle in [
             "\n",
             "Fix? no\n",
+            "IGNORED.\n",
             "Pass 1: Checking inodes, blocks, and sizes\n",
             "e2fsck 1.47.0 (5-Feb-2023)\n",
             "x: ********** WARNING: Filesystem still has errors **********\n",

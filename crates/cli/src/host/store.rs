@@ -4,6 +4,7 @@ use crate::disk::content::{ZEROS, is_blank, refuse_known_content};
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::host::Where;
+use crate::look::refuse_no_disk;
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::DiskAccess;
 use host::{HostError, HostJournal};
@@ -230,6 +231,7 @@ pub async fn open_journal(
     make: MakeJournal,
     access: DiskAccess,
 ) -> Result<(HostJournal, disks::FileDisk), CliError> {
+    refuse_no_disk(&place.journal)?;
     // Before the claim: a user who may read it can lock it, and keeps what is open.
     if access == DiskAccess::ReadWrite && may_be_journal(&place.journal, make) {
         keep_private(&place.journal)?;

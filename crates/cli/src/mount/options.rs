@@ -51,7 +51,10 @@ impl MountSettings {
         // Only options on how the volume is written; permissions are for the command to decide.
         for word in String::from_utf8_lossy(text).split(',') {
             if options::row_of(SECTIONS, word).is_some_and(|row| row.in_superblock) {
-                let _ = settings.take(word);
+                if let Err(error) = settings.take(word) {
+                    let warning = format!("tune2fs -E mount_opts: {error}; it is ignored");
+                    settings.not_done.push(warning);
+                }
             }
         }
         settings
@@ -112,15 +115,16 @@ impl MountSettings {
     }
 
     /// Returns warnings about these settings.
-    pub fn warnings(&self) -> Vec<&'static str> {
+    pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.not_done.clone();
         if self.engine.barrier == BarrierKind::None && !self.session.read_only {
             warnings.push(
                 "barrier=none: a power cut may damage the volume and lose synced data, \
-                 unless the disk keeps its write cache over it",
+                 unless the disk keeps its write cache over it"
+                    .to_owned(),
             );
         }
-        warnings.extend(self.in_vain());
+        warnings.extend(self.in_vain().map(String::from));
         warnings
     }
 

@@ -50,7 +50,7 @@ impl MountSettings {
         match words::meaning(word) {
             Some(Meaning::Nothing(_)) => return Ok(()),
             Some(Meaning::NotDone(why)) => {
-                self.not_done.push(why);
+                self.not_done.push(why.to_owned());
                 return Ok(());
             }
             Some(Meaning::Refused(why)) => return Err(OptionError::refused(word, why)),

@@ -13,6 +13,7 @@ use crate::daemon::privileges;
 use crate::daemon::reporter::{Level, Reporter};
 use crate::daemon::{self, StartNotifier, ended_at_once, mount_table};
 use crate::disk::coerce::{Wanted, coerce};
+use crate::disk::content::not_opened_as_volume;
 use crate::disk::open_disk::{open_disk, open_disk_over};
 use crate::error::CliError;
 use crate::mount::MountPlan;
@@ -518,7 +519,7 @@ async fn open_volume(
     reporter: &Reporter,
 ) -> Result<(Rc<Volume>, Vec<CoercedDisk>, Option<MadeFile>), CliError> {
     let settings = &plan.settings;
-    let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", plan.source.display()));
+    let failed = |error: ext4::Error| not_opened_as_volume(&plan.source, &error);
     let superblock = ext4::read_superblock(disk).await.map_err(failed)?;
     settings.check_log_unit(superblock.block_size)?;
     let mut engine = settings.engine(&superblock);
@@ -568,7 +569,7 @@ async fn recover_first(
     reporter: &Reporter,
 ) -> Result<(), CliError> {
     let source = plan.source.display();
-    let failed = |error: ext4::Error| CliError::new(format!("{source}: {error}"));
+    let failed = |error: ext4::Error| not_opened_as_volume(&plan.source, &error);
     let journal = &plan.settings.journal;
     let flushes = !journal.coerces && parts.options.engine.barrier == BarrierKind::Flush;
     let (through, coerced) = match flushes {

@@ -4,6 +4,7 @@ use crate::daemon::control::{About, Again, Ask, Client, End, Place, no_answer, u
 use crate::daemon::held_mount::HeldParent;
 use crate::daemon::holders::holders_of;
 use crate::daemon::mount_table::{self, Liveness, Mount};
+use crate::daemon::mounted::stopped_user_of;
 use crate::daemon::{not_home, reporter};
 use crate::error::CliError;
 use crate::mount::users;
@@ -61,6 +62,11 @@ pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
     }
     if let Some(mount) = found.as_ref().filter(|mount| Place::of_mount(mount).is_some()) {
         return Err(is_attached(mount, directory));
+    }
+    let behind = Place::behind(directory).filter(|_| found.is_none());
+    let behind = behind.and_then(|place| mount_table::mount_on(&place.0).ok().flatten());
+    if let Some(mount) = behind {
+        return Err(is_attached(&mount, directory));
     }
     let mount = match found {
         Some(mount) if mount.is_okeanos() => mount,
@@ -160,16 +166,21 @@ impl Daemon {
         while poll(&mut [PollFd::new(&self.process, PollFlags::IN)], None).is_err() {}
         match end {
             Ok(Some(End { clean: true })) => Ok(()),
-            _ => Err(not_home(mount.source.display()).with_remedy(
-                "See the system log for the cause; the next mount recovers what was synced.",
-            )),
+            _ => Err(not_home(mount.source.display()).with_remedy(AFTER_STOP)),
         }
     }
 }
 
+/// What to do with a volume that an error has stopped and that is unmounted.
+const AFTER_STOP: &str = "See the system log for the cause. Then replay the journal, and have the volume checked: okeanos \
+     recover, e2fsck -f.";
+
 fn take_dead_away(mount: &Mount) -> Result<(), CliError> {
     let next = match Again::of(mount) {
         Again::Mount(command) => format!("\n  The next mount recovers the volume: {command}."),
+        Again::Check(command) => {
+            format!("\n  The volume has no journal: nothing can be replayed. Repair it: {command}.")
+        }
         Again::Serve => String::new(),
     };
     detach_dead(mount, &next)
@@ -197,12 +208,14 @@ fn detach_dead(mount: &Mount, next: &str) -> Result<(), CliError> {
 }
 
 fn cut(mount: &Mount) -> Result<(), CliError> {
+    let image = mount.image();
     // MNT_FORCE aborts the connection: waiting callers get an error. It may still leave the
     // directory busy.
-    match take_away(mount, libc::MNT_FORCE) {
-        Ok(()) => Ok(()),
-        Err(_) => take_away(mount, libc::MNT_DETACH),
+    take_away(mount, libc::MNT_FORCE).or_else(|_| take_away(mount, libc::MNT_DETACH))?;
+    if let Some(by) = stopped_user_of(&image) {
+        reporter::complain(&format!("okeanos: {by}"));
     }
+    Ok(())
 }
 
 fn take_away(mount: &Mount, flags: libc::c_int) -> Result<(), CliError> {

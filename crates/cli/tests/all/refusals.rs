@@ -116,8 +116,43 @@ fn each_error_of_scattered_logs_names_its_own_remedy() {
            says '' '-O ^has_journal' 'need a journal' 'Leave out -O ^has_journal'
            says '' '-O quota' 'only be mounted read-only' 'Leave out these features'
            for sizes in =log-size=4K =log-size=8M,group-size=8M =log-size=60M,group-size=130M; do
-               says $sizes '' 'bytes' 'Give other sizes'
+               says $sizes '' 'log' 'Give other sizes'
            done"#,
+    );
+}
+
+/// Even where overwriting is asked for: what does not fit is refused before.
+#[test]
+fn what_does_not_fit_overwrites_nothing() {
+    Rig::new().run(&format!(
+        r#"{KEPT} $O mkfs old 64M -- -q; $O mkfs small 9M -- -q; truncate -s 1M tiny
+           for sizes in log-size=64M,group-size=8M log-size=1M log-size=60M,group-size=130M; do
+               kept old $O mkfs --force --scattered-logs=$sizes old -- -q
+           done
+           grep -q 'Give other sizes' printed
+           kept small $O mkfs --force --flush-zone hitachi-7k80 --force-profile small -- -q; grep -q 'flush zone' printed
+           kept tiny $O mkfs tiny -- -q; grep -q 'too small for a journal' printed; refuses $O mkfs new 1M -- -q 2>printed; [ ! -e new ]
+           $O mkfs new 1M -- -q -O ^has_journal; clean new; $O mkfs --force tiny -- -q -t ext2"#
+    ));
+}
+
+#[test]
+fn a_remount_does_not_take_another_volume_for_the_mounted_one() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; $O mkfs other 64M -- -q; ln -s image link; $O mount image $M
+           refuses $O mount -o remount,ro other $M 2>printed; grep -q "other is not what is mounted on $M" printed; touch $M/file
+           $O mount -o remount,ro link $M; refuses touch $M/new 2>printed; $O mount -o remount,rw $M; touch $M/new; $O umount $M"#,
+    );
+}
+
+#[test]
+fn a_pipe_is_no_disk_and_is_not_waited_for() {
+    Rig::new().run(
+        r#"mkfifo pipe; $O mkfs --scattered-logs image 256M -- -q; mkdir store
+           is_refused() { refuses timeout 20 $O "$@" 2>printed && grep -q 'pipe' printed || { echo "$*"; cat printed; exit 1; }; }
+           is_refused mount pipe $M; is_refused blocks attach pipe; is_refused inspect super pipe; is_refused check pipe
+           is_refused mount -o log=scattered,mtl=pipe image $M; is_refused host mount --store dir:$PWD/store --journal pipe $M
+           is_refused mkfs --flush-zone pipe new 64M; [ ! -e new ]"#,
     );
 }
 

@@ -176,6 +176,43 @@ fn checks_say_what_to_do_and_what_nobody_read() {
 }
 
 #[test]
+fn a_stopped_daemon_whose_mount_was_cut_is_named() {
+    Rig::new().run(&format!(
+        r#"{STOPPED}
+           serve data=wasteless image; kill -STOP $DAEMON; within $O umount --force $M 2>printed; grep -q "kill -9 $DAEMON" printed
+           says "mount image $M" "kill -CONT $DAEMON""#
+    ));
+}
+
+#[test]
+fn an_ordinary_user_is_told_what_needs_root() {
+    Rig::new().run(
+        r#"chmod 777 .; cp $O program; chmod 755 program; truncate -s 64M v; chmod 666 v; $O blocks format v >made
+           for via in loop nbd; do
+               as_nobody timeout 60 ./program blocks attach --via $via v 2>printed && exit 1
+               grep -q -- '--via nbd --socket' printed && refuses grep -q modprobe printed || { cat printed; exit 1; }
+           done"#,
+    );
+}
+
+#[test]
+fn a_wrong_default_in_the_superblock_is_warned_of() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; tune2fs -E mount_opts=data=jounal image >made; $O mount image $M 2>printed; $O umount $M
+           grep -q 'warning: tune2fs.*data=jounal' printed"#,
+    );
+}
+
+#[test]
+fn a_directory_without_a_volume_is_named_as_such() {
+    Rig::new().run(
+        r#"mkdir plain; refuses $O inspect super plain 2>printed; grep -q 'no okeanos volume is mounted there' printed
+           $O mkfs image 64M -- -q; losetup -f --show image >device; trap 'losetup -d $(cat device)' EXIT
+           refuses $O check image 2>printed; refuses grep -q 'okeanos list' printed; grep -q "losetup -d $(cat device)" printed"#,
+    );
+}
+
+#[test]
 fn root_unmounts_an_ordinary_users_mount() {
     Rig::new().run(
         r#"mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; chmod 777 .; cp $O program; chmod 755 program; O=$PWD/program

@@ -55,7 +55,8 @@ pub const ROWS: &[Row] = &[
                 "panic" => {
                     it.not_done.push(
                         "errors=panic: a daemon does not stop the machine; the volume stops, as \
-                         with remount-ro",
+                         with remount-ro"
+                            .to_owned(),
                     );
                     OnError::Stop
                 }
