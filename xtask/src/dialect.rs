@@ -60,7 +60,6 @@ const QUOTED: &[(&str, &str)] = &[
     ("docs/CEPH.md", "tell"),
     // Names of faults, and what programs printed.
     ("docs/FAULTS.md", "dice"),
-    ("docs/FAULTS.md", "rooms"),
     ("docs/FAULTS.md", "tells"),
     // Made of texts behind figures.
     ("docs/FIGURES.md", "come home"),
