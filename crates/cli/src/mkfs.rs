@@ -106,12 +106,9 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         of_journal.map(PathBuf::as_path).zip(journal),
         arguments.force_profile,
     )?;
-    journal.map_or(Ok(()), |journal| refuse_same(target, journal))?;
     let options = Mke2fsOptions::of(extra);
     let force = arguments.force || options.has('F');
-    if let Some(journal) = journal.filter(|journal| !force && journal.exists()) {
-        refuse_to_overwrite(journal, false, "okeanos mkfs --force … --journal-device")?;
-    }
+    journal.map_or(Ok(()), |journal| refuse_journal(target, journal, force))?;
     let (made, mut held) = prepare(target, *size)?;
     if !made {
         // The check takes the same locks.
@@ -131,11 +128,11 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         extra.extend(["-b".into(), BLOCK_SIZE.into()]);
     }
     let extra = &extra;
-    let fits = || match is_trial {
+    let fits = match is_trial {
         true => Ok(()),
         false => refuse_what_does_not_fit(&arguments, &of_internal, extra, zones.home_room()),
     };
-    let result = fits().and_then(|()| match journal {
+    let result = fits.and_then(|()| match journal {
         None => make(target, of_internal.clone(), extra),
         Some(journal) => {
             make_with_external_journal(target, journal, *journal_size, zones.journal_room(), extra)
@@ -162,6 +159,15 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     }
     result?;
     print_next_step(&arguments, extra)
+}
+
+/// Refuses the volume itself as its journal; and content there, unless `force`.
+fn refuse_journal(target: &Path, journal: &Path, force: bool) -> Result<(), CliError> {
+    refuse_same(target, journal)?;
+    match journal.exists() {
+        true => refuse_to_overwrite(journal, force, "okeanos mkfs --force … --journal-device"),
+        false => Ok(()),
+    }
 }
 
 /// Refuses, before anything is overwritten, a volume that is too small for a journal, for the
@@ -194,11 +200,11 @@ fn refuse_what_does_not_fit(
     };
     if zone_bytes >= blocks * block {
         return Err(CliError::new(format!(
-            "{name}: a flush zone of {} does not fit into {}",
+            "{name}: the flush zone needs {}, and the volume has {}",
             format_size(zone_bytes),
             format_size(blocks * block)
         ))
-        .with_remedy("Make the volume larger, or leave out --flush-zone."));
+        .with_remedy("Make the volume larger, or its journal smaller (--journal-size)."));
     }
     arguments.scattered_logs.map_or(Ok(()), |sizes| sizes.check(target, blocks, block))
 }
@@ -283,7 +289,7 @@ impl LogSizes {
         Ok(sizes)
     }
 
-    /// Refuses sizes that no volume of so many blocks can have, as
+    /// Refuses sizes that no volume of `blocks` blocks can have, as
     /// [`ext4::Volume::make_scattered_logs`] would.
     fn check(self, target: &Path, blocks: u64, block: u64) -> Result<(), CliError> {
         const LOG_BLOCKS_MIN: u64 = 256;
@@ -293,9 +299,9 @@ impl LogSizes {
         let most = 8 * block;
         let size = |blocks: u64| exact_size(blocks * block);
         let why = if !(LOG_BLOCKS_MIN..=most).contains(&log) {
-            format!("a log must have from {} to {}", size(LOG_BLOCKS_MIN), size(most))
+            format!("a log may have from {} to {}", size(LOG_BLOCKS_MIN), size(most))
         } else if group < 2 * log {
-            format!("groups of {} are shorter than two logs of {}", size(group), size(log))
+            format!("logs of {} in groups of {}: more than a half", size(log), size(group))
         } else if blocks.div_ceil(group) * log < LOGS_BLOCKS_MIN || log > blocks {
             let least = size(LOGS_BLOCKS_MIN);
             format!("logs of {} in {}: together they need {least}", size(log), size(blocks))

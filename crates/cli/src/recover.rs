@@ -179,10 +179,11 @@ async fn recover(
             ..VolumeOptions::default()
         },
     };
+    let failed = |error: ext4::Error| not_opened_as_volume(source, &error);
+    ext4::read_superblock(&*parts.home).await.map_err(failed)?;
     // Recovery has barriers, too: on a drive that ignores flushes it evicts, if the volume was made
     // for that.
     let (parts, _) = coerce(parts, source, journal_device.as_deref(), Wanted::IfThere).await?;
-    let failed = |error: ext4::Error| not_opened_as_volume(source, &error);
     let journal = ext4::recover(&parts, dry_run).await.map_err(failed)?;
     let mut recovered =
         Recovered { journal, orphans_freed: 0, orphans_truncated: 0, skipped_files: Vec::new() };

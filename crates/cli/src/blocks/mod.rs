@@ -169,8 +169,8 @@ struct AttachArguments {
     /// With --via nbd: the Unix socket to listen on, in place of a block device
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Options of mount that concern journal, write-back and cache, separated by commas; --help
-    /// lists them
+    /// Options of mount that concern journal, write-back and cache, and ro, separated by commas;
+    /// --help lists them
     #[arg(short = 'o', long, value_name = "OPTIONS", value_delimiter = ',',
           value_parser = OptionWords(table::words), hide_possible_values = true)]
     options: Vec<String>,

@@ -181,7 +181,8 @@ pub fn check(source: &Path, log: Option<&Path>) -> Result<Checked, CliError> {
         Ok(report) => {
             let recorded = recover::recorded_error(&report);
             problems.extend(recorded.map(|why| format!("the journal records an error: {why}")));
-            format!("the superblock and {} transactions in the log", report.transactions)
+            let plural = if report.transactions == 1 { "" } else { "s" };
+            format!("the superblock and {} transaction{plural} in the log", report.transactions)
         }
         Err(damage) => {
             problems.push(damage);

@@ -151,16 +151,8 @@ pub fn as_device(
     if let Err(error) = runtime::block_signals() {
         return notifier.failed(CliError::system("signals", error));
     }
-    let detach = (kind == DeviceKind::Loop).then_some(detach_unless_used as fn(&Path) -> bool);
-    let started = MountHelper::start_beneath(&directory, detach, &|text| reporter.report(text));
-    let helper = match started {
-        // A loop device holds the file, and is taken away with it.
-        Ok(helper) if kind == DeviceKind::Loop => {
-            let (reporter, source) = (reporter.clone(), plan.source.clone());
-            Rc::new(helper.refuse_signals_in_use(move || reporter.report(&in_use(&source))))
-        }
-        // No other device does, and unmounted the volume would close under it.
-        Ok(helper) => Rc::new(helper.hold()),
+    let helper = match start_helper(&plan, &directory, kind, &reporter) {
+        Ok(helper) => Rc::new(helper),
         Err(error) => return notifier.failed(error),
     };
     let world = match RealWorld::new() {
@@ -215,6 +207,23 @@ pub fn as_device(
         std::mem::forget(world);
     }
     result
+}
+
+/// Starts the mount helper. A loop device holds the mount's file, and is detached with it; under no
+/// other device may the mount be unmounted: the volume would close.
+fn start_helper(
+    plan: &AttachPlan,
+    directory: &Path,
+    kind: DeviceKind,
+    reporter: &Reporter,
+) -> Result<MountHelper, CliError> {
+    if kind != DeviceKind::Loop {
+        return Ok(MountHelper::start(directory, &|text| reporter.report(text))?.hold());
+    }
+    let detach = Some(detach_unless_used as fn(&Path) -> bool);
+    let helper = MountHelper::start_beneath(directory, detach, &|text| reporter.report(text))?;
+    let (reporter, source) = (reporter.clone(), plan.source.clone());
+    Ok(helper.refuse_signals_in_use(move || reporter.report(&in_use(&source))))
 }
 
 fn in_use(source: &Path) -> String {

@@ -30,6 +30,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Bytes after which a line is cut.
 const LINE_BYTES_MAX: u64 = 4096;
 
+/// Bytes after which no line is added to a sentence.
+const SENTENCE_BYTES_MAX: usize = 400;
+
 const VOLUME: &str = "/proc/self/fd/0";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -147,7 +150,7 @@ fn read_lines(reader: UnixStream, name: &str) -> PrintedLines {
         match (problem_in(&text), printed.lines.len()) {
             (None, _) => {}
             // The rest of a sentence that e2fsck has broken.
-            (Some(rest), _) if continues(&rest, name) && !printed.lines.is_empty() => {
+            (Some(rest), 1..) if continues(&rest, name) && has_room(&printed) => {
                 let last = printed.lines.len() - 1;
                 printed.lines[last] += &format!(" {rest}");
             }
@@ -155,6 +158,11 @@ fn read_lines(reader: UnixStream, name: &str) -> PrintedLines {
             (Some(problem), _) => printed.lines.push(problem),
         }
     }
+}
+
+/// Whether the last line is short enough to be the beginning of a sentence.
+fn has_room(printed: &PrintedLines) -> bool {
+    printed.lines.last().is_some_and(|line| line.len() < SENTENCE_BYTES_MAX)
 }
 
 fn continues(line: &str, name: &str) -> bool {

@@ -77,6 +77,25 @@ fn lacks_journal(superblock: &VolumeSuperblock, journal_device: Option<&Path>) -
     has_journal && superblock.journal_inode == 0 && journal_device.is_none()
 }
 
+/// Refuses an image or device that ends before its volume.
+fn refuse_cut(path: &Path, reader: &Reader) -> Result<(), CliError> {
+    let superblock = &reader.superblock;
+    let bytes = superblock.blocks.checked_shl(superblock.block_size.shift());
+    if bytes.is_none_or(|bytes| bytes > reader.length()) {
+        let (name, bytes) = (path.display(), bytes.unwrap_or(u64::MAX));
+        return Err(CliError::new(format!(
+            "{name} is shorter than its volume: {} bytes of {bytes}",
+            reader.length()
+        ))
+        .with_remedy(format!(
+            "Was it cut, get the rest back; else give it its length, and check it then: truncate \
+             -s {bytes} {}, e2fsck -f (a device: grow it).",
+            word(path)
+        )));
+    }
+    Ok(())
+}
+
 /// Checks a volume that the caller has claimed. Returns what was checked.
 pub fn check(
     path: &Path,
@@ -97,19 +116,7 @@ pub fn check(
             CliError::new("bigalloc is not supported").with_remedy("Check it with e2fsck -fn.")
         );
     }
-    let bytes = superblock.blocks.checked_shl(superblock.block_size.shift());
-    if bytes.is_none_or(|bytes| bytes > reader.length()) {
-        let (name, bytes) = (path.display(), bytes.unwrap_or(u64::MAX));
-        return Err(CliError::new(format!(
-            "{name} is shorter than its volume: {} bytes of {bytes}",
-            reader.length()
-        ))
-        .with_remedy(format!(
-            "Was it cut, get the rest back; else give it its length, and check it then: truncate \
-             -s {bytes} {}, e2fsck -f (a device: grow it).",
-            word(path)
-        )));
-    }
+    refuse_cut(path, &reader)?;
     let has_journal = superblock.features.has(feature::HAS_JOURNAL);
     if lacks_journal(superblock, journal_device) {
         let name = path.display();

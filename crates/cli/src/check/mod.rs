@@ -128,6 +128,8 @@ fn check_mounted(target: &Path, verdict: &mut CheckVerdict) -> Result<(), CliErr
     verdict.remedy = "Copy what you need from it; then unmount it, replay what its journal holds, and repair it: okeanos umount, okeanos recover, e2fsck -f.";
     let mut findings = Findings::default();
     let mount = find_mount(target)?;
+    // All of it is walked, wherever in it the target lies.
+    verdict.target = mount.directory.display().to_string();
     let looked_at = mounted::check(&mount, &Progress::new(), &mut findings);
     verdict.add_own(findings, looked_at)?;
     verdict.leave_out("a mounted volume is walked by its files", LEFT_OF_MOUNTED);

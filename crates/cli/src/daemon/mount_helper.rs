@@ -158,8 +158,8 @@ impl MountHelper {
         MountHelper { in_use: Some(Box::new(report)), ..self }
     }
 
-    /// Whether something on the mount is in use, which is reported; else it is detached. Requests
-    /// are served meanwhile.
+    /// Whether something on the mount is in use, which is reported; else it is detached. Waits
+    /// without blocking, since detaching takes requests of the mount.
     async fn is_in_use(&self, world: &RealWorld) -> bool {
         use device::World;
         let Some(report) = self.in_use.as_ref().filter(|_| self.send(&Order::Detach).is_ok())

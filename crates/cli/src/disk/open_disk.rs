@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Remedy of an ordinary user who asks for a block device.
+/// Remedy where an ordinary user attaches a block device.
 pub const NEEDS_ROOT: &str = "A block device needs root. An ordinary user can serve NBD clients, such as qemu: okeanos blocks \
      attach --via nbd --socket PATH.";
 

@@ -25,7 +25,6 @@ use crate::look::{has_no_journal, refuse_no_disk, superblock_of};
 use crate::options::page::{OptionWords, help};
 use crate::text::shell::word;
 use format::ext4::feature;
-use journal::DataMode;
 use options::MountSettings;
 use rustix::process::geteuid;
 use std::io;
@@ -39,15 +38,16 @@ use std::time::Duration;
 /// a loop device. A volume that was not unmounted is recovered first. Returns when the volume is
 /// mounted; a daemon goes on in the background.
 ///
-/// Root mounts for everybody (permissions are checked as on any file system). An ordinary user
-/// mounts an image file for himself, with the help of fusermount3.
+/// The user who mounts has access, and with -o allow_other everybody, as far as the files' modes
+/// let them; without it not even root's mount lets others in. An ordinary user mounts an image file
+/// with the help of fusermount3.
 #[derive(clap::Args, Clone)]
 #[command(after_long_help = notes())]
 pub struct MountArguments {
     /// Stay in the foreground, and report errors there
     #[arg(short, long)]
     pub foreground: bool,
-    /// Report more: what is done; with -f, each request as well
+    /// Say where the daemon reports; with -f, report each request here
     #[arg(short, long)]
     pub verbose: bool,
     /// Mount read-only, as with -o ro
@@ -70,12 +70,14 @@ pub struct MountArguments {
 
 /// Notes after the options of the table.
 const NOTES: &str = "\
+Home is the final place of a block in the volume; until it is written home, the journal has it.
 Those of ext4 that tune it or are always so (delalloc, iversion and others) are taken and
 change nothing: docs/MOUNT_OPTIONS.md. Defaults of the superblock (tune2fs -o, -E mount_opts)
 count where nothing else is said. K, M, G and T are binary; kB, MB, GB and TB decimal.
 
 Examples:
-  okeanos mount disk.img /mnt/a
+  okeanos mount disk.img /mnt/a                 for the user who mounts
+  okeanos mount -o allow_other disk.img /mnt/a  for everybody
   okeanos mount -o remount,ro /mnt/a
   mount -t fuse.okeanos -o allow_other,noatime /dev/sdb1 /mnt/a
   /dev/sdb1 /mnt/a fuse.okeanos allow_other,nofail 0 0    a line of /etc/fstab";
@@ -141,6 +143,11 @@ pub fn run(mut arguments: MountArguments) -> Result<(), CliError> {
     if arguments.foreground {
         return serve::serve(plan, StartNotifier::foreground());
     }
+    if arguments.verbose {
+        let log = plan.log_file.as_ref().map(|path| path.display().to_string());
+        let log = log.unwrap_or_else(|| "the system's log".into());
+        reporter::complain(&format!("okeanos: the daemon reports to {log}; with -f, here"));
+    }
     match daemon::detach()? {
         Side::Starter(starter) => starter.wait(),
         Side::Daemon(notifier) => serve::serve(plan, notifier),
@@ -150,7 +157,7 @@ pub fn run(mut arguments: MountArguments) -> Result<(), CliError> {
 fn warn_of_no_journal(plan: &MountPlan) {
     let source = plan.source.display();
     // Of a mode that logs data the daemon warns.
-    if matches!(plan.settings.journal.data, None | Some(DataMode::Ordered | DataMode::Writeback)) {
+    if !plan.settings.logs_data_by_name() {
         reporter::complain(&format!(
             "okeanos: warning: {source} has no journal: after a crash run e2fsck -f; what was synced may be missing then"
         ));

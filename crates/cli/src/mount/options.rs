@@ -19,6 +19,11 @@ impl MountSettings {
         self.volume.attributes.without_access_lists || self.volume.attributes.without_any
     }
 
+    /// Whether the mode is named, and logs data.
+    pub fn logs_data_by_name(&self) -> bool {
+        !matches!(self.journal.data, None | Some(DataMode::Ordered | DataMode::Writeback))
+    }
+
     /// Whether everything changes synchronously.
     pub fn is_synchronous(&self) -> bool {
         self.session.flags & libc::MS_SYNCHRONOUS != 0
@@ -138,12 +143,12 @@ impl MountSettings {
         let checks = [
             (
                 has_threshold && !matches!(data, None | Some(DataMode::Selective)),
-                "threshold= and threshold_per= do nothing here: they are of data=selective",
+                "threshold= and threshold_per= do nothing here: they apply only with data=selective",
             ),
             (
                 engine.logged_write_size != usual.logged_write_size
                     && data != Some(DataMode::Adaptive),
-                "logged_write_size= does nothing here: it is of data=adaptive",
+                "logged_write_size= does nothing here: it applies only with data=adaptive",
             ),
             (
                 engine.order_overwrites && logs_all,
@@ -155,11 +160,11 @@ impl MountSettings {
             ),
             (
                 engine.log_gap != usual.log_gap && is_in_blocks,
-                "log_gap= does nothing here: it is of records=packed",
+                "log_gap= does nothing here: it applies only with records=packed",
             ),
             (
                 engine.swap_above != usual.swap_above && engine.log == LogKind::Circular,
-                "swap_above= does nothing here: it is of log=scattered",
+                "swap_above= does nothing here: it applies only with log=scattered",
             ),
             (
                 engine.expire != usual.expire && engine.checkpoint != CheckpointTimes::ByAge,

@@ -83,7 +83,7 @@ fn refuse_other_source(source: &Path, mount: &Mount) -> Result<(), CliError> {
     let Ok(named) = source.canonicalize() else { return Ok(()) };
     let is_it = |mounted: &Path| mounted.canonicalize().is_ok_and(|mounted| mounted == named);
     let (mounted, at) = (mount.image(), mount.directory.display());
-    if is_it(&mounted) || is_it(&mount.source) {
+    if is_it(&mounted) || is_it(&mount.source) || named == mount.directory {
         return Ok(());
     }
     Err(CliError::new(format!(

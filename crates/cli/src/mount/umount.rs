@@ -24,15 +24,14 @@ use std::process::Command;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct UmountArguments {
-    /// Take the directory away now, though files are open; the volume closes when the last of them
-    /// does
+    /// Unmount now, though files are open; the volume closes when the last of them does
     #[arg(short, long)]
     pub lazy: bool,
     /// Cut the connection to a daemon that does not answer: what was not synced is lost, and the
     /// next mount recovers the rest
     #[arg(short, long)]
     pub force: bool,
-    /// Take away a mount whose daemon has died, and leave a living one, or none, as it is
+    /// Unmount a mount whose daemon has died, and leave a living one, or none, as it is
     #[arg(long, conflicts_with_all = ["lazy", "force"])]
     pub if_dead: bool,
     /// Mount point of the volume, or its image file or device
@@ -225,7 +224,11 @@ fn take_away(mount: &Mount, flags: libc::c_int) -> Result<(), CliError> {
             users if users.is_empty() => "See who uses it: fuser -vm DIR.".into(),
             users => format!("It is used by {}.", users.join(", ")),
         };
-        text.with_remedy(format!("{users} Or take it away for new users only: --lazy."))
+        text.with_remedy(format!(
+            "{users} To unmount it for new users at once, and for these when they close it: okeanos \
+             umount --lazy {}.",
+            word(&mount.directory)
+        ))
     })
 }
 

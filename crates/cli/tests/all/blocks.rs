@@ -255,7 +255,7 @@ fn commands_say_what_a_crash_has_left_and_recover_it() {
     ));
 }
 
-/// Without its mount the volume would be found by no command.
+/// No command would find the volume without its mount.
 #[test]
 fn a_signal_takes_no_volume_away_whose_loop_device_is_used() {
     Rig::new().run(&format!(
@@ -294,7 +294,7 @@ fn what_a_recovery_left_out_is_reported_until_it_is_cleared() {
         attach image 2>said; D=$(daemon); dd if=/dev/urandom of=$L bs=4k count=1 oflag=direct conv=fsync status=none
         kill -9 $D; gone $D; timeout 60 $O blocks detach image 2>said
         for again in 1 2; do refuses $O blocks drain --clear-error image 2>said >printed; grep -q 'stays recorded' said; reported; done
-        $O blocks drain image | grep -q replayed; reported
+        $O blocks drain image >said 2>&1 || [ $? = 4 ]; grep -q replayed said; reported
         $O blocks drain --clear-error image | grep -q 'is cleared'
         $O check image >printed; grep -q 'nothing is wrong' printed; $O blocks inspect image | refuses grep '^error: '
         attach image 2>said; refuses grep -q 'records an error' said; timeout 60 $O blocks detach image; trap - EXIT"#
@@ -375,7 +375,7 @@ const SMALL: &str = r#"
     data_offset() { $O blocks inspect --json image | sed -n 's/^ *"data_offset": \([0-9]*\),*$/\1/p'; }
     empty_log() { fallocate --punch-hole -o $(((1 << 20) + 4096)) -l $(($(data_offset) - (1 << 20) - 4096)) small/image; }
     fill() { head -c 96M /dev/urandom >small/fill || true; }
-    clear_error() { $O blocks drain image >/dev/null; $O blocks drain --clear-error image >cleared; grep -q 'is cleared' cleared; }
+    clear_error() { $O blocks drain image >/dev/null 2>&1 || [ $? = 4 ]; $O blocks drain --clear-error image >cleared; grep -q 'is cleared' cleared; }
     mkdir small; mount -t tmpfs -o size=24M none small; trap 'umount -l small' EXIT
     ln -s small/image image; truncate -s 96M small/image; mkfifo commands; touch q
 "#;

@@ -74,8 +74,8 @@ fn what_is_no_volume_says_what_it_is_and_what_to_try() {
            says() {{ local text=$1; shift; code $O "$@" >status; grep -q -- "$text" printed && refuses grep -qE 'ext2/ext3|e2fsck: ' printed || {{ echo "$*"; cat printed; exit 1; }}; }}
            for command in recover check "inspect super"; do
                says 'type swap' $command swap; says 'e2fsck -b 32768' $command empty; says 'okeanos host mount' $command journal
-               says 'external journal' $command log
            done
+           for command in recover check; do says 'external journal' $command log; done
            says 'okeanos blocks attach' inspect super v; says 'external journal' mount log $M
            for command in attach detach drain grow inspect; do
                code $O blocks $command journal >status; grep -q 'journal of a host' printed; refuses grep -q 'blocks format' printed
@@ -85,7 +85,7 @@ fn what_is_no_volume_says_what_it_is_and_what_to_try() {
 }
 
 #[test]
-fn a_cut_image_is_told_its_length() {
+fn the_length_of_a_cut_image_is_named() {
     Rig::new().run(&format!(
         r#"{CODE}
            $O mkfs image 64M -- -q; truncate -s 40M image; [ $(code $O check image) = 8 ]; grep -q "truncate -s $((64 << 20)) image" printed"#

@@ -7,9 +7,6 @@ use crate::options::{MountOption, Refusal};
 use ext4::{Atime, OnError};
 use fuse::AttributeOptions;
 
-/// `linux/mount.h`; the C library's headers lack it.
-const MS_NOSYMFOLLOW: libc::c_ulong = 256;
-
 /// Settings of how the volume is seen.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VolumeSettings {
@@ -161,12 +158,7 @@ pub const ROWS: &[Row] = &[
     Row::NOSUID,
     Row::NODEV,
     Row::NOEXEC,
-    flag!(
-        MS_NOSYMFOLLOW,
-        "nosymfollow",
-        &[("nosymfollow", "on"), ("symfollow", "off")],
-        "symbolic links are not followed"
-    ),
+    Row::NOSYMFOLLOW,
     Row::SYNC,
     Row {
         name: "dirsync",
