@@ -88,7 +88,7 @@ play okeanos list
 play 'okeanos stats own | head -1'
 play okeanos check own
 play okeanos mount mine.img own
-say 'His daemon dies, too:'
+say 'Its daemon dies, too:'
 crash "$place/own"
 play cat own/file
 play okeanos list

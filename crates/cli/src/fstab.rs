@@ -91,7 +91,7 @@ fn enter(namespace: &Path) -> Result<(), CliError> {
 fn mount(line: Line, call: HelperArguments) -> Result<(), CliError> {
     if line == Line::Host && call.options.iter().any(|option| option == "remount") {
         // The options are a host's; none of them can change.
-        return mount::remount::run(&call.directory, &["remount".into()], true);
+        return mount::remount::run(None, &call.directory, &["remount".into()], true);
     }
     if line == Line::Host {
         return host::mount_line(&call.source, call.directory, call.options);

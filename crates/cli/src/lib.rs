@@ -19,6 +19,7 @@ mod fstab;
 mod host;
 mod inspect;
 mod list;
+mod look;
 mod man;
 mod mke2fs_options;
 mod mkfs;

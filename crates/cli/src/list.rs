@@ -16,8 +16,9 @@ Health is one of
   read-only            it serves, and nothing is written
   N files cannot go to the store
                        of a host: no space there, or an error; it is tried again, and stays in the journal
-  stopped: WHY         an error has stopped it; unmount it, look at the disk, mount it again
-  daemon died          unmount it (okeanos umount DIR), mount it again: that recovers the volume
+  errors were found    on the volume: unmount it and run e2fsck -f
+  stopped: WHY         an error has stopped it; unmount it, look at the disk, then okeanos recover and e2fsck -f
+  daemon died          mount it again, on the same directory: that recovers the volume
   no answer            the daemon does not answer; see the system log, or okeanos umount --force DIR
   not ours to ask      ask as the user who mounted it, or as root
 
@@ -87,7 +88,7 @@ pub fn run(arguments: ListArguments) -> Result<(), CliError> {
     match (arguments.json, listed.is_empty()) {
         (true, _) => print_json(&listed),
         (_, true) => print(&"No okeanos volume is mounted.\n"),
-        _ => print(&table(&listed)),
+        _ => print(&format_args!("{}{}", table(&listed), reasons(&listed))),
     }
 }
 
@@ -145,6 +146,18 @@ fn listed(mount: &Mount, asked: Option<&Value>, health: String) -> ListedMount {
     }
 }
 
+/// Returns the health without its reason, which may be a long sentence.
+fn in_short(health: &str) -> &str {
+    health.split_once(": ").map_or(health, |(word, _)| word)
+}
+
+/// Returns a line for each mount whose health has a reason.
+fn reasons(listed: &[ListedMount]) -> String {
+    let with_reason = listed.iter().filter(|mount| in_short(&mount.health) != mount.health);
+    let lines = with_reason.map(|mount| format!("{}: {}\n", mount.directory, mount.health));
+    lines.collect()
+}
+
 fn table(listed: &[ListedMount]) -> Table {
     let mut table = Table::new([
         "mounted on",
@@ -166,7 +179,7 @@ fn table(listed: &[ListedMount]) -> Table {
             size(mount.bytes),
             size(mount.bytes_free),
             or_dash(&mount.transport),
-            mount.health.clone(),
+            in_short(&mount.health).to_owned(),
             if mount.options.is_empty() { "-".into() } else { mount.options.join(",") },
         ]);
     }

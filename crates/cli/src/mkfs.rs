@@ -6,6 +6,7 @@ use crate::disk::coerce::ZonePlan;
 use crate::disk::content::refuse_to_overwrite;
 use crate::disk::open_disk::{claim, open_disk, refuse_same};
 use crate::error::CliError;
+use crate::look::{refuse_no_disk, superblock_of};
 use crate::mke2fs_options::Mke2fsOptions;
 use crate::programs::{self, TemporaryLoop};
 use crate::text::output::print;
@@ -20,6 +21,7 @@ use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::rc::Rc;
 use units::Refusal;
 
@@ -104,12 +106,9 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         of_journal.map(PathBuf::as_path).zip(journal),
         arguments.force_profile,
     )?;
-    journal.map_or(Ok(()), |journal| refuse_same(target, journal))?;
     let options = Mke2fsOptions::of(extra);
     let force = arguments.force || options.has('F');
-    if let Some(journal) = journal.filter(|journal| !force && journal.exists()) {
-        refuse_to_overwrite(journal, false, "okeanos mkfs --force … --journal-device")?;
-    }
+    journal.map_or(Ok(()), |journal| refuse_journal(target, journal, force))?;
     let (made, mut held) = prepare(target, *size)?;
     if !made {
         // The check takes the same locks.
@@ -129,12 +128,16 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
         extra.extend(["-b".into(), BLOCK_SIZE.into()]);
     }
     let extra = &extra;
-    let result = match journal {
-        None => make(target, of_internal, extra),
+    let fits = match is_trial {
+        true => Ok(()),
+        false => refuse_what_does_not_fit(&arguments, &of_internal, extra, zones.home_room()),
+    };
+    let result = fits.and_then(|()| match journal {
+        None => make(target, of_internal.clone(), extra),
         Some(journal) => {
             make_with_external_journal(target, journal, *journal_size, zones.journal_room(), extra)
         }
-    };
+    });
     // Programs that walk over the volume of an ordinary user would complain of a directory of
     // root's.
     let owner = owner.filter(|_| !is_trial);
@@ -158,6 +161,64 @@ pub fn run(arguments: MkfsArguments) -> Result<(), CliError> {
     print_next_step(&arguments, extra)
 }
 
+/// Refuses the volume itself as its journal; and content there, unless `force`.
+fn refuse_journal(target: &Path, journal: &Path, force: bool) -> Result<(), CliError> {
+    refuse_same(target, journal)?;
+    match journal.exists() {
+        true => refuse_to_overwrite(journal, force, "okeanos mkfs --force … --journal-device"),
+        false => Ok(()),
+    }
+}
+
+/// Refuses, before anything is overwritten, a volume that is too small for a journal, for the
+/// requested logs, or for a flush zone. A trial of mke2fs shows what it would make.
+fn refuse_what_does_not_fit(
+    arguments: &MkfsArguments,
+    of_internal: &[OsString],
+    extra: &[OsString],
+    zone_bytes: u64,
+) -> Result<(), CliError> {
+    let target = arguments.target.as_path();
+    let mut trial = vec![OsString::from("-n"), "-F".into()];
+    trial.extend(arguments_for_mke2fs(target, of_internal.to_vec(), extra));
+    let output = Command::new(programs::find("mke2fs")?).env("LC_ALL", "C").args(trial).output();
+    let output = output.map_err(|error| CliError::system("mke2fs", error))?;
+    let name = target.display();
+    let has_none = Mke2fsOptions::of(extra).value('O').is_some_and(|features| {
+        features.to_string_lossy().split(',').any(|it| it == "^has_journal" || it == "none")
+    });
+    let is_too_small = String::from_utf8_lossy(&output.stderr).contains("too small for a journal");
+    if is_too_small && !has_none && arguments.journal_device.is_none() {
+        return Err(CliError::new(format!("{name} is too small for a journal")).with_remedy(
+            "Make it larger (8 MiB are enough). Without a journal a crash may lose what was \
+             synced: -- -O ^has_journal.",
+        ));
+    }
+    let Some((blocks, block)) = counted_by(&String::from_utf8_lossy(&output.stdout)) else {
+        // mke2fs refuses, and says why.
+        return Ok(());
+    };
+    if zone_bytes >= blocks * block {
+        return Err(CliError::new(format!(
+            "{name}: the flush zone needs {}, and the volume has {}",
+            format_size(zone_bytes),
+            format_size(blocks * block)
+        ))
+        .with_remedy("Make the volume larger, or its journal smaller (--journal-size)."));
+    }
+    arguments.scattered_logs.map_or(Ok(()), |sizes| sizes.check(target, blocks, block))
+}
+
+/// Returns the blocks of a volume, and the bytes of each, from what a trial of mke2fs prints:
+/// `Creating filesystem with 1024 4k blocks and 128 inodes`.
+fn counted_by(printed: &str) -> Option<(u64, u64)> {
+    let line = printed.lines().find_map(|line| line.strip_prefix("Creating filesystem with "))?;
+    let mut words = line.split(' ');
+    let blocks = words.next()?.parse().ok()?;
+    let block: u64 = words.next()?.strip_suffix('k')?.parse().ok()?;
+    Some((blocks, block << 10))
+}
+
 /// Removes an image that this program has made, and nobody can have used since: it would be in the
 /// way of the next attempt.
 fn remove_image(target: &Path, held: Claim) {
@@ -168,7 +229,7 @@ fn remove_image(target: &Path, held: Claim) {
 /// Removes an image as [`remove_image`] does, unless another process has it, or has mounted it
 /// while nobody had it claimed.
 fn remove_unless_used(target: &Path) {
-    let is_new = || crate::mount::look_at(target).is_none_or(|found| found.last_mounted[0] == 0);
+    let is_new = || superblock_of(target).is_none_or(|found| found.last_mounted[0] == 0);
     match claim(target) {
         Ok(held) if is_new() => remove_image(target, held),
         _ => {}
@@ -228,9 +289,31 @@ impl LogSizes {
         Ok(sizes)
     }
 
+    /// Refuses sizes that no volume of `blocks` blocks can have, as
+    /// [`ext4::Volume::make_scattered_logs`] would.
+    fn check(self, target: &Path, blocks: u64, block: u64) -> Result<(), CliError> {
+        const LOG_BLOCKS_MIN: u64 = 256;
+        const LOGS_BLOCKS_MIN: u64 = 512;
+        let (log, group) = (self.log / block, self.group / block);
+        // A bitmap of one block counts the blocks of a group.
+        let most = 8 * block;
+        let size = |blocks: u64| exact_size(blocks * block);
+        let why = if !(LOG_BLOCKS_MIN..=most).contains(&log) {
+            format!("a log may have from {} to {}", size(LOG_BLOCKS_MIN), size(most))
+        } else if group < 2 * log {
+            format!("logs of {} in groups of {}: more than a half", size(log), size(group))
+        } else if blocks.div_ceil(group) * log < LOGS_BLOCKS_MIN || log > blocks {
+            let least = size(LOGS_BLOCKS_MIN);
+            format!("logs of {} in {}: together they need {least}", size(log), size(blocks))
+        } else {
+            return Ok(());
+        };
+        Err(logs_not_made(target, &ext4::Error::LogSizes(why)))
+    }
+
     /// Makes the logs on a fresh volume.
     fn make(self, target: &Path) -> Result<(), CliError> {
-        let features = crate::mount::look_at(target).map(|found| found.features);
+        let features = superblock_of(target).map(|found| found.features);
         match features {
             Some(features) if !features.has(feature::EXTENTS) => return Err(no_extents(target)),
             Some(features) if !features.has(feature::HAS_JOURNAL) => {
@@ -420,13 +503,21 @@ fn make_with_external_journal(
 }
 
 fn make(target: &Path, of_journal: Vec<OsString>, extra: &[OsString]) -> Result<(), CliError> {
+    programs::run("mke2fs", &arguments_for_mke2fs(target, of_journal, extra))
+}
+
+fn arguments_for_mke2fs(
+    target: &Path,
+    of_journal: Vec<OsString>,
+    extra: &[OsString],
+) -> Vec<OsString> {
     let mut arguments = of_journal;
     if !Mke2fsOptions::of(extra).has('t') {
         arguments.extend(["-t".into(), "ext4".into()]);
     }
     arguments.extend_from_slice(extra);
     arguments.push(target.into());
-    programs::run("mke2fs", &arguments)
+    arguments
 }
 
 /// Whether the kernel's own ext4 may refuse blocks of that size.
@@ -496,20 +587,6 @@ fn prepare(target: &Path, size: Option<u64>) -> Result<(bool, Claim), CliError> 
             Ok((false, claim(target)?))
         }
     }
-}
-
-/// Refuses what can hold no volume: directories, pipes, `/dev/null`.
-fn refuse_no_disk(target: &Path) -> Result<(), CliError> {
-    let Ok(found) = std::fs::metadata(target) else { return Ok(()) };
-    let kind = found.file_type();
-    if kind.is_file() || kind.is_block_device() {
-        return Ok(());
-    }
-    let name = target.display();
-    let what =
-        if kind.is_dir() { "is a directory" } else { "is neither a file nor a block device" };
-    Err(CliError::new(format!("{name} {what}"))
-        .with_remedy("Name an image file or a block device."))
 }
 
 fn is_block_device(path: &Path) -> Result<bool, CliError> {

@@ -1,5 +1,5 @@
 //! Commands that moved: from `okeanos` to `okeanos-lab`, and scattered logs from `okeanos nbd` to
-//! `okeanos blocks`.
+//! `okeanos blocks`; and commands that `okeanos blocks` and `okeanos host` lack.
 
 use crate::error::CliError;
 use std::ffi::OsString;
@@ -7,6 +7,11 @@ use std::ffi::OsString;
 const MOVED: [&str; 4] = ["bench", "disk", "reproduce", "sim"];
 /// Commands of both programs: an emulated drive (`--model`) belongs to the laboratory.
 const OF_BOTH: [&str; 2] = ["fingerprint", "nbd"];
+
+/// Commands that have commands of their own, and commands that these lack: one command of the name
+/// is for volumes, block volumes and hosts.
+const WITH_PARTS: [&str; 2] = ["blocks", "host"];
+const FOR_EVERYTHING: [&str; 6] = ["list", "check", "stats", "recover", "umount", "checkpoint"];
 
 /// clap's exit code for a wrong command line.
 const WRONG_USAGE: u8 = 2;
@@ -17,6 +22,14 @@ pub fn refuse(arguments: &[OsString]) -> Result<(), CliError> {
     let names_model = |word: &OsString| {
         word.to_str().is_some_and(|word| word == "--model" || word.starts_with("--model="))
     };
+    let second = arguments.get(2).and_then(|word| word.to_str()).unwrap_or_default();
+    if WITH_PARTS.contains(&command) && FOR_EVERYTHING.contains(&second) && second != "recover"
+        || (command, second) == ("blocks", "recover")
+    {
+        return Err(CliError::new(format!("okeanos {command} has no command {second}"))
+            .with_remedy(format!("One command is for everything: see okeanos {second} --help."))
+            .with_code(WRONG_USAGE));
+    }
     if MOVED.contains(&command) {
         Err(of_lab(command, command))
     } else if OF_BOTH.contains(&command) && arguments.iter().any(names_model) {
@@ -59,6 +72,11 @@ mod tests {
         let names = |text: &str| error.contains(text);
         assert!(names("blocks format --scattered-logs") && names("attach --via nbd"), "{error}");
         assert!(refuse(&["mount", "bench"]).is_ok() && refuse(&["nbd", "disk.img"]).is_ok());
+        for (part, command) in [("blocks", "list"), ("blocks", "recover"), ("host", "umount")] {
+            let error = refuse(&[part, command]).unwrap_err().to_string();
+            assert!(error.contains(&format!("okeanos {command} --help")), "{error}");
+        }
+        assert!(refuse(&["host", "recover"]).is_ok() && refuse(&["blocks", "inspect"]).is_ok());
         assert!(refuse(&[]).is_ok());
     }
 }

@@ -56,16 +56,11 @@ pub struct NbdArguments {
 #[derive(Args)]
 pub struct ExportArguments {
     /// Listen on a Unix socket, for this user alone
-    #[arg(
-        long,
-        value_name = "PATH",
-        conflicts_with = "listen",
-        required_unless_present = "listen"
-    )]
+    #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     socket: Option<PathBuf>,
     /// Listen on TCP, on an address of this machine's own (127.0.0.1:10809): every user of this
     /// machine can then read and change the disk. Prefer --socket
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
     /// Refuse all changes
     #[arg(long)]
@@ -98,6 +93,14 @@ pub fn serve_disk(
     arguments: ExportArguments,
     open: impl FnOnce(&RealWorld, &ExportArguments) -> Result<BackingDisk, CliError>,
 ) -> Result<(), CliError> {
+    let is_address = |address: &String| {
+        address.rsplit_once(':').is_some_and(|(_, it)| it.parse::<u16>().is_ok())
+    };
+    if arguments.socket.is_none() && !arguments.listen.as_ref().is_some_and(is_address) {
+        return Err(CliError::new("no address to listen on")
+            .with_remedy("Give --socket PATH, or --listen HOST:PORT, such as 127.0.0.1:10809.")
+            .with_code(2));
+    }
     runtime::standard_error::print_panics_without_waiting();
     runtime::block_signals().map_err(|error| CliError::system("signals", error))?;
     let world = RealWorld::new().map_err(CliError::no_ring)?;

@@ -1,15 +1,19 @@
 //! `okeanos recover`: replays the journal of a volume that was not unmounted.
 
 use crate::disk::coerce::{Wanted, coerce};
+use crate::disk::content::not_opened_as_volume;
 use crate::disk::open_disk::{open_disk, refuse_same};
 use crate::error::CliError;
+use crate::look::{has_no_journal, superblock_of};
 use crate::text::output::{print, print_json};
 use crate::text::quantity::format_duration;
+use crate::text::shell::word;
 use crate::text::table::Table;
 use device::Disk;
 use disks::DiskAccess;
 use engine::{EngineOptions, PassReport, RecoveryReport, RestartForecast};
 use ext4::{Access, BlockOwner, OpenParts, Volume, VolumeOptions};
+use format::ext4::superblock::state;
 use runtime::RealWorld;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -26,7 +30,13 @@ Examples:
   okeanos recover --skip-unreadable /dev/sdb1             a sector that cannot be read keeps it from replaying
 
 Mounting does the same by itself. A recovery that is interrupted does no harm: run it again. Afterwards the
-volume is one that any Linux can check and mount.";
+volume is one that any Linux can check and mount.
+
+Exit status:
+  0    recovered, or nothing to recover
+  1    not recovered: the reason is printed
+  2    wrong usage
+  4    recovered, and something that was synced may be missing: run e2fsck -f";
 
 /// Replay the journal of a volume after a crash
 ///
@@ -108,14 +118,44 @@ impl SkippedFile {
 
 pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
     crate::daemon::mounted::refuse_if_its_daemon_died(&arguments.source)?;
+    refuse_without_journal(&arguments.source)?;
     let world = RealWorld::new().map_err(CliError::no_ring)?;
     let (for_run, json) = (world.clone(), arguments.json);
+    let name = arguments.source.display().to_string();
     let recovered = world.run(async move { recover(&for_run, &arguments).await });
     world.end();
     let (recovered, finished) = recovered?;
     // The log is empty by now: no later run prints what was left out.
     if json { print_json(&recovered) } else { print(&text_of(&recovered)) }?;
-    finished
+    finished.and_then(|()| refuse_losses(&name, &recovered.journal, CHECK))
+}
+
+/// Exit code where something that was committed may be missing, as of fsck(8): errors are left.
+const LEFT: u8 = 4;
+
+/// What to do with a volume that may lack something, in the imperative.
+const CHECK: &str = "run e2fsck -f before the volume is used";
+
+/// Fails, with an exit code of its own, if something that was committed may be missing.
+pub fn refuse_losses(name: &str, report: &RecoveryReport, check: &str) -> Result<(), CliError> {
+    if !report.is_incomplete() && report.recorded_error == 0 {
+        return Ok(());
+    }
+    Err(CliError::new(format!("{name}: something that was synced may be missing: {check}"))
+        .with_code(LEFT))
+}
+
+/// Refuses a volume that nothing can be replayed on, and that a crash may have left half changed.
+fn refuse_without_journal(source: &Path) -> Result<(), CliError> {
+    let was_unmounted = || superblock_of(source).is_some_and(|it| it.state & state::VALID != 0);
+    if !has_no_journal(source) || was_unmounted() {
+        return Ok(());
+    }
+    Err(CliError::new(format!(
+        "{} has no journal and was not unmounted: nothing can be replayed",
+        source.display()
+    ))
+    .with_remedy(format!("Repair it: e2fsck -f {}.", word(source))))
 }
 
 /// Returns the report of the replay, and the result of what follows it.
@@ -139,10 +179,11 @@ async fn recover(
             ..VolumeOptions::default()
         },
     };
+    let failed = |error: ext4::Error| not_opened_as_volume(source, &error);
+    ext4::read_superblock(&*parts.home).await.map_err(failed)?;
     // Recovery has barriers, too: on a drive that ignores flushes it evicts, if the volume was made
     // for that.
     let (parts, _) = coerce(parts, source, journal_device.as_deref(), Wanted::IfThere).await?;
-    let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", source.display()));
     let journal = ext4::recover(&parts, dry_run).await.map_err(failed)?;
     let mut recovered =
         Recovered { journal, orphans_freed: 0, orphans_truncated: 0, skipped_files: Vec::new() };
@@ -183,8 +224,7 @@ fn text_of(recovered: &Recovered) -> String {
             recovered.orphans_freed, recovered.orphans_truncated
         ),
     };
-    let check = "run e2fsck -f before the volume is used";
-    replay_text(&recovered.journal, &orphans, check, &skipped_text(recovered))
+    replay_text(&recovered.journal, &orphans, CHECK, &skipped_text(recovered))
 }
 
 /// Formats the report of a replay. `orphans`: what became of them, a line or nothing. `check`: what

@@ -8,7 +8,7 @@ use crate::daemon::{self, Side, StartNotifier};
 use crate::error::CliError;
 use crate::mount::options::MountSettings;
 use crate::mount::table::{SECTIONS, is_of_engine};
-use crate::options::{MountOption, rows};
+use crate::options::{MountOption, row_of, rows};
 use blocks::Persistence;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,9 @@ use std::os::unix::net::UnixStream;
 pub fn run(arguments: AttachArguments) -> Result<(), CliError> {
     let settings = settings_of(&arguments.options)?;
     if arguments.socket.is_some() && arguments.via != Via::Nbd {
-        return Err(CliError::new("--socket is of --via nbd").with_remedy("Add --via nbd."));
+        return Err(
+            CliError::new("--socket applies only with --via nbd").with_remedy("Add --via nbd.")
+        );
     }
     let absolute = |path: &std::path::Path| {
         path.canonicalize().map_err(|error| CliError::system(path.display(), error))
@@ -115,6 +117,20 @@ pub fn is_of_blocks(row: &MountOption<MountSettings>) -> bool {
 /// Parses the options, and refuses those that a block volume does not support.
 fn settings_of(words: &[String]) -> Result<MountSettings, CliError> {
     let settings = MountSettings::parse(words, false)?;
+    let does_nothing = |word: &&String| {
+        row_of(SECTIONS, word)
+            .is_some_and(|row| !is_of_engine(row) && !["ro", "remount"].contains(&row.name))
+    };
+    if let Some(word) = words.iter().find(does_nothing).filter(|_| !settings.remount) {
+        return Err(CliError::new(format!(
+            "{word} is an option of a mount, not of a block volume"
+        ))
+        .with_remedy("See okeanos blocks attach --help for all options."));
+    }
+    if settings.remount {
+        return Err(CliError::new("remount: an attached block volume cannot be changed")
+            .with_remedy("Detach it, and attach it with other options."));
+    }
     let is_given = |name: &str| {
         let default = MountSettings::default();
         rows(SECTIONS).any(|row| row.name == name && (row.text)(&settings) != (row.text)(&default))

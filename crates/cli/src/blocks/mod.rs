@@ -14,7 +14,6 @@ mod ublk_device;
 mod zones;
 
 use crate::disk::block_volume::{VolumeOnDisk, volume_on};
-use crate::disk::content::refuse_device_logs;
 use crate::disk::open_disk::refuse_same;
 use crate::error::CliError;
 use crate::mkfs::LogSizes;
@@ -170,8 +169,8 @@ struct AttachArguments {
     /// With --via nbd: the Unix socket to listen on, in place of a block device
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Options of mount that concern journal, write-back and cache, separated by commas; --help
-    /// lists them
+    /// Options of mount that concern journal, write-back and cache, and ro, separated by commas;
+    /// --help lists them
     #[arg(short = 'o', long, value_name = "OPTIONS", value_delimiter = ',',
           value_parser = OptionWords(table::words), hide_possible_values = true)]
     options: Vec<String>,
@@ -270,10 +269,8 @@ fn failed(source: &std::path::Path, error: &blocks::BlocksError) -> CliError {
     if let blocks::BlocksError::Overwritten { disk, at } = error {
         return place::overwritten(std::path::Path::new(disk), *at);
     }
-    if let blocks::BlocksError::NoVolume { disk, .. } = error
-        && let Err(named) = refuse_device_logs(std::path::Path::new(disk))
-    {
-        return named;
+    if let blocks::BlocksError::NoVolume { disk, .. } = error {
+        return place::no_block_volume(std::path::Path::new(disk));
     }
     let text = error.to_string();
     let name = source.display().to_string();

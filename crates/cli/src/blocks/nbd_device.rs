@@ -6,10 +6,12 @@
 
 use super::PATIENCE;
 use crate::daemon::control::{DriverDevice, Place};
+use crate::disk::open_disk::NEEDS_ROOT;
 use crate::error::CliError;
 use device::{LocalFuture, World};
 use nbd::{Backend, ConnectedDevice, Export, KernelConnection, NbdClient, NoNbdClient};
 use runtime::RealWorld;
+use rustix::process::geteuid;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::rc::Rc;
@@ -33,6 +35,7 @@ pub fn probe() -> Result<(), NoNbdClient> {
 pub fn unavailable(why: NoNbdClient) -> CliError {
     let error = CliError::new(format!("no NBD device: {why}"));
     error.with_remedy(match why {
+        _ if !geteuid().is_root() => NEEDS_ROOT,
         NoNbdClient::NotLoaded(_) => {
             "Load it (modprobe nbd), attach it with --via loop, or name a --socket for other clients."
         }

@@ -148,7 +148,7 @@ pub(super) fn drain(arguments: &DrainArguments) -> Result<(), CliError> {
         ))
         .with_remedy(CLEAR));
     };
-    print_replay(&replayed, *json)
+    print_replay(source, &replayed, *json)
 }
 
 /// Replays a block volume for `okeanos recover`.
@@ -161,7 +161,7 @@ pub fn replay(arguments: &RecoverArguments) -> Result<(), CliError> {
     let replayed = with_parts_unless(refuse, source, log, dry_run, async move |parts| {
         Ok(recovered(&BlockParts { options, ..parts }, dry_run).await)
     })?;
-    print_replay(&replayed.map_err(|error| failed_otherwise(source, &error))?, *json)
+    print_replay(source, &replayed.map_err(|error| failed_otherwise(source, &error))?, *json)
 }
 
 /// Converts an error for the commands to which the journal is `--journal-device`.
@@ -181,7 +181,8 @@ pub fn check(source: &Path, log: Option<&Path>) -> Result<Checked, CliError> {
         Ok(report) => {
             let recorded = recover::recorded_error(&report);
             problems.extend(recorded.map(|why| format!("the journal records an error: {why}")));
-            format!("the superblock and {} transactions in the log", report.transactions)
+            let plural = if report.transactions == 1 { "" } else { "s" };
+            format!("the superblock and {} transaction{plural} in the log", report.transactions)
         }
         Err(damage) => {
             problems.push(damage);
@@ -229,8 +230,12 @@ async fn look_at(
     }
 }
 
-fn print_replay(replayed: &Replayed, json: bool) -> Result<(), CliError> {
-    if json { print_json(replayed) } else { print(replayed) }
+fn print_replay(source: &Path, replayed: &Replayed, json: bool) -> Result<(), CliError> {
+    if json { print_json(replayed) } else { print(replayed) }?;
+    match replayed.cleared {
+        true => Ok(()),
+        false => recover::refuse_losses(&source.display().to_string(), &replayed.journal, CHECK),
+    }
 }
 
 /// Replays the log, or finds what would be replayed.

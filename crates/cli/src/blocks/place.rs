@@ -9,6 +9,7 @@ use crate::disk::content::{content_of, refuse_device_logs};
 use crate::disk::front_end::NAME;
 use crate::disk::identity::identity_of;
 use crate::error::CliError;
+use crate::look::refuse_no_disk;
 use crate::mount::loop_device;
 use crate::text::shell::word;
 use format::uuid_text;
@@ -30,12 +31,28 @@ pub fn overwritten(source: &Path, at: u64) -> CliError {
     ))
 }
 
+/// Explains what a disk holds in place of a block volume.
+pub fn no_block_volume(source: &Path) -> CliError {
+    if let Err(found) = refuse_device_logs(source) {
+        return found;
+    }
+    let name = source.display();
+    match content_of(source) {
+        Ok(Some(found)) => CliError::new(format!("{name} holds {found}, not a block volume"))
+            .with_remedy("Name the disk of a block volume; what is attached: okeanos list."),
+        _ => CliError::new(format!("{name}: there is no block volume")).with_remedy(
+            "Name the disk of one; what is attached: okeanos list. How one is made: okeanos \
+             blocks --help.",
+        ),
+    }
+}
+
 impl Place {
     /// Returns the directory of a volume, attached or not. It is named after the volume's UUID,
     /// which a copy of the disk has, too: a copy of what is attached is refused.
     pub fn of(source: &Path) -> Result<Place, CliError> {
+        refuse_no_disk(source)?;
         let found = volume_on(source).map_err(|error| CliError::system(source.display(), error))?;
-        let name = source.display();
         match found {
             VolumeOnDisk::Found(uuid) => {
                 let place = Place::of_uuid(&uuid);
@@ -44,12 +61,7 @@ impl Place {
                 Ok(place)
             }
             VolumeOnDisk::Overwritten(at) => Err(overwritten(source, at)),
-            VolumeOnDisk::None => {
-                refuse_device_logs(source)?;
-                Err(CliError::new(format!("{name}: there is no block volume")).with_remedy(
-                    "Make one: okeanos blocks format. It destroys what the disk holds.",
-                ))
-            }
+            VolumeOnDisk::None => Err(no_block_volume(source)),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The daemon of an attached volume.
 
+use super::detach::detach_unless_used;
 use super::device_kind::DeviceKind;
 use super::{driver_device, failed, grow, nbd_device, ublk_device, zones};
 use crate::checkpoint::Checkpointer;
@@ -20,6 +21,7 @@ use crate::mount::run_table::{self, MadeFile};
 use crate::nbd::{LOSES, end_connections};
 use crate::recover;
 use crate::text::output::print;
+use crate::text::shell::word;
 use blocks::{BlockParts, BlockVolume, BlocksDisk, Persistence, find_superblock};
 use device::{Disk, LocalFuture, World};
 use disks::{DiskAccess, FileDisk};
@@ -149,10 +151,8 @@ pub fn as_device(
     if let Err(error) = runtime::block_signals() {
         return notifier.failed(CliError::system("signals", error));
     }
-    let helper = match MountHelper::start(&directory, &|text| reporter.report(text)) {
-        // A loop device holds the file. No other device does, and unmounted the volume would close
-        // under it.
-        Ok(helper) => Rc::new(if kind == DeviceKind::Loop { helper } else { helper.hold() }),
+    let helper = match start_helper(&plan, &directory, kind, &reporter) {
+        Ok(helper) => Rc::new(helper),
         Err(error) => return notifier.failed(error),
     };
     let world = match RealWorld::new() {
@@ -207,6 +207,31 @@ pub fn as_device(
         std::mem::forget(world);
     }
     result
+}
+
+/// Starts the mount helper. A loop device holds the mount's file, and is detached with it; under no
+/// other device may the mount be unmounted: the volume would close.
+fn start_helper(
+    plan: &AttachPlan,
+    directory: &Path,
+    kind: DeviceKind,
+    reporter: &Reporter,
+) -> Result<MountHelper, CliError> {
+    if kind != DeviceKind::Loop {
+        return Ok(MountHelper::start(directory, &|text| reporter.report(text))?.hold());
+    }
+    let detach = Some(detach_unless_used as fn(&Path) -> bool);
+    let helper = MountHelper::start_beneath(directory, detach, &|text| reporter.report(text))?;
+    let (reporter, source) = (reporter.clone(), plan.source.clone());
+    Ok(helper.refuse_signals_in_use(move || reporter.report(&in_use(&source))))
+}
+
+fn in_use(source: &Path) -> String {
+    let (name, named) = (source.display(), word(source));
+    format!(
+        "the loop device of {name} is in use, and is served on: unmount what is on it, then okeanos \
+         blocks detach {named}"
+    )
 }
 
 /// A driver that is served.

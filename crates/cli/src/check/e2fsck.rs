@@ -30,6 +30,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Bytes after which a line is cut.
 const LINE_BYTES_MAX: u64 = 4096;
 
+/// Bytes after which no line is added to a sentence.
+const SENTENCE_BYTES_MAX: usize = 400;
+
 const VOLUME: &str = "/proc/self/fd/0";
 
 #[derive(Debug, PartialEq, Eq)]
@@ -146,10 +149,24 @@ fn read_lines(reader: UnixStream, name: &str) -> PrintedLines {
         let text = String::from_utf8_lossy(&line).replace(VOLUME, name);
         match (problem_in(&text), printed.lines.len()) {
             (None, _) => {}
+            // The rest of a sentence that e2fsck has broken.
+            (Some(rest), 1..) if continues(&rest, name) && has_room(&printed) => {
+                let last = printed.lines.len() - 1;
+                printed.lines[last] += &format!(" {rest}");
+            }
             (Some(_), PROBLEMS_MAX..) => printed.more += 1,
             (Some(problem), _) => printed.lines.push(problem),
         }
     }
+}
+
+/// Whether the last line is short enough to be the beginning of a sentence.
+fn has_room(printed: &PrintedLines) -> bool {
+    printed.lines.last().is_some_and(|line| line.len() < SENTENCE_BYTES_MAX)
+}
+
+fn continues(line: &str, name: &str) -> bool {
+    line.starts_with(|first: char| first.is_ascii_lowercase()) && !line.starts_with(name)
 }
 
 /// Returns the problem in a line of e2fsck's, without the question that it answers itself.
@@ -161,6 +178,7 @@ fn problem_in(line: &str) -> Option<String> {
         line = line[..question].trim_end();
     }
     let is_idle = line.is_empty()
+        || line == "IGNORED."
         || line.starts_with("Pass ")
         || line.starts_with("e2fsck ")
         || line.contains("Filesystem still has errors")
@@ -184,6 +202,7 @@ mod tests {
         for idle in [
             "\n",
             "Fix? no\n",
+            "IGNORED.\n",
             "Pass 1: Checking inodes, blocks, and sizes\n",
             "e2fsck 1.47.0 (5-Feb-2023)\n",
             "x: ********** WARNING: Filesystem still has errors **********\n",

@@ -56,11 +56,7 @@ pub fn claim_for_check(path: &Path) -> Result<Option<Claim>, CliError> {
                 Some(mount) => {
                     format!("Check it there: okeanos check {}.", word(&mount.directory))
                 }
-                // By the kernel, which okeanos list leaves out.
-                None if matches!(error, DiskOpenError::Mounted { .. }) => {
-                    return Err(not_opened(error));
-                }
-                None => "If it is mounted, check where it is mounted: okeanos list.".into(),
+                None => return Err(not_opened(error)),
             };
             Err(not_opened(error).with_remedy(remedy))
         }
@@ -79,6 +75,25 @@ pub fn wants_journal(path: &Path, journal_device: Option<&Path>) -> bool {
 fn lacks_journal(superblock: &VolumeSuperblock, journal_device: Option<&Path>) -> bool {
     let has_journal = superblock.features.has(feature::HAS_JOURNAL);
     has_journal && superblock.journal_inode == 0 && journal_device.is_none()
+}
+
+/// Refuses an image or device that ends before its volume.
+fn refuse_cut(path: &Path, reader: &Reader) -> Result<(), CliError> {
+    let superblock = &reader.superblock;
+    let bytes = superblock.blocks.checked_shl(superblock.block_size.shift());
+    if bytes.is_none_or(|bytes| bytes > reader.length()) {
+        let (name, bytes) = (path.display(), bytes.unwrap_or(u64::MAX));
+        return Err(CliError::new(format!(
+            "{name} is shorter than its volume: {} bytes of {bytes}",
+            reader.length()
+        ))
+        .with_remedy(format!(
+            "Was it cut, get the rest back; else give it its length, and check it then: truncate \
+             -s {bytes} {}, e2fsck -f (a device: grow it).",
+            word(path)
+        )));
+    }
+    Ok(())
 }
 
 /// Checks a volume that the caller has claimed. Returns what was checked.
@@ -101,10 +116,7 @@ pub fn check(
             CliError::new("bigalloc is not supported").with_remedy("Check it with e2fsck -fn.")
         );
     }
-    let bytes = superblock.blocks.checked_shl(superblock.block_size.shift());
-    if bytes.is_none_or(|bytes| bytes > reader.length()) {
-        return Err(reader.damaged("it is shorter than its volume"));
-    }
+    refuse_cut(path, &reader)?;
     let has_journal = superblock.features.has(feature::HAS_JOURNAL);
     if lacks_journal(superblock, journal_device) {
         let name = path.display();
@@ -126,6 +138,9 @@ pub fn check(
         findings,
     };
     check.fixed_places();
+    if superblock.state & state::VALID == 0 && !has_journal {
+        check.findings.note("it was not unmounted, and has no journal that could be replayed");
+    }
     if superblock.state & state::ERROR != 0 {
         check.findings.note(super::MARKED);
     }

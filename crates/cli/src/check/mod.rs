@@ -35,7 +35,7 @@ Repairing is for e2fsck(8).
 Exit status, as of fsck(8); 4 and 8 add up:
   0    nothing is wrong in what was looked at
   4    something is wrong, or was and e2fsck has not looked since; it is printed
-  8    it could not be checked, or not to the end: in use, not recovered, not readable
+  8    it could not be checked, or not to the end: in use, not recovered, not readable, no volume
   16   wrong usage
 
 With --json one object is printed: target, mounted, looked_at (null if it could not be checked),
@@ -125,9 +125,11 @@ pub fn run(arguments: CheckArguments) -> Result<(), CliError> {
 
 fn check_mounted(target: &Path, verdict: &mut CheckVerdict) -> Result<(), CliError> {
     verdict.mounted = true;
-    verdict.remedy = "Copy what you need from it; then unmount it and repair it: e2fsck -f.";
+    verdict.remedy = "Copy what you need from it; then unmount it, replay what its journal holds, and repair it: okeanos umount, okeanos recover, e2fsck -f.";
     let mut findings = Findings::default();
     let mount = find_mount(target)?;
+    // All of it is walked, wherever in it the target lies.
+    verdict.target = mount.directory.display().to_string();
     let looked_at = mounted::check(&mount, &Progress::new(), &mut findings);
     verdict.add_own(findings, looked_at)?;
     verdict.leave_out("a mounted volume is walked by its files", LEFT_OF_MOUNTED);
@@ -176,7 +178,9 @@ fn check_unmounted(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Re
         Judgement::NoVerdict { why, printed, errors } => {
             verdict.e2fsck = verdict::OfE2fsck::None { reason: why.clone() };
             verdict.is_damaged |= errors;
-            verdict.add(FoundBy::E2fsck, printed.lines, printed.more);
+            if own.is_ok() || errors {
+                verdict.add(FoundBy::E2fsck, printed.lines, printed.more);
+            }
             own?;
             return Err(CliError::new(format!("{}: {why}", target.display()))
                 .with_remedy("Run e2fsck -fn on it by hand to see why."));

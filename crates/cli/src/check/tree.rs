@@ -2,6 +2,7 @@
 //! name is followed.
 
 use super::Findings;
+use crate::disk::content::not_opened_as_volume;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::text::progress::Progress;
@@ -37,8 +38,7 @@ pub fn walk(
     let parts = parts(&world, path, journal_device)?;
     let walked = world.run(open_and_walk(parts));
     world.end();
-    let (report, noted) =
-        walked.map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
+    let (report, noted) = walked.map_err(|error| not_opened_as_volume(path, &error))?;
     findings.append(noted);
     Ok(report)
 }

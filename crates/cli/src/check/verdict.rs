@@ -8,7 +8,7 @@ use std::path::Path;
 
 #[derive(serde::Serialize)]
 pub struct CheckVerdict {
-    target: String,
+    pub target: String,
     pub mounted: bool,
     /// Description of what this program checked; `None` if it could not.
     looked_at: Option<String>,

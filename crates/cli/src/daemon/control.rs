@@ -8,6 +8,7 @@
 use crate::daemon::mount_table::{self, Liveness, Mount};
 use crate::daemon::own_namespace;
 use crate::error::CliError;
+use crate::look::has_no_journal;
 use crate::text::shell::word;
 use nbd::Backend;
 use rustix::io::Errno;
@@ -639,10 +640,18 @@ pub fn died(mount: &Mount) -> CliError {
             .with_remedy(format!(
                 "{away} serve the drive again: see okeanos-lab disk serve --help."
             )),
+        Again::Check(command) => CliError::new(format!(
+            "the daemon of {source} on {at} has died, and the volume has no journal: what was \
+             synced may be missing"
+        ))
+        .with_remedy(format!("{away} repair the volume: {command}.")),
         Again::Mount(command) => CliError::new(format!(
             "the daemon of {source} on {at} has died; what was synced is safe"
         ))
-        .with_remedy(format!("{away} mount again, which recovers the volume: {command}.")),
+        .with_remedy(format!(
+            "Mount again, which takes the dead mount away and recovers the volume: {command}. \
+             To take it away alone: okeanos umount {directory}."
+        )),
     }
 }
 
@@ -650,6 +659,8 @@ pub fn died(mount: &Mount) -> CliError {
 pub enum Again {
     /// The command that mounts and recovers.
     Mount(String),
+    /// The command that repairs a volume without a journal.
+    Check(String),
     /// An emulated drive.
     Serve,
 }
@@ -665,6 +676,7 @@ impl Again {
             _ if Place::of_mount(mount).is_some() => {
                 Again::Mount(format!("okeanos blocks attach {named}"))
             }
+            _ if has_no_journal(&mount.image()) => Again::Check(format!("e2fsck -f {named}")),
             _ if source.starts_with('/') => Again::Mount(format!("okeanos mount {named} {at}")),
             _ => Again::Serve,
         }

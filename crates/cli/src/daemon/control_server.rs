@@ -102,6 +102,7 @@ impl ControlSocket {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
+        sweep(directory);
         // Opened first: without a descriptor for it, no socket is left behind.
         let opened = fs::File::open(directory)?;
         // The directory belongs to this user alone, so nobody connects before the mode is set.
@@ -126,6 +127,24 @@ impl ControlSocket {
 
     fn remove(&self) {
         let _ = unlinkat(&self.directory, &self.name, AtFlags::empty());
+    }
+}
+
+/// Removes the sockets of daemons that were killed while they mounted. A daemon of another process
+/// namespace, which has no process here, listens on its own.
+fn sweep(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process =
+            name.to_str().and_then(|it| it.strip_prefix("mounting-")?.strip_suffix(".sock"));
+        let has_ended = process.is_some_and(|it| !Path::new("/proc").join(it).exists());
+        let is_refused = || {
+            UnixStream::connect(entry.path())
+                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        if has_ended && is_refused() {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

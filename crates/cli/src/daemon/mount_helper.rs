@@ -20,6 +20,7 @@ use fuse_session::{
 };
 use nbd::{ConnectedDevice, NbdClient};
 use runtime::{Either, RealWorld, Receiver, Signals, race};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, fchdir, geteuid, getppid};
@@ -36,6 +37,7 @@ use std::time::Duration;
 
 /// Grace period, after SIGTERM, for processes that still have files open.
 const GRACE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
 /// Directory of the kernel's read-ahead limits of mounts. The links of `/sys/class/bdi` lead out of
 /// it, and so perhaps onto a mount that no daemon serves yet.
 const READ_AHEAD_LIMITS: &str = "/sys/devices/virtual/bdi";
@@ -56,6 +58,8 @@ enum Order {
     },
     /// Let the mount be unmounted.
     Release,
+    /// Detach what stands on the mount, unless it is in use.
+    Detach,
     /// An NBD device whose requests fail when the daemon ends. Sent together with the descriptor of
     /// its connection.
     DisconnectAtEnd {
@@ -71,6 +75,7 @@ enum Reply {
         device: (u32, u32),
     },
     Released,
+    Detached(bool),
     Failed(String),
 }
 
@@ -81,6 +86,8 @@ pub struct MountHelper {
     processors: u16,
     alone: bool,
     holds: bool,
+    /// Reports that what stands on the mount is in use, and that a signal changes nothing.
+    in_use: Option<Box<dyn Fn()>>,
 }
 
 /// An established mount: the channel to the kernel, and `st_dev` of every file in it.
@@ -94,6 +101,16 @@ impl MountHelper {
     /// If it has no right to, `report` is called instead. Call it before rings and threads are
     /// made.
     pub fn start(directory: &Path, report: &dyn Fn(&str)) -> Result<MountHelper, CliError> {
+        MountHelper::start_beneath(directory, None, report)
+    }
+
+    /// Forks the mount helper as [`MountHelper::start`] does, for a mount that something may stand
+    /// on: `detach` detaches that, unless it is in use, and returns whether it is gone.
+    pub fn start_beneath(
+        directory: &Path,
+        detach: Option<fn(&Path) -> bool>,
+        report: &dyn Fn(&str),
+    ) -> Result<MountHelper, CliError> {
         let system = |error| CliError::system("cannot start the daemon", error);
         let (ours, theirs) = socket_pair().map_err(system)?;
         let processors = fuse_session::possible_processors();
@@ -106,6 +123,7 @@ impl MountHelper {
                 let served = Child {
                     socket: theirs,
                     directory: directory.into(),
+                    detach,
                     mounted: None,
                     connected: None,
                 }
@@ -131,7 +149,40 @@ impl MountHelper {
                 }
             };
         let directory = directory.into();
-        Ok(MountHelper { socket: ours, directory, processors, alone, holds: false })
+        Ok(MountHelper { socket: ours, directory, processors, alone, holds: false, in_use: None })
+    }
+
+    /// Refuses signals as long as what stands on the mount is in use, and calls `report` then:
+    /// without the mount no command would find it.
+    pub fn refuse_signals_in_use(self, report: impl Fn() + 'static) -> MountHelper {
+        MountHelper { in_use: Some(Box::new(report)), ..self }
+    }
+
+    /// Whether something on the mount is in use, which is reported; else it is detached. Waits
+    /// without blocking, since detaching takes requests of the mount.
+    async fn is_in_use(&self, world: &RealWorld) -> bool {
+        use device::World;
+        let Some(report) = self.in_use.as_ref().filter(|_| self.send(&Order::Detach).is_ok())
+        else {
+            return false;
+        };
+        let (now, until) = (Timespec { tv_sec: 0, tv_nsec: 0 }, world.now().plus(GRACE));
+        let has_reply = || {
+            let mut socket = [PollFd::new(&self.socket, PollFlags::IN)];
+            !matches!(poll(&mut socket, Some(&now)), Ok(0))
+        };
+        while !has_reply() && world.now() < until {
+            world.sleep_until(world.now().plus(PAUSE)).await;
+        }
+        let mut bytes = [0; 64];
+        let reply = has_reply().then(|| descriptor::receive(&self.socket, &mut bytes));
+        let reply =
+            reply.and_then(|received| serde_json::from_slice(&bytes[..received.ok()?.0]).ok());
+        let is_used = matches!(reply, Some(Reply::Detached(false)));
+        if is_used {
+            report();
+        }
+        is_used
     }
 
     /// Keeps the mount busy until [`MountHelper::release`]: umount(2) refuses it. For a daemon that
@@ -203,7 +254,9 @@ impl MountHelper {
                     .with_remedy("Close some files, or allow more: see `ulimit -n`."))
             }
             (Reply::Failed(why), _) => Err(CliError::new(why)),
-            (Reply::Released, _) => Err(CliError::new("mount: an answer to another order")),
+            (Reply::Released | Reply::Detached(_), _) => {
+                Err(CliError::new("mount: an answer to another order"))
+            }
         }
     }
 
@@ -246,11 +299,15 @@ impl MountHelper {
         (mut served, mut signals): (Receiver<Result<(), SessionError>>, Signals),
         failure: impl Future<Output = E>,
     ) -> (Option<Result<(), SessionError>>, Option<E>) {
-        let stopped = race(signals.next(), failure);
-        let failed = match race(&mut served, stopped).await {
-            Either::Left(result) => return (result, None),
-            Either::Right(Either::Left(_)) => None,
-            Either::Right(Either::Right(error)) => Some(error),
+        let mut failure = std::pin::pin!(failure);
+        let failed = loop {
+            let stopped = race(signals.next(), failure.as_mut());
+            match race(&mut served, stopped).await {
+                Either::Left(result) => return (result, None),
+                Either::Right(Either::Left(_)) if self.is_in_use(world).await => {}
+                Either::Right(Either::Left(_)) => break None,
+                Either::Right(Either::Right(error)) => break Some(error),
+            }
         };
         (self.end(world, session, served, signals).await, failed)
     }
@@ -285,6 +342,7 @@ impl MountHelper {
 struct Child {
     socket: OwnedFd,
     directory: PathBuf,
+    detach: Option<fn(&Path) -> bool>,
     mounted: Option<MountedVolume>,
     /// An NBD device that the daemon serves, and whose requests fail when that ends.
     connected: Option<ConnectedDevice>,
@@ -356,6 +414,10 @@ impl Child {
                     self.mounted.iter_mut().for_each(|mounted| mounted.top = None);
                     descriptor::send(&self.socket, &serde_json::to_vec(&Reply::Released)?, None)?;
                 }
+                Order::Detach => {
+                    let reply = Reply::Detached(self.detach());
+                    descriptor::send(&self.socket, &serde_json::to_vec(&reply)?, None)?;
+                }
                 Order::DisconnectAtEnd { number } => {
                     self.connected = received.map(|file| ConnectedDevice::received(number, file));
                 }
@@ -416,18 +478,25 @@ impl Child {
         Ok((connection, device))
     }
 
+    /// Detaches what stands on the mount, unless it is in use. A thread looks where the mount was
+    /// made.
+    fn detach(&self) -> bool {
+        let (Some(detach), Some(mounted)) = (self.detach, &self.mounted) else { return true };
+        let look = || {
+            // SAFETY: the call takes an integer, and gives this thread a root of its own.
+            let alone = unsafe { libc::unshare(libc::CLONE_FS) } == 0;
+            // Where nobody is left in that namespace, nobody can use a device by it, either.
+            !alone || enter(mounted.namespace).is_err() || detach(&self.directory)
+        };
+        std::thread::scope(|scope| scope.spawn(look).join().unwrap_or(true))
+    }
+
     fn unmount(&self) -> io::Result<()> {
         let Some(MountedVolume { mount, namespace, .. }) = &self.mounted else { return Ok(()) };
         // Names from here on are looked up in this directory: no other path leads to `/proc` in
         // every namespace.
         let proc = open_directory("/proc")?;
-        if identity(&File::open("/proc/self/ns/mnt")?)? != *namespace {
-            let way = way_into(*namespace).ok_or(io::ErrorKind::NotFound)?;
-            // SAFETY: the descriptor is open.
-            if unsafe { libc::setns(way.as_raw_fd(), libc::CLONE_NEWNS) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
-        }
+        enter(*namespace)?;
         fchdir(&proc)?;
         // The mount may have been moved.
         let mounts = mount_table::parse(&fs::read("self/mountinfo")?);
@@ -474,6 +543,19 @@ fn open_directory(path: impl AsRef<Path>) -> io::Result<File> {
 fn identity(file: &File) -> io::Result<(u64, u64)> {
     let metadata = file.metadata()?;
     Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Enters a mount namespace, unless this thread is in it.
+fn enter(namespace: (u64, u64)) -> io::Result<()> {
+    if identity(&File::open("/proc/thread-self/ns/mnt")?)? == namespace {
+        return Ok(());
+    }
+    let way = way_into(namespace).ok_or(io::ErrorKind::NotFound)?;
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::setns(way.as_raw_fd(), libc::CLONE_NEWNS) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Returns the namespace's file, at a process or thread in it. (An open one of the helper's would

@@ -71,6 +71,23 @@ pub fn kept_open(error: CliError, device: &Path, source: &Path) -> CliError {
     .with_remedy("End these programs, or have them close their files; then mount again.")
 }
 
+/// Returns what to do about a process that has the disk locked and is stopped, as by SIGSTOP; it
+/// keeps the disk until it goes on.
+pub fn stopped_user_of(source: &Path) -> Option<String> {
+    let Err(DiskOpenError::Locked { by, .. }) = disks::hold_unlocked(source) else { return None };
+    let is_stopped = |process: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status"));
+        status.is_ok_and(|text| text.contains("\nState:\tT"))
+    };
+    let number = |by: &String| Some(by.rsplit_once('(')?.1.trim_end_matches(')').to_owned());
+    let process = by.iter().filter_map(number).find(|process| is_stopped(process))?;
+    let name = source.display();
+    Some(format!(
+        "process {process}, which is stopped, has {name} still\n  Have it go on and end by itself \
+         (kill -CONT {process}), or end it: kill -9 {process}."
+    ))
+}
+
 /// Explains why a disk cannot be opened: names the Okeanos mount in the way, or the processes that
 /// keep it.
 pub fn not_opened(error: DiskOpenError) -> CliError {

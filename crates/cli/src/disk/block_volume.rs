@@ -1,6 +1,6 @@
 //! A block volume on a disk, found before anything is claimed.
 
-use crate::disk::open_disk::open_to_look;
+use crate::look::open_to_look;
 use format::blocks::{
     BLOCKS_SUPERBLOCK_SIZE, BlocksRole, BlocksSuperblock, RESERVED_BYTES, SUPERBLOCK_AT,
     blocks_copy_at,

@@ -4,11 +4,13 @@ use crate::daemon::mount_table;
 use crate::daemon::reporter::complain;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
+use crate::look::open_to_look;
 use device::{Disk, World};
 use eviction::{CoercedDisk, EvictionWorkload, FlushZone, Profile};
 use ext4::{OpenParts, Volume, VolumeOptions};
 use format::flush_zone::{FlushZoneSuperblock, FoundFlushZone, MODEL_SIZE};
 use runtime::RealWorld;
+use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -124,7 +126,12 @@ fn find_profile(profile: &Path) -> Result<Profile, CliError> {
     if let Some((_, shipped)) = Profile::shipped().find(|(name, _)| profile == Path::new(name)) {
         return Ok(shipped);
     }
-    let text = std::fs::read_to_string(profile).map_err(|error| match profile.to_str() {
+    let read = || {
+        let mut text = String::new();
+        // A pipe that nobody writes to is empty.
+        open_to_look(profile)?.read_to_string(&mut text).map(|_| text)
+    };
+    let text = read().map_err(|error| match profile.to_str() {
         Some(name) if Profile::is_known_to_lack(name) => CliError::new(format!(
             "{name} has no profile: nothing that a fingerprint tries, up to 128 MB, always evicts 64 blocks at once from it, as it replaces at random"
         ))
@@ -162,6 +169,10 @@ impl ZonePlan {
             pair.map(|(profile, path)| zone_for(profile, path, force)).transpose()
         };
         Ok(ZonePlan { home: plan(home)?, journal: plan(journal)? })
+    }
+    /// Returns the bytes that the zone on the home disk needs.
+    pub fn home_room(&self) -> u64 {
+        self.home.as_ref().map_or(0, |(_, room)| room + u64::from(BLOCK_MAX))
     }
     /// Returns the bytes that the journal's disk needs after the journal: the zone, and a block for
     /// its superblock.

@@ -2,11 +2,12 @@
 //! it.
 
 use crate::disk::block_volume::{VolumeOnDisk, is_log, volume_on};
-use crate::disk::open_disk::open_to_look;
 use crate::error::CliError;
+use crate::look::open_to_look;
 use crate::programs;
 use crate::text::shell::word;
 use format::blocks::{BLOCKS_MAGIC, SUPERBLOCK_AT};
+use format::ext4::SuperblockError;
 use host::HostJournal;
 use std::io::{self, Read};
 use std::path::Path;
@@ -17,6 +18,8 @@ const DEVICE_LOGS_MAGIC: &[u8] = b"OKSD";
 const DEVICE_LOGS: &str = "scattered logs of an okeanos before 0.1.0";
 const BLOCK_VOLUME: &str = "a block volume";
 const HOST_JOURNAL: &str = "the journal of a host";
+/// Beginning of the reason why a journal's superblock cannot be used.
+const DAMAGED_JOURNAL: &str = "journal superblock: ";
 const UNKNOWN: &str = "data of an unknown kind";
 /// End of the bytes that identify our formats.
 const OWN_FORMATS_END: u64 = SUPERBLOCK_AT + BLOCKS_MAGIC.len() as u64;
@@ -76,6 +79,53 @@ pub fn refuse_own_format(path: &Path) -> Result<(), CliError> {
             )));
     }
     Ok(())
+}
+
+/// Explains why no volume can be opened there: what is there instead, or what to try.
+pub fn not_opened_as_volume(path: &Path, error: &ext4::Error) -> CliError {
+    let (name, named) = (path.display(), word(path));
+    let plain = CliError::new(format!("{name}: {error}"));
+    match error {
+        ext4::Error::Superblock(error) => no_volume(path, error),
+        _ if error.to_string().contains(DAMAGED_JOURNAL) => plain.with_remedy(format!(
+            "What was synced and not written home yet is in the journal alone, and e2fsck -f \
+             deletes a journal that it cannot read: keep a copy of the disk. Then look (okeanos \
+             mount -o ro,noload {named} DIR) at what there is without the journal, and repair it: \
+             e2fsck -f {named}."
+        )),
+        _ => plain,
+    }
+}
+
+/// Explains what is there instead of an ext4 volume, or how its superblock may be found.
+pub fn no_volume(path: &Path, error: &SuperblockError) -> CliError {
+    let (name, named) = (path.display(), word(path));
+    let plain = CliError::new(format!("{name}: {error}"));
+    match error {
+        SuperblockError::Features { names } if names.iter().any(|it| it == "journal_dev") => {
+            CliError::new(format!("{name} is the external journal of a volume")).with_remedy(
+                format!("Name the volume, and this with it: --journal-device {named} VOLUME, or mount -o journal_dev={named} VOLUME DIR."),
+            )
+        }
+        SuperblockError::BadMagic { .. } | SuperblockError::TooShort { .. } => {
+            if let Err(named) = refuse_own_format(path) {
+                return named;
+            }
+            match content_of(path) {
+                Ok(Some(found)) => CliError::new(format!("{name} holds {found}, not an ext4 volume"))
+                    .with_remedy("Look at what it is: blkid, file."),
+                _ => plain.with_remedy(format!(
+                    "A new volume: okeanos mkfs {named}. If there was one, its superblock was \
+                     overwritten: e2fsck -b 32768 {named} tries a copy (-b 8193 with blocks of 1024 \
+                     bytes)."
+                )),
+            }
+        }
+        SuperblockError::BadChecksum { .. } | SuperblockError::Geometry { .. } => plain.with_remedy(
+            format!("e2fsck -b 32768 {named} repairs it from a copy (-b 8193 with blocks of 1024 bytes)."),
+        ),
+        _ => plain,
+    }
 }
 
 /// Refuses a disk or file that holds something, unless `force`: mke2fs and this project's formats

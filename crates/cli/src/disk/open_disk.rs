@@ -6,8 +6,7 @@ use crate::error::CliError;
 use disks::{Claim, DiskAccess, DiskOpenError, FileDisk};
 use runtime::RealWorld;
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -16,11 +15,9 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Opens a file or device for a look at its content, before anything is claimed. A pipe that nobody
-/// writes to is opened at once; then it cannot be read.
-pub fn open_to_look(path: &Path) -> io::Result<File> {
-    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
-}
+/// Remedy where an ordinary user attaches a block device.
+pub const NEEDS_ROOT: &str = "A block device needs root. An ordinary user can serve NBD clients, such as qemu: okeanos blocks \
+     attach --via nbd --socket PATH.";
 
 /// Opens a disk; waits a little while another process has it. Blocks the thread: for the start of a
 /// program.

@@ -110,14 +110,14 @@ fn page(report: &Report) -> String {
 
 fn disk_lines(disk: &Disk) -> Vec<(&'static str, String)> {
     let sectors = [disk.logical_sector, disk.physical_sector];
-    let sectors = sectors.map(|bytes| or_unknown(bytes.map(|bytes| bytes.to_string())));
+    let sectors = sectors.map(|bytes| or_unknown(bytes.map(|bytes| format!("{bytes} bytes"))));
     let time = |nanoseconds: Option<u64>| {
         let time = nanoseconds.map(|time| format_duration(Duration::from_nanos(time)));
         time.unwrap_or_else(|| "not measured".into())
     };
     vec![
         ("disk", disk.target.display().to_string()),
-        ("sectors", format!("{} bytes, physical {}", sectors[0], sectors[1])),
+        ("sectors", format!("{}, physical {}", sectors[0], sectors[1])),
         ("rotational", or_unknown(disk.rotational.map(yes_no))),
         ("write cache", or_unknown(disk.write_cache.clone())),
         ("past the page cache", yes_no(disk.direct)),

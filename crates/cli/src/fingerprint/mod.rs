@@ -63,7 +63,8 @@ pub struct FingerprintArguments {
 /// Examination of a drive, and destination of its result.
 #[derive(clap::Args)]
 pub struct Examination {
-    /// Only answer whether the drive's flush and durable writes cost what its medium costs
+    /// Only answer whether the drive's flush and durable writes cost what its medium costs. Takes
+    /// about a minute, longer on a slow drive, which is filled in part first
     #[arg(long)]
     flush_test: bool,
     /// Trials that the chosen workload must pass
@@ -144,8 +145,9 @@ pub fn run(arguments: FingerprintArguments) -> Result<(), CliError> {
 /// The drive or the directory of the result fails, or existing measurements are of another drive.
 pub async fn examine(subject: Subject, arguments: Examination) -> Result<(), CliError> {
     if arguments.flush_test {
-        subject.fill().await?;
         let progress = Progress::new();
+        progress.show("filling what is measured with random bytes");
+        subject.fill().await?;
         let mut watch = |what: &str| progress.show(what);
         let test =
             eviction::flush_test(&subject.world, &subject.disk, subject.range.clone(), &mut watch)

@@ -2,11 +2,10 @@
 
 use super::{HostMountArguments, Where};
 use crate::error::CliError;
-use crate::mount::words::{self, Meaning, Why};
 use std::path::{Path, PathBuf};
 
-/// Takes `journal=`, `name=`, `file_system=` and `keyring=` out of the options, and those that are
-/// for mount(8) or systemd. (`user=` is one of mount(8).)
+/// Takes `journal=`, `name=`, `file_system=` and `keyring=` out of the options. (`user=` is one of
+/// mount(8).)
 pub fn arguments(
     source: &Path,
     directory: PathBuf,
@@ -21,7 +20,6 @@ pub fn arguments(
             Some(("name", name)) => user = Some(name.into()),
             Some(("file_system", name)) => file_system = Some(name.into()),
             Some(("keyring", file)) => keyring = Some(file.into()),
-            _ if words::meaning(&word) == Some(Meaning::Nothing(Why::NotOurs)) => {}
             _ => options.push(word),
         }
     }
@@ -64,7 +62,10 @@ mod tests {
             (Some("mail"), Some("fs"))
         );
         assert_eq!(place.keyring.as_deref(), Some(Path::new("/k")));
-        assert_eq!(arguments.options, ["rw", "allow_other", "destage=5s"]);
+        assert_eq!(
+            arguments.options,
+            ["rw", "_netdev", "nofail", "x-systemd.requires=a.mount", "allow_other", "destage=5s"]
+        );
         assert!(crate::host::options::HostSettings::parse(&arguments.options).is_ok());
     }
 

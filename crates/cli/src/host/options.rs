@@ -1,9 +1,10 @@
 //! Options of a host's mount: their table, and the parser of `-o`.
 
 use crate::error::CliError;
+use crate::mount::words::{self, Meaning, Why};
 use crate::options::page::completions;
-use crate::options::session::SessionSettings;
-use crate::options::values::{period, set};
+use crate::options::session::{SessionSettings, flag};
+use crate::options::values::{on_off, period, set, switch};
 use crate::options::{self, MountOption, Refusal, Section};
 use crate::text::quantity::{exact_duration, exact_size, parse_duration, parse_size};
 use host::{Destage, HostOptions};
@@ -122,6 +123,19 @@ const ACCESS: &[Row] = &[
     Row::NOSUID,
     Row::NODEV,
     Row::NOEXEC,
+    Row::NOSYMFOLLOW,
+    flag!(
+        libc::MS_NOATIME,
+        "noatime",
+        &[("noatime", "on"), ("relatime", "off")],
+        "reads change no access times"
+    ),
+    flag!(
+        libc::MS_NODIRATIME,
+        "nodiratime",
+        &[("nodiratime", "on"), ("diratime", "off")],
+        "reads of directories change no access times"
+    ),
     Row::SYNC,
 ];
 
@@ -138,7 +152,11 @@ impl HostSettings {
     /// An option is not known, or its value is refused.
     pub fn parse(words: &[String]) -> Result<HostSettings, CliError> {
         let mut settings = HostSettings::default();
-        for word in words.iter().filter(|word| !word.is_empty() && *word != "defaults") {
+        for word in words {
+            // As for every file system: for mount(8), fstab(5) or systemd.
+            if words::meaning(word) == Some(Meaning::Nothing(Why::NotOurs)) && word != "async" {
+                continue;
+            }
             options::take(SECTIONS, word, &mut settings)
                 .map_err(|error| error.for_command("okeanos host mount"))?;
         }
@@ -169,12 +187,20 @@ mod tests {
             "nodev",
             "dev",
             "ro",
+            "noauto",
+            "user",
+            "nofail",
+            "_netdev",
+            "x-foo",
+            "noatime",
+            "nosymfollow",
         ]
         .map(String::from);
         let settings = HostSettings::parse(&words).unwrap();
         assert_eq!(settings.host.journal_flush, Duration::from_secs(2));
         assert_eq!(settings.host.destage, Destage::UnderPressure);
-        assert_eq!(settings.flags(), libc::MS_NOSUID | libc::MS_RDONLY);
+        let flags = settings.flags() & !libc::MS_NOATIME & !256;
+        assert_eq!(flags, libc::MS_NOSUID | libc::MS_RDONLY);
         assert!(settings.session.allow_other && settings.host.reconnect.is_none());
         for wrong in ["destage", "destage=soon", "allow_other=1", "records=none", "transport=x"] {
             let error = HostSettings::parse(&[wrong.into()]).err().unwrap();

@@ -1,9 +1,10 @@
 //! The store that a command line names, and the journal of this host for it.
 
-use crate::disk::content::{ZEROS, is_blank, refuse_known_content};
+use crate::disk::content::{ZEROS, content_of, is_blank, refuse_known_content};
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
 use crate::host::Where;
+use crate::look::refuse_no_disk;
 use device::{Buffer, DeviceError, Disk, Durability, World};
 use disks::DiskAccess;
 use host::{HostError, HostJournal};
@@ -68,6 +69,8 @@ impl StoreName {
                     "{text}: --user, --file-system and --keyring are for ceph: stores"
                 )))
             }
+            Some(("dir", "")) => Err(CliError::new("dir: names no directory")
+                .with_remedy("Give the directory that hosts share: dir:PATH.")),
             Some(("dir", directory)) => Ok(StoreName::Directory(absolute(Path::new(directory))?)),
             Some(("ceph", cluster)) => {
                 let (conf, directory) = cluster.split_once(':').unwrap_or((cluster, "/"));
@@ -230,6 +233,7 @@ pub async fn open_journal(
     make: MakeJournal,
     access: DiskAccess,
 ) -> Result<(HostJournal, disks::FileDisk), CliError> {
+    refuse_no_disk(&place.journal)?;
     // Before the claim: a user who may read it can lock it, and keeps what is open.
     if access == DiskAccess::ReadWrite && may_be_journal(&place.journal, make) {
         keep_private(&place.journal)?;
@@ -253,6 +257,13 @@ pub async fn open_journal(
         keep_private(&place.journal)?;
         write_once(&disk).await.map_err(|error| CliError::new(error.to_string()))?;
         return Ok((make_journal(world, shared, store).await?, disk));
+    }
+    if let Some(found) = if is_one { None } else { content_of(&place.journal)? } {
+        return Err(CliError::new(format!(
+            "{} holds {found}, not the journal of a host",
+            place.journal.display()
+        ))
+        .with_remedy("Name another; to overwrite it: okeanos host mount --format --force."));
     }
     let journal = HostJournal::open(shared.clone()).await.map_err(failed)?;
     let matched = journal.check_store(&store.full_name()).map_err(failed);

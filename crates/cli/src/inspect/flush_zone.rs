@@ -1,8 +1,8 @@
 //! Location and workload of evictions of `barrier=coerce`; on a volume, and on a journal device.
 
 use super::reader::Reader;
-use crate::disk::open_disk::open_to_look;
 use crate::error::CliError;
+use crate::look::open_to_look;
 use eviction::EvictionWorkload;
 use format::ext4::superblock::{JournalDevice, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use format::flush_zone::{FLUSH_ZONE_SUPERBLOCK_SIZE, FlushZoneError, FlushZoneSuperblock};

@@ -1,8 +1,8 @@
 //! Finds the journal of a volume and reads its blocks.
 
 use super::reader::{Layout, Reader};
-use crate::disk::open_disk::open_to_look;
 use crate::error::CliError;
+use crate::look::open_to_look;
 use format::ext4::feature;
 use format::jbd2::{ExternalJournal, JournalSuperblock};
 use std::fs::File;

@@ -1,7 +1,8 @@
 //! Reader of a volume's structures, which may be damaged: everything is bounds-checked and bounded.
 
-use crate::disk::open_disk::open_to_look;
+use crate::disk::content::no_volume;
 use crate::error::CliError;
+use crate::look::{open_to_look, refuse_no_disk};
 use format::ext4::directory::DirectoryFormat;
 use format::ext4::extent::{Extent, ExtentEntry, ExtentNode};
 use format::ext4::inode::{InodeLayout, flags};
@@ -40,11 +41,12 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Reader, CliError> {
         let file = open_to_look(path).map_err(|error| CliError::system(path.display(), error))?;
         let mut bytes = vec![0; SUPERBLOCK_SIZE];
+        refuse_no_disk(path)?;
         file.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).map_err(|_| {
             CliError::new(format!("{} is too small to hold an ext4 volume", path.display()))
         })?;
-        let superblock = VolumeSuperblock::parse(&bytes)
-            .map_err(|error| CliError::new(format!("{}: {error}", path.display())))?;
+        let superblock =
+            VolumeSuperblock::parse(&bytes).map_err(|error| no_volume(path, &error))?;
         Ok(Reader { path: path.to_owned(), file, superblock })
     }
 

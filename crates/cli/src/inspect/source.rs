@@ -15,13 +15,18 @@ pub fn source_of(path: &Path) -> Result<PathBuf, CliError> {
         return Ok(path.to_owned());
     }
     let (name, system) = (path.display(), |error| CliError::system(path.display(), error));
+    let at = mount_table::resolve(path).map_err(system)?;
+    let is_volume = |mount: &Mount| {
+        let of_kernel = matches!(&*mount.kind, "ext4" | "ext3" | "ext2");
+        mount.is_okeanos() || of_kernel && mount.directory == at
+    };
     let Some(mount) = mount_table::mount_around(path).map_err(system)?.filter(is_volume) else {
         return Err(CliError::new(format!(
-            "{name} is a directory, and no volume is mounted there"
+            "{name} is a directory, and no okeanos volume is mounted there"
         ))
         .with_remedy("Name an image file, a device, or a volume's mount: okeanos list."));
     };
-    if mount_table::resolve(path).map_err(system)? != mount.directory {
+    if at != mount.directory {
         let directory = mount.directory.display();
         return Err(CliError::new(format!("{name} is a directory on a mounted volume"))
             .with_remedy(format!("Name where the volume is mounted: {directory}.")));
@@ -35,8 +40,4 @@ pub fn source_of(path: &Path) -> Result<PathBuf, CliError> {
             .with_remedy("Name the image or device itself: okeanos list shows it."));
     }
     Ok(source)
-}
-
-fn is_volume(mount: &Mount) -> bool {
-    mount.is_okeanos() || matches!(&*mount.kind, "ext4" | "ext3" | "ext2")
 }

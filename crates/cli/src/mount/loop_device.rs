@@ -7,6 +7,7 @@
 use crate::disk::open_disk;
 use crate::error::CliError;
 use disks::DiskAccess;
+use rustix::process::geteuid;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -83,12 +84,16 @@ impl LoopDevice {
     ) -> Result<LoopDevice, CliError> {
         let subject = || format!("loop device for {}", image.display());
         let system = |error| {
-            let other = match stands {
-                Stands::UntilLastUser => "mount with -o noloop",
-                Stands::UntilDetached => "attach it with --via nbd",
+            let remedy = match stands {
+                Stands::UntilLastUser => {
+                    "Load the loop module (modprobe loop), or mount with -o noloop."
+                }
+                Stands::UntilDetached if !geteuid().is_root() => open_disk::NEEDS_ROOT,
+                Stands::UntilDetached => {
+                    "Load the loop module (modprobe loop), or attach it with --via nbd."
+                }
             };
-            CliError::system(subject(), error)
-                .with_remedy(format!("Load the loop module (modprobe loop), or {other}."))
+            CliError::system(subject(), error).with_remedy(remedy)
         };
         let read_only = access == DiskAccess::ReadOnly;
         let open = |path: &Path| OpenOptions::new().read(true).write(!read_only).open(path);

@@ -15,20 +15,20 @@ mod users;
 pub mod words;
 
 use crate::daemon::mount_table::{self, Mount};
-use crate::daemon::mounted::{is_mounted, kept_open};
+use crate::daemon::mounted::{is_mounted, kept_open, stopped_user_of};
 use crate::daemon::reporter::{self, Level};
 use crate::daemon::{self, Side, StartNotifier};
 use crate::disk::content::refuse_own_format;
-use crate::disk::open_disk::{open_to_look, refuse_same};
+use crate::disk::open_disk::refuse_same;
 use crate::error::CliError;
+use crate::look::{has_no_journal, refuse_no_disk, superblock_of};
 use crate::options::page::{OptionWords, help};
 use crate::text::shell::word;
-use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
-use format::ext4::{VolumeSuperblock, feature};
+use format::ext4::feature;
 use options::MountSettings;
 use rustix::process::geteuid;
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,15 +38,16 @@ use std::time::Duration;
 /// a loop device. A volume that was not unmounted is recovered first. Returns when the volume is
 /// mounted; a daemon goes on in the background.
 ///
-/// Root mounts for everybody (permissions are checked as on any file system). An ordinary user
-/// mounts an image file for himself, with the help of fusermount3.
+/// The user who mounts has access, and with -o allow_other everybody, as far as the files' modes
+/// let them; without it not even root's mount lets others in. An ordinary user mounts an image file
+/// with the help of fusermount3.
 #[derive(clap::Args, Clone)]
 #[command(after_long_help = notes())]
 pub struct MountArguments {
     /// Stay in the foreground, and report errors there
     #[arg(short, long)]
     pub foreground: bool,
-    /// Report more: what is done; with -f, each request as well
+    /// Say where the daemon reports; with -f, report each request here
     #[arg(short, long)]
     pub verbose: bool,
     /// Mount read-only, as with -o ro
@@ -69,12 +70,14 @@ pub struct MountArguments {
 
 /// Notes after the options of the table.
 const NOTES: &str = "\
+Home is the final place of a block in the volume; until it is written home, the journal has it.
 Those of ext4 that tune it or are always so (delalloc, iversion and others) are taken and
 change nothing: docs/MOUNT_OPTIONS.md. Defaults of the superblock (tune2fs -o, -E mount_opts)
 count where nothing else is said. K, M, G and T are binary; kB, MB, GB and TB decimal.
 
 Examples:
-  okeanos mount disk.img /mnt/a
+  okeanos mount disk.img /mnt/a                 for the user who mounts
+  okeanos mount -o allow_other disk.img /mnt/a  for everybody
   okeanos mount -o remount,ro /mnt/a
   mount -t fuse.okeanos -o allow_other,noatime /dev/sdb1 /mnt/a
   /dev/sdb1 /mnt/a fuse.okeanos allow_other,nofail 0 0    a line of /etc/fstab";
@@ -106,8 +109,11 @@ pub fn run(mut arguments: MountArguments) -> Result<(), CliError> {
     }
     let asked = MountSettings::parse(&arguments.options, arguments.sloppy)?;
     if asked.remount {
-        let directory = arguments.directory.as_ref().unwrap_or(&arguments.source);
-        return remount::run(directory, &arguments.options, arguments.sloppy);
+        let (source, directory) = match &arguments.directory {
+            Some(directory) => (Some(arguments.source.as_path()), directory),
+            None => (None, &arguments.source),
+        };
+        return remount::run(source, directory, &arguments.options, arguments.sloppy);
     }
     let Some(directory) = arguments.directory.as_deref() else {
         let (source, named) = (arguments.source.display(), word(&arguments.source));
@@ -115,7 +121,8 @@ pub fn run(mut arguments: MountArguments) -> Result<(), CliError> {
             format!("Name a directory: okeanos mount {named} DIR. What is mounted: okeanos list."),
         ));
     };
-    let superblock = look_at(&arguments.source);
+    refuse_no_disk(&arguments.source)?;
+    let superblock = superblock_of(&arguments.source);
     if superblock.is_none() {
         refuse_own_format(&arguments.source)?;
     }
@@ -130,15 +137,16 @@ pub fn run(mut arguments: MountArguments) -> Result<(), CliError> {
     let has =
         |feature| superblock.as_ref().is_some_and(|superblock| superblock.features.has(feature));
     let plan = MountPlan::check(&arguments, directory, settings, has(feature::RECOVER))?;
-    let without_journal = superblock.is_some() && !has(feature::HAS_JOURNAL);
-    if without_journal && !plan.settings.session.read_only && !plan.is_claimed_from_kernel() {
-        let source = plan.source.display();
-        reporter::complain(&format!(
-            "okeanos: warning: {source} has no journal and no loop device: nothing keeps the kernel from mounting it, too"
-        ));
+    if has_no_journal(&plan.source) && !plan.settings.session.read_only {
+        warn_of_no_journal(&plan);
     }
     if arguments.foreground {
         return serve::serve(plan, StartNotifier::foreground());
+    }
+    if arguments.verbose {
+        let log = plan.log_file.as_ref().map(|path| path.display().to_string());
+        let log = log.unwrap_or_else(|| "the system's log".into());
+        reporter::complain(&format!("okeanos: the daemon reports to {log}; with -f, here"));
     }
     match daemon::detach()? {
         Side::Starter(starter) => starter.wait(),
@@ -146,12 +154,19 @@ pub fn run(mut arguments: MountArguments) -> Result<(), CliError> {
     }
 }
 
-/// Returns the current superblock, before anything is claimed; opening the volume reads it again.
-/// `None`: opening will report what is wrong.
-pub fn look_at(source: &Path) -> Option<VolumeSuperblock> {
-    let mut bytes = [0; SUPERBLOCK_SIZE];
-    open_to_look(source).ok()?.read_exact_at(&mut bytes, SUPERBLOCK_OFFSET).ok()?;
-    VolumeSuperblock::parse(&bytes).ok()
+fn warn_of_no_journal(plan: &MountPlan) {
+    let source = plan.source.display();
+    // Of a mode that logs data the daemon warns.
+    if !plan.settings.logs_data_by_name() {
+        reporter::complain(&format!(
+            "okeanos: warning: {source} has no journal: after a crash run e2fsck -f; what was synced may be missing then"
+        ));
+    }
+    if !plan.is_claimed_from_kernel() {
+        reporter::complain(&format!(
+            "okeanos: warning: {source} has no loop device, either: nothing keeps the kernel from mounting it, too"
+        ));
+    }
 }
 
 impl MountPlan {
@@ -255,6 +270,9 @@ fn refuse_attached(mounts: &[Mount], image: &Path) -> Result<(), CliError> {
             refuse_mounted(mounts, mount.device, image)?;
         }
         if attempt == PATIENCE {
+            if let Some(by) = stopped_user_of(image) {
+                return Err(CliError::new(format!("{} is in use: {by}", image.display())));
+            }
             let name = device.display();
             let error = CliError::new(format!("{} is in use by {name}", image.display()));
             let error = error

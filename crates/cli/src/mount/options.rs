@@ -19,6 +19,11 @@ impl MountSettings {
         self.volume.attributes.without_access_lists || self.volume.attributes.without_any
     }
 
+    /// Whether the mode is named, and logs data.
+    pub fn logs_data_by_name(&self) -> bool {
+        !matches!(self.journal.data, None | Some(DataMode::Ordered | DataMode::Writeback))
+    }
+
     /// Whether everything changes synchronously.
     pub fn is_synchronous(&self) -> bool {
         self.session.flags & libc::MS_SYNCHRONOUS != 0
@@ -51,7 +56,10 @@ impl MountSettings {
         // Only options on how the volume is written; permissions are for the command to decide.
         for word in String::from_utf8_lossy(text).split(',') {
             if options::row_of(SECTIONS, word).is_some_and(|row| row.in_superblock) {
-                let _ = settings.take(word);
+                if let Err(error) = settings.take(word) {
+                    let warning = format!("tune2fs -E mount_opts: {error}; it is ignored");
+                    settings.not_done.push(warning);
+                }
             }
         }
         settings
@@ -112,15 +120,16 @@ impl MountSettings {
     }
 
     /// Returns warnings about these settings.
-    pub fn warnings(&self) -> Vec<&'static str> {
+    pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.not_done.clone();
         if self.engine.barrier == BarrierKind::None && !self.session.read_only {
             warnings.push(
                 "barrier=none: a power cut may damage the volume and lose synced data, \
-                 unless the disk keeps its write cache over it",
+                 unless the disk keeps its write cache over it"
+                    .to_owned(),
             );
         }
-        warnings.extend(self.in_vain());
+        warnings.extend(self.in_vain().map(String::from));
         warnings
     }
 
@@ -134,12 +143,12 @@ impl MountSettings {
         let checks = [
             (
                 has_threshold && !matches!(data, None | Some(DataMode::Selective)),
-                "threshold= and threshold_per= do nothing here: they are of data=selective",
+                "threshold= and threshold_per= do nothing here: they apply only with data=selective",
             ),
             (
                 engine.logged_write_size != usual.logged_write_size
                     && data != Some(DataMode::Adaptive),
-                "logged_write_size= does nothing here: it is of data=adaptive",
+                "logged_write_size= does nothing here: it applies only with data=adaptive",
             ),
             (
                 engine.order_overwrites && logs_all,
@@ -151,11 +160,11 @@ impl MountSettings {
             ),
             (
                 engine.log_gap != usual.log_gap && is_in_blocks,
-                "log_gap= does nothing here: it is of records=packed",
+                "log_gap= does nothing here: it applies only with records=packed",
             ),
             (
                 engine.swap_above != usual.swap_above && engine.log == LogKind::Circular,
-                "swap_above= does nothing here: it is of log=scattered",
+                "swap_above= does nothing here: it applies only with log=scattered",
             ),
             (
                 engine.expire != usual.expire && engine.checkpoint != CheckpointTimes::ByAge,

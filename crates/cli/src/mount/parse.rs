@@ -50,7 +50,7 @@ impl MountSettings {
         match words::meaning(word) {
             Some(Meaning::Nothing(_)) => return Ok(()),
             Some(Meaning::NotDone(why)) => {
-                self.not_done.push(why);
+                self.not_done.push(why.to_owned());
                 return Ok(());
             }
             Some(Meaning::Refused(why)) => return Err(OptionError::refused(word, why)),
@@ -287,7 +287,13 @@ mod tests {
             ("log_unit", "log_unit"),
             ("cache=", "cache"),
             ("poll=1s", "10ms"),
-            ("poll=soon", "poll"),
+            ("poll=soon", "auto, off or US"),
+            ("log_gap=wide", "auto, off or SIZE"),
+            ("noopen=1", "takes no value"),
+            ("idmap=foo", "takes no value"),
+            ("fsname=x", "is listed with its image"),
+            ("auto_unmount", "ends unmounts"),
+            ("commit=100000h", "at most a year"),
             ("readahead=far", "readahead"),
             ("readahead=1023", "from 1K"),
             ("readahead=1025M", "to 1G"),

@@ -18,7 +18,13 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-pub fn run(directory: &Path, words: &[String], sloppy: bool) -> Result<(), CliError> {
+/// Changes what is mounted on `directory`. `source`: what the caller says is mounted there.
+pub fn run(
+    source: Option<&Path>,
+    directory: &Path,
+    words: &[String],
+    sloppy: bool,
+) -> Result<(), CliError> {
     let system = |error| CliError::system(directory.display(), error);
     let mount = match mount_table::mount_on(directory).map_err(system)? {
         Some(mount) if mount.is_okeanos() => mount,
@@ -26,9 +32,11 @@ pub fn run(directory: &Path, words: &[String], sloppy: bool) -> Result<(), CliEr
             return Err(CliError::new(format!(
                 "{}: no okeanos volume is mounted there",
                 directory.display()
-            )));
+            ))
+            .with_remedy("See what is mounted: okeanos list."));
         }
     };
+    source.map_or(Ok(()), |source| refuse_other_source(source, &mount))?;
     let mut client = Client::connect(&mount)?;
     let about: About =
         client.ask_in_time(Ask::About).map_err(|error| unanswered(&mount, &error))?;
@@ -68,6 +76,25 @@ pub fn run(directory: &Path, words: &[String], sloppy: bool) -> Result<(), CliEr
         // The first failure is reported.
         let _ = change(&mut client, live, directory);
     })
+}
+
+/// Refuses a source that exists, and is not what is mounted.
+fn refuse_other_source(source: &Path, mount: &Mount) -> Result<(), CliError> {
+    let Ok(named) = source.canonicalize() else { return Ok(()) };
+    let is_it = |mounted: &Path| mounted.canonicalize().is_ok_and(|mounted| mounted == named);
+    let (mounted, at) = (mount.image(), mount.directory.display());
+    if is_it(&mounted) || is_it(&mount.source) || named == mount.directory {
+        return Ok(());
+    }
+    Err(CliError::new(format!(
+        "{} is not what is mounted on {at}: that is {}",
+        source.display(),
+        mounted.display()
+    ))
+    .with_remedy(format!(
+        "Name the directory alone: okeanos mount -o remount,… {}.",
+        word(&mount.directory)
+    )))
 }
 
 fn change(client: &mut Client, live: Live, directory: &Path) -> Result<(), CliError> {

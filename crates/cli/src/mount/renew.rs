@@ -8,6 +8,7 @@ use crate::daemon::control::{Client, Place, died};
 use crate::daemon::mount_table::{self, Mount};
 use crate::disk::open_disk::hold_unlocked;
 use crate::error::CliError;
+use crate::look::open_to_look;
 use crate::mount::umount;
 use crate::text::shell::word;
 use disks::DiskOpenError;
@@ -31,7 +32,7 @@ pub fn take_dead_away(at: &Path, source: &Path) -> Result<(), CliError> {
 /// journal that is still to be made is not the dead one's, which may hold synced data.
 pub fn take_dead_host_away(at: &Path, store: &str, journal: &Path) -> Result<(), CliError> {
     let mut start = [0; 12];
-    let read = File::open(journal).and_then(|mut file| file.read_exact(&mut start));
+    let read = open_to_look(journal).and_then(|mut file| file.read_exact(&mut start));
     let is_journal = read.is_ok() && HostJournal::is_head(&start);
     take_own_away(at, journal, |mount| is_journal && mount.source == Path::new(store))
 }

@@ -3,6 +3,7 @@
 use crate::disk::content::is_blank;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
+use crate::look::refuse_no_disk;
 use device::Disk;
 use disks::DiskAccess;
 use engine::DurableMemory;
@@ -72,6 +73,7 @@ pub fn open_if_asked(
 /// Opens the table. A file is made, or extended. Other content than such a table is refused.
 /// Returns the file, too, if it was made.
 fn open(world: &RealWorld, path: &Path) -> Result<(DurableMemory, Option<MadeFile>), CliError> {
+    refuse_no_disk(path)?;
     let failed = |error| CliError::system(format!("mtl={}", path.display()), error);
     let mut options = File::options();
     options.read(true).write(true).mode(0o600);

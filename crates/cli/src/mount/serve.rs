@@ -13,6 +13,7 @@ use crate::daemon::privileges;
 use crate::daemon::reporter::{Level, Reporter};
 use crate::daemon::{self, StartNotifier, ended_at_once, mount_table};
 use crate::disk::coerce::{Wanted, coerce};
+use crate::disk::content::not_opened_as_volume;
 use crate::disk::open_disk::{open_disk, open_disk_over};
 use crate::error::CliError;
 use crate::mount::MountPlan;
@@ -20,9 +21,10 @@ use crate::mount::changing::Changing;
 use crate::mount::loop_device::{self, LoopDevice, Stands};
 use crate::mount::run_table::{self, MadeFile};
 use crate::recover::at_mount;
+use crate::text::quantity::exact_duration;
 use device::Disk;
 use disks::{DiskAccess, FileDisk};
-use engine::BarrierKind;
+use engine::{BarrierKind, EngineOptions};
 use eviction::CoercedDisk;
 use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::superblock::SUPERBLOCK_OFFSET;
@@ -34,28 +36,34 @@ use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// End of the superblock, rounded up to whole sectors of any disk.
 const SUPERBLOCK_END: usize = 4096;
 
-const LATEST: &str = "What no program syncs is durable after commit=TIME, and content that goes past the log a second \
-                      after expire=TIME and writeback=TIME together";
-
 /// Returns the warning where sync(2) does not reach the volume. A mount that is no block device's
 /// gets no request before umount(2) returns, either.
-fn warning_of_syncs(is_block: bool, forwards_syncs: bool) -> Option<String> {
-    match (is_block, forwards_syncs) {
-        (true, true) => None,
-        (true, false) => Some(format!(
-            "this kernel (before Linux 6.18) does not pass sync(2) and syncfs(2) on: they return before the volume is \
-             durable. fsync(2), O_SYNC and umount(2) are not concerned. {LATEST}"
-        )),
-        (false, _) => Some(format!(
-            "the kernel does not pass sync(2) and syncfs(2) on to such a mount (of an ordinary user, or noloop): they \
-             return before the volume is durable. umount(8) and fusermount3 do not wait for it: use `okeanos umount`. \
-             fsync(2) and O_SYNC are not concerned. {LATEST}"
-        )),
-    }
+fn warning_of_syncs(
+    is_block: bool,
+    forwards_syncs: bool,
+    engine: &EngineOptions,
+) -> Option<String> {
+    let (what, instead) = match (is_block, forwards_syncs) {
+        (true, true) => return None,
+        (true, false) => ("this kernel (before Linux 6.18)", "fsync(2), O_SYNC, or umount(2)"),
+        (false, _) => (
+            "on a mount without a block device (an ordinary user's, or noloop) the kernel",
+            "fsync(2), O_SYNC, or okeanos umount (umount(8) and fusermount3 do not wait, either)",
+        ),
+    };
+    let content = engine.expire + engine.writeback + Duration::from_secs(1);
+    Some(format!(
+        "{what} does not pass sync(2) and syncfs(2) on: they return before the volume is durable\n\
+         What must be durable needs {instead}.\n\
+         All else is durable within {} (commit=), content that is not logged within {} (expire=, writeback=).",
+        exact_duration(engine.commit),
+        exact_duration(content)
+    ))
 }
 
 /// Serves until the volume is unmounted, or a signal comes. The exit code shows whether everything
@@ -315,7 +323,7 @@ impl Mounted {
             .and_then(|socket| ControlServer::start(world, socket, device, public_answers).ok());
         let of_syncs = match &begun {
             Either::Right(agreed) if !plan.settings.session.read_only => {
-                warning_of_syncs(is_block, agreed.forwards_syncs())
+                warning_of_syncs(is_block, agreed.forwards_syncs(), &volume.options().engine)
             }
             _ => None,
         };
@@ -518,7 +526,7 @@ async fn open_volume(
     reporter: &Reporter,
 ) -> Result<(Rc<Volume>, Vec<CoercedDisk>, Option<MadeFile>), CliError> {
     let settings = &plan.settings;
-    let failed = |error: ext4::Error| CliError::new(format!("{}: {error}", plan.source.display()));
+    let failed = |error: ext4::Error| not_opened_as_volume(&plan.source, &error);
     let superblock = ext4::read_superblock(disk).await.map_err(failed)?;
     settings.check_log_unit(superblock.block_size)?;
     let mut engine = settings.engine(&superblock);
@@ -568,7 +576,7 @@ async fn recover_first(
     reporter: &Reporter,
 ) -> Result<(), CliError> {
     let source = plan.source.display();
-    let failed = |error: ext4::Error| CliError::new(format!("{source}: {error}"));
+    let failed = |error: ext4::Error| not_opened_as_volume(&plan.source, &error);
     let journal = &plan.settings.journal;
     let flushes = !journal.coerces && parts.options.engine.barrier == BarrierKind::Flush;
     let (through, coerced) = match flushes {

@@ -4,6 +4,7 @@ use crate::daemon::control::{About, Again, Ask, Client, End, Place, no_answer, u
 use crate::daemon::held_mount::HeldParent;
 use crate::daemon::holders::holders_of;
 use crate::daemon::mount_table::{self, Liveness, Mount};
+use crate::daemon::mounted::stopped_user_of;
 use crate::daemon::{not_home, reporter};
 use crate::error::CliError;
 use crate::mount::users;
@@ -23,15 +24,14 @@ use std::process::Command;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct UmountArguments {
-    /// Take the directory away now, though files are open; the volume closes when the last of them
-    /// does
+    /// Unmount now, though files are open; the volume closes when the last of them does
     #[arg(short, long)]
     pub lazy: bool,
     /// Cut the connection to a daemon that does not answer: what was not synced is lost, and the
     /// next mount recovers the rest
     #[arg(short, long)]
     pub force: bool,
-    /// Take away a mount whose daemon has died, and leave a living one, or none, as it is
+    /// Unmount a mount whose daemon has died, and leave a living one, or none, as it is
     #[arg(long, conflicts_with_all = ["lazy", "force"])]
     pub if_dead: bool,
     /// Mount point of the volume, or its image file or device
@@ -61,6 +61,11 @@ pub fn run(arguments: UmountArguments) -> Result<(), CliError> {
     }
     if let Some(mount) = found.as_ref().filter(|mount| Place::of_mount(mount).is_some()) {
         return Err(is_attached(mount, directory));
+    }
+    let behind = Place::behind(directory).filter(|_| found.is_none());
+    let behind = behind.and_then(|place| mount_table::mount_on(&place.0).ok().flatten());
+    if let Some(mount) = behind {
+        return Err(is_attached(&mount, directory));
     }
     let mount = match found {
         Some(mount) if mount.is_okeanos() => mount,
@@ -160,16 +165,21 @@ impl Daemon {
         while poll(&mut [PollFd::new(&self.process, PollFlags::IN)], None).is_err() {}
         match end {
             Ok(Some(End { clean: true })) => Ok(()),
-            _ => Err(not_home(mount.source.display()).with_remedy(
-                "See the system log for the cause; the next mount recovers what was synced.",
-            )),
+            _ => Err(not_home(mount.source.display()).with_remedy(AFTER_STOP)),
         }
     }
 }
 
+/// What to do with a volume that an error has stopped and that is unmounted.
+const AFTER_STOP: &str = "See the system log for the cause. Then replay the journal, and have the volume checked: okeanos \
+     recover, e2fsck -f.";
+
 fn take_dead_away(mount: &Mount) -> Result<(), CliError> {
     let next = match Again::of(mount) {
         Again::Mount(command) => format!("\n  The next mount recovers the volume: {command}."),
+        Again::Check(command) => {
+            format!("\n  The volume has no journal: nothing can be replayed. Repair it: {command}.")
+        }
         Again::Serve => String::new(),
     };
     detach_dead(mount, &next)
@@ -197,12 +207,14 @@ fn detach_dead(mount: &Mount, next: &str) -> Result<(), CliError> {
 }
 
 fn cut(mount: &Mount) -> Result<(), CliError> {
+    let image = mount.image();
     // MNT_FORCE aborts the connection: waiting callers get an error. It may still leave the
     // directory busy.
-    match take_away(mount, libc::MNT_FORCE) {
-        Ok(()) => Ok(()),
-        Err(_) => take_away(mount, libc::MNT_DETACH),
+    take_away(mount, libc::MNT_FORCE).or_else(|_| take_away(mount, libc::MNT_DETACH))?;
+    if let Some(by) = stopped_user_of(&image) {
+        reporter::complain(&format!("okeanos: {by}"));
     }
+    Ok(())
 }
 
 fn take_away(mount: &Mount, flags: libc::c_int) -> Result<(), CliError> {
@@ -212,7 +224,11 @@ fn take_away(mount: &Mount, flags: libc::c_int) -> Result<(), CliError> {
             users if users.is_empty() => "See who uses it: fuser -vm DIR.".into(),
             users => format!("It is used by {}.", users.join(", ")),
         };
-        text.with_remedy(format!("{users} Or take it away for new users only: --lazy."))
+        text.with_remedy(format!(
+            "{users} To unmount it for new users at once, and for these when they close it: okeanos \
+             umount --lazy {}.",
+            word(&mount.directory)
+        ))
     })
 }
 

@@ -113,6 +113,17 @@ pub const WORDS: &[(&[&str], Meaning)] = &[
         Refused("free space is always reported without what the file system itself takes"),
     ),
     (&["sb="], Refused("a copy of the superblock is for e2fsck -b")),
+    (
+        &["fsname=", "subtype="],
+        Refused("a mount is listed with its image or device, and with the mode as its type"),
+    ),
+    (
+        &["auto_unmount"],
+        Refused(
+            "a daemon that ends unmounts; one that was killed leaves its mount to the next okeanos mount",
+        ),
+    ),
+    (&["allow_root"], Refused("use allow_other, and modes that keep others out")),
     (&["abort"], Refused("take the mount away with okeanos umount --force")),
     (&["dax", "dax=always"], Refused("memory that is a disk is not mapped directly")),
     (&["max_dir_size_kb="], Refused("directories have no limit of their own")),

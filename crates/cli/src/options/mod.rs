@@ -180,10 +180,18 @@ pub fn take<S>(
         return match (row.parse)(value, settings) {
             Ok(()) => Ok(()),
             Err(Refusal::Value) => refused(format!("the value must be {}", row.allowed())),
+            Err(Refusal::Because(why)) if row.value.contains('|') && !why.contains(" or ") => {
+                refused(format!("{why}; the value must be {}", row.allowed()))
+            }
             Err(Refusal::Because(why)) => refused(why),
         };
     }
-    Err(OptionError::Unknown { given: given.to_owned() })
+    let word = given.split_once('=').map(|(name, _)| name);
+    let is_word = |row: &&MountOption<S>| word.is_some_and(|word| row.value_of(word).is_some());
+    match rows(sections).find(is_word) {
+        Some(row) if row.value.is_empty() => Err(OptionError::refused(given, "it takes no value")),
+        _ => Err(OptionError::Unknown { given: given.to_owned() }),
+    }
 }
 
 /// Whether two rows share a spelling, or a row's text is not parsed again; for the tests of tables.

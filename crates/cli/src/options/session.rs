@@ -25,6 +25,9 @@ impl SessionSettings {
 const TRANSPORTS: [(&str, Transport); 3] =
     [("auto", Transport::Auto), ("uring", Transport::Uring), ("classic", Transport::Classic)];
 
+/// `linux/mount.h`; the C library's headers lack it.
+const MS_NOSYMFOLLOW: libc::c_ulong = 256;
+
 /// A row that sets a flag of the VFS.
 macro_rules! flag {
     ($flag:expr, $name:literal, $words:expr, $help:literal) => {
@@ -90,6 +93,12 @@ impl<S: AsRef<SessionSettings> + AsMut<SessionSettings>> MountOption<S> {
         "noexec",
         &[("noexec", "on"), ("exec", "off")],
         "programs cannot be run"
+    );
+    pub const NOSYMFOLLOW: MountOption<S> = flag!(
+        MS_NOSYMFOLLOW,
+        "nosymfollow",
+        &[("nosymfollow", "on"), ("symfollow", "off")],
+        "symbolic links are not followed"
     );
     pub const SYNC: MountOption<S> = MountOption {
         is_live: false,

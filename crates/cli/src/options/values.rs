@@ -35,6 +35,9 @@ pub fn on_off(is_on: bool) -> Option<String> {
 /// Shortest time that a task may wait for again and again. Less would only keep a processor busy.
 pub const PERIOD_MIN: Duration = Duration::from_millis(1);
 
+/// Longest such time: more is a slip of the pen.
+pub const PERIOD_MAX: Duration = Duration::from_secs(31_536_000);
+
 /// Parses a time that a task waits for again and again.
 ///
 /// # Errors
@@ -42,6 +45,7 @@ pub const PERIOD_MIN: Duration = Duration::from_millis(1);
 pub fn period(value: &str) -> Result<Duration, Refusal> {
     match parse_duration(value)? {
         time if time < PERIOD_MIN => Err(Refusal::Because("a time from 1ms on is needed".into())),
+        time if time > PERIOD_MAX => Err(Refusal::Because("at most a year (8760h)".into())),
         time => Ok(time),
     }
 }

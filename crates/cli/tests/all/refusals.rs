@@ -18,7 +18,7 @@ fn a_block_volume_of_which_the_copy_is_left_is_no_blank_disk() {
            kept v $O mkfs v; kept v $O blocks format v; kept v timeout 20 $O nbd --socket $PWD/s v
            kept v $O host mount --store dir:$PWD/store --journal v $M
            kept v $O host recover --store dir:$PWD/store --journal v
-           [ $(grep -c "block volume" printed) = 3 ] || {{ cat printed; exit 1; }}"#
+           [ $(grep -c "block volume" printed) = 5 ] || {{ cat printed; exit 1; }}"#
     ));
 }
 
@@ -70,7 +70,7 @@ fn a_foreign_file_system_becomes_no_journal_unasked() {
            printf _BHRfS_M | dd of=btrfs bs=1 seek=$((65536 + 64)) conv=notrunc status=none
            S="--store dir:$PWD/store --journal"
            for image in ext4 btrfs; do kept $image $O host mount $S $image $M; kept $image $O host mount --format $S $image $M; done
-           [ $(grep -c -- --force printed) = 2 ] || {{ cat printed; exit 1; }}
+           [ $(grep -c -- --force printed) = 4 ] || {{ cat printed; exit 1; }}
            $O host mount --format --force $S btrfs $M; $O umount $M"#
     ));
 }
@@ -116,8 +116,43 @@ fn each_error_of_scattered_logs_names_its_own_remedy() {
            says '' '-O ^has_journal' 'need a journal' 'Leave out -O ^has_journal'
            says '' '-O quota' 'only be mounted read-only' 'Leave out these features'
            for sizes in =log-size=4K =log-size=8M,group-size=8M =log-size=60M,group-size=130M; do
-               says $sizes '' 'bytes' 'Give other sizes'
+               says $sizes '' 'log' 'Give other sizes'
            done"#,
+    );
+}
+
+/// Holds for `--force`, too: what does not fit is refused before anything is overwritten.
+#[test]
+fn what_does_not_fit_overwrites_nothing() {
+    Rig::new().run(&format!(
+        r#"{KEPT} $O mkfs old 64M -- -q; $O mkfs small 9M -- -q; truncate -s 1M tiny
+           for sizes in log-size=64M,group-size=8M log-size=512K log-size=128M,group-size=256M; do
+               kept old $O mkfs --force --scattered-logs=$sizes old -- -q
+           done
+           grep -q 'Give other sizes' printed
+           kept small $O mkfs --force --flush-zone hitachi-7k80 --force-profile small -- -q; grep -q 'flush zone' printed
+           kept tiny $O mkfs tiny -- -q; grep -q 'too small for a journal' printed; refuses $O mkfs new 1M -- -q 2>printed; [ ! -e new ]
+           $O mkfs new 1M -- -q -O ^has_journal; clean new; $O mkfs --force tiny -- -q -t ext2"#
+    ));
+}
+
+#[test]
+fn a_remount_does_not_take_another_volume_for_the_mounted_one() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; $O mkfs other 64M -- -q; ln -s image link; $O mount image $M
+           refuses $O mount -o remount,ro other $M 2>printed; grep -q "other is not what is mounted on $M" printed; touch $M/file
+           $O mount -o remount,ro link $M; refuses touch $M/new 2>printed; $O mount -o remount,rw $M; touch $M/new; $O umount $M"#,
+    );
+}
+
+#[test]
+fn a_pipe_is_no_disk_and_is_not_waited_for() {
+    Rig::new().run(
+        r#"mkfifo pipe; $O mkfs --scattered-logs image 256M -- -q; mkdir store
+           is_refused() { refuses timeout 20 $O "$@" 2>printed && grep -q 'pipe' printed || { echo "$*"; cat printed; exit 1; }; }
+           is_refused mount pipe $M; is_refused blocks attach pipe; is_refused inspect super pipe; is_refused check pipe
+           is_refused mount -o log=scattered,mtl=pipe image $M; is_refused host mount --store dir:$PWD/store --journal pipe $M
+           is_refused mkfs --flush-zone pipe new 64M; [ ! -e new ]"#,
     );
 }
 

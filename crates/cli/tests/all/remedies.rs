@@ -176,6 +176,74 @@ fn checks_say_what_to_do_and_what_nobody_read() {
 }
 
 #[test]
+fn a_stopped_daemon_whose_mount_was_cut_is_named() {
+    Rig::new().run(&format!(
+        r#"{STOPPED}
+           serve data=wasteless image; kill -STOP $DAEMON; within $O umount --force $M 2>printed; grep -q "kill -9 $DAEMON" printed
+           says "mount image $M" "kill -CONT $DAEMON""#
+    ));
+}
+
+#[test]
+fn what_needs_root_is_named_to_an_ordinary_user() {
+    Rig::new().run(
+        r#"mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; chmod 777 .; cp $O program; chmod 755 program; truncate -s 64M v; chmod 666 v; $O blocks format v >made
+           for via in loop nbd; do
+               as_nobody timeout 60 ./program blocks attach --via $via v 2>printed && exit 1
+               grep -q -- '--via nbd --socket' printed && refuses grep -q modprobe printed || { cat printed; exit 1; }
+           done"#,
+    );
+}
+
+#[test]
+fn a_wrong_default_in_the_superblock_is_warned_of() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; tune2fs -E mount_opts=data=jounal image >made; $O mount image $M 2>printed; $O umount $M
+           grep -q 'warning: tune2fs.*data=jounal' printed"#,
+    );
+}
+
+#[test]
+fn what_a_command_does_not_take_is_refused_with_what_it_takes() {
+    Rig::new().run(
+        r#"says() { local text=$1; shift; refuses timeout 60 $O "$@" 2>printed; grep -q -- "$text" printed || { echo "$*"; cat printed; exit 1; }; }
+           truncate -s 64M v; $O blocks format v >made; $O mkfs image 64M -- -q; mkdir store
+           for option in noatime nosuid noloop allow_other transport=uring poll=off readahead=1M log_level=debug; do
+               says "$option is an option of a mount" blocks attach -o $option v
+           done
+           says 'cannot be changed' blocks attach -o remount v; $O blocks attach --via loop -o ro,cache=64M,data=wasteless v >device
+           L=$(cat device); [ $(blockdev --getro $L) = 1 ]; $O blocks detach v
+           says 'okeanos list --help' blocks list; says 'okeanos umount --help' host umount
+           says '--listen HOST:PORT' nbd image; says '--listen HOST:PORT' nbd --listen 127.0.0.1 image
+           says 'names no directory' host mount --store dir: --journal v $M
+           says 'type ext4' host mount --store dir:$PWD/store --journal image $M
+           truncate -s 64M journal; $O host mount --store dir:$PWD/store --journal journal -o noauto,user,nofail,_netdev,x-foo,noatime,nosymfollow $M
+           grep " $M " /proc/self/mountinfo | grep -q noatime; $O umount $M
+           says 'no okeanos volume is mounted' mount -o remount,ro image $M"#,
+    );
+}
+
+#[test]
+fn a_reason_stands_below_the_table_and_a_check_names_what_it_walked() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; debugfs -w -R 'ssv state 3' image 2>made; $O mount -v image $M 2>printed
+           grep -q "the daemon reports to the system's log" printed; $O list >printed; grep "^$M " printed | grep -q 'errors were found  '
+           grep -q "^$M: errors were found: unmount it and run e2fsck -f" printed
+           refuses $O check $M/lost+found >printed 2>&1; grep -q "^$M: .* are readable" printed; grep -q 'okeanos recover, e2fsck -f' printed
+           $O umount $M"#,
+    );
+}
+
+#[test]
+fn a_directory_without_a_volume_is_named_as_such() {
+    Rig::new().run(
+        r#"mkdir plain; refuses $O inspect super plain 2>printed; grep -q 'no okeanos volume is mounted there' printed
+           $O mkfs image 64M -- -q; losetup -f --show image >device; trap 'losetup -d $(cat device)' EXIT
+           refuses $O check image 2>printed; refuses grep -q 'okeanos list' printed; grep -q "losetup -d $(cat device)" printed"#,
+    );
+}
+
+#[test]
 fn root_unmounts_an_ordinary_users_mount() {
     Rig::new().run(
         r#"mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; chmod 777 .; cp $O program; chmod 755 program; O=$PWD/program

@@ -37,6 +37,61 @@ fn a_replay_is_reported_whatever_follows_it() {
     ));
 }
 
+/// A volume without a journal that was not unmounted is nobody's to trust.
+#[test]
+fn of_a_volume_without_a_journal_no_recovery_is_promised() {
+    Rig::new().run(&format!(
+        r#"{CODE}
+           $O mkfs image 64M -- -q -O ^has_journal; $O mount image $M 2>printed; grep -q 'has no journal' printed; $O umount $M; settle image
+           [ $(code $O recover image) = 0 ] && [ $(code $O check image) = 0 ] || {{ cat printed; exit 1; }}
+           serve defaults image 2>printed; dd if=/dev/zero of=$M/file bs=1k count=9 oflag=sync status=none; kill_daemon
+           refuses $O stats $M 2>printed; refuses grep -q 'is safe' printed; grep -q "e2fsck -f $PWD/image" printed
+           $O umount $M 2>printed; refuses grep -q recovers printed; grep -q 'e2fsck -f' printed; settle image
+           [ $(code $O recover image) = 1 ] && grep -q 'nothing can be replayed' printed && grep -q 'e2fsck -f' printed || {{ cat printed; exit 1; }}
+           [ $(code $O check image) = 4 ] && grep -q 'was not unmounted' printed || {{ cat printed; exit 1; }}"#
+    ));
+}
+
+#[test]
+fn a_damaged_journal_superblock_names_what_is_at_stake() {
+    Rig::new().run(&format!(
+        r#"{CODE}
+           $O mkfs image 64M -- -q; serve data=wasteless,noloop image; echo mine >$M/file; sync $M/file; kill_daemon; umount $M
+           at=$(debugfs -R 'bmap <8> 0' image 2>said); printf XXXX | dd of=image bs=4096 seek=0 count=0 conv=notrunc status=none
+           size=$(dumpe2fs -h image 2>said | sed -n 's/^Block size: *//p'); printf XXXX | dd of=image bs=1 seek=$((at * size)) conv=notrunc status=none
+           for command in "recover image" "recover --until-damage image" "mount image $M"; do
+               [ $(code $O $command) = 1 ] && grep -q 'journal superblock' printed && grep -q 'deletes a journal' printed || {{ cat printed; exit 1; }}
+           done"#
+    ));
+}
+
+#[test]
+fn what_is_no_volume_says_what_it_is_and_what_to_try() {
+    Rig::new().run(&format!(
+        r#"{CODE}
+           truncate -s 16M swap empty journal v log; mkswap swap >made 2>&1; mke2fs -q -F -O journal_dev log; $O blocks format v >made; mkdir store
+           $O host mount --store dir:$PWD/store --journal journal --format $M; $O umount $M
+           says() {{ local text=$1; shift; code $O "$@" >status; grep -q -- "$text" printed && refuses grep -qE 'ext2/ext3|e2fsck: ' printed || {{ echo "$*"; cat printed; exit 1; }}; }}
+           for command in recover check "inspect super"; do
+               says 'type swap' $command swap; says 'e2fsck -b 32768' $command empty; says 'okeanos host mount' $command journal
+           done
+           for command in recover check; do says 'external journal' $command log; done
+           says 'okeanos blocks attach' inspect super v; says 'external journal' mount log $M
+           for command in attach detach drain grow inspect; do
+               code $O blocks $command journal >status; grep -q 'journal of a host' printed; refuses grep -q 'blocks format' printed
+               code $O blocks $command swap >status; grep -q 'swap' printed; refuses grep -q 'blocks format' printed
+           done"#
+    ));
+}
+
+#[test]
+fn the_length_of_a_cut_image_is_named() {
+    Rig::new().run(&format!(
+        r#"{CODE}
+           $O mkfs image 64M -- -q; truncate -s 40M image; [ $(code $O check image) = 8 ]; grep -q "truncate -s $((64 << 20)) image" printed"#
+    ));
+}
+
 #[test]
 fn a_foreign_journal_says_nothing_of_the_volume() {
     Rig::new().run(&format!(

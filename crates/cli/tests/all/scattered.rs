@@ -473,7 +473,7 @@ fn a_rotted_header_of_a_long_run_is_damage_and_hides_nothing() {
     assert!(live_runs(&after) + 1 >= live_runs(&printed), "{after} {printed}");
     let said = rig.run("refuses $O mount image $M 2>&1; cmp image rotten");
     assert!(said.contains("durable"), "{said}");
-    rig.run("$O recover --until-damage image; cp before image; $O recover image");
+    rig.run("$O recover --until-damage image || [ $? = 4 ]; cp before image; $O recover image");
     rig.check("");
 }
 

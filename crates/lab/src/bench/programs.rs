@@ -34,7 +34,7 @@ pub struct ProgramsArguments {
     /// Number of runs of everything
     #[arg(long, alias = "turns", default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
-    /// Scale of each workload; tables are made with 1
+    /// Scale of each workload; the tables of docs/PERFORMANCE.md say theirs
     #[arg(long, default_value = "1")]
     scale: f64,
     /// Size of the image, or of the emulated disk

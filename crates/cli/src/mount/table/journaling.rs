@@ -138,7 +138,7 @@ pub const ROWS: &[Row] = &[
         parse: |value, it| {
             let unit = parse_size(value)?;
             let is_unit = unit.is_power_of_two() && (512..=65536).contains(&unit);
-            let wrong = || "a power of two from 512 to 65536 is needed".to_owned();
+            let wrong = || "a power of two from 512 up to a block is needed".to_owned();
             it.engine.log_unit = Some(is_unit.then_some(unit as u32).ok_or_else(wrong)?);
             Ok(())
         },

@@ -28,7 +28,7 @@ pub struct MountSettings {
     /// Whether an existing mount is to change.
     pub remount: bool,
     /// Requested options that are ignored without an error.
-    pub not_done: Vec<&'static str>,
+    pub not_done: Vec<String>,
 }
 
 impl Default for MountSettings {

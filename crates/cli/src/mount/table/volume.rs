@@ -7,9 +7,6 @@ use crate::options::{MountOption, Refusal};
 use ext4::{Atime, OnError};
 use fuse::AttributeOptions;
 
-/// `linux/mount.h`; the C library's headers lack it.
-const MS_NOSYMFOLLOW: libc::c_ulong = 256;
-
 /// Settings of how the volume is seen.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VolumeSettings {
@@ -55,7 +52,8 @@ pub const ROWS: &[Row] = &[
                 "panic" => {
                     it.not_done.push(
                         "errors=panic: a daemon does not stop the machine; the volume stops, as \
-                         with remount-ro",
+                         with remount-ro"
+                            .to_owned(),
                     );
                     OnError::Stop
                 }
@@ -160,12 +158,7 @@ pub const ROWS: &[Row] = &[
     Row::NOSUID,
     Row::NODEV,
     Row::NOEXEC,
-    flag!(
-        MS_NOSYMFOLLOW,
-        "nosymfollow",
-        &[("nosymfollow", "on"), ("symfollow", "off")],
-        "symbolic links are not followed"
-    ),
+    Row::NOSYMFOLLOW,
     Row::SYNC,
     Row {
         name: "dirsync",
