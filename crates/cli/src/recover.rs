@@ -133,7 +133,7 @@ pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
 /// Exit code where something that was committed may be missing, as of fsck(8): errors are left.
 const LEFT: u8 = 4;
 
-/// What to do with a volume that may lack something, in the imperative.
+/// Remedy for a volume that may lack something, in the imperative.
 const CHECK: &str = "run e2fsck -f before the volume is used";
 
 /// Fails, with an exit code of its own, if something that was committed may be missing.

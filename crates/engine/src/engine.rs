@@ -281,6 +281,7 @@ impl Engine {
             snapshots: self.snapshot_writer(),
             commit_age: &self.commit_age,
             block_size: self.block_size,
+            records_at_once: self.options.records_at_once,
             policy: &*self.policy,
             utilization: self.utilization.as_deref(),
             cache: &self.cache,

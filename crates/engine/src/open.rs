@@ -108,10 +108,10 @@ impl Engine {
             return Ok(());
         };
         let plan = log.borrow_mut().plan_start(self.running());
-        match plan {
-            Some(plan) => Ok(self.executor.run(plan).await?),
-            None => Ok(()),
-        }
+        let Some(plan) = plan else { return Ok(()) };
+        // A transaction that is being planned would come before the first one.
+        debug_assert_eq!(self.running(), self.committed().next());
+        Ok(self.executor.run(plan).await?)
     }
 
     fn assemble(mut parts: EngineParts, log: Option<LogState>, next: TransactionId) -> Rc<Engine> {

@@ -103,6 +103,16 @@ impl Case {
         }
     }
 
+    /// Returns how many log blocks of a transaction are made before other tasks run: one in half of
+    /// the cases, all of any script's in the others.
+    pub(crate) fn records_at_once(&self) -> usize {
+        if self.draw("records at once", 2) == 0 {
+            1
+        } else {
+            EngineOptions::default().records_at_once
+        }
+    }
+
     /// Whether overwrites in place that bypass the log are ordered before the commit: half of the
     /// cases.
     pub(crate) fn order_overwrites(&self) -> bool {
@@ -270,11 +280,12 @@ mod tests {
 
     /// Returns everything that the seed decides, by name.
     fn choices(case: &Case) -> Vec<(&'static str, String)> {
-        let chosen: [(_, &dyn Debug); 20] = [
+        let chosen: [(_, &dyn Debug); 21] = [
             ("forced unit access", &case.has_forced_unit_access()),
             ("checksum", &case.has_transaction_checksum()),
             ("threshold", &case.threshold()),
             ("records", &case.records()),
+            ("records at once", &case.records_at_once()),
             ("order of overwrites", &case.order_overwrites()),
             ("past the cache", &case.past_cache_from()),
             ("page", &case.splits_at_page()),

@@ -97,6 +97,7 @@ impl MemoryDisks {
             order_overwrites: case.order_overwrites(),
             past_cache_from: case.past_cache_from(),
             commits_in_flight: case.commits_in_flight(),
+            records_at_once: case.records_at_once(),
             log_unit,
             log_gap: case.log_gap(),
             durable_only: case.durable_only().is_some(),

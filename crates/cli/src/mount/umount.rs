@@ -170,7 +170,7 @@ impl Daemon {
     }
 }
 
-/// What to do with a volume that an error has stopped and that is unmounted.
+/// Remedy for a volume that an error has stopped and that is unmounted.
 const AFTER_STOP: &str = "See the system log for the cause. Then replay the journal, and have the volume checked: okeanos \
      recover, e2fsck -f.";
 

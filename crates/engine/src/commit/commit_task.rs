@@ -39,8 +39,6 @@ type Images = (Vec<Rc<CachedBlock>>, Vec<Rc<CachedBlock>>);
 
 /// Blocks, and runs of them, that leave the cache before other tasks run.
 const FREED_LOOKS: usize = 1024;
-/// Blocks that get their records before other tasks run.
-const BLOCKS_AT_ONCE: usize = 256;
 
 /// A transaction in flight to the disk, and the blocks that wait for the outcome.
 pub(crate) struct Commit {
@@ -72,6 +70,8 @@ pub(crate) struct Committer<'a> {
     pub snapshots: SnapshotWriter<'a>,
     pub commit_age: &'a Cell<Duration>,
     pub block_size: BlockSize,
+    /// [`crate::EngineOptions::records_at_once`].
+    pub records_at_once: usize,
     pub policy: &'a dyn Policy,
     pub utilization: Option<&'a Utilization>,
     pub cache: &'a RefCell<Cache>,
@@ -257,7 +257,7 @@ impl Committer<'_> {
         log.borrow_mut().begin_commit(&mut locked);
         let records = log.borrow().records().clone();
         let mut writer = records.writer(&locked, &stamp);
-        while writer.write_some(&image, BLOCKS_AT_ONCE) {
+        while writer.write_some(&image, self.records_at_once) {
             runtime::yield_now().await;
             // Blocks need not stay in the cache behind a failure.
             self.admission.pipeline.check()?;

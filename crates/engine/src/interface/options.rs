@@ -94,6 +94,9 @@ pub struct EngineOptions {
     /// Maximum number of transactions in flight to the log at once: 1 or 2. Two only where
     /// [`EngineOptions::overlaps`] says so.
     pub commits_in_flight: usize,
+    /// Log blocks of a transaction that are made before other tasks run; the crash explorer plays
+    /// one, too.
+    pub records_at_once: usize,
     /// The bytes of a log block, of a format that has short ones; `None`: what the log's disk
     /// writes as one.
     pub log_unit: Option<u32>,
@@ -142,6 +145,7 @@ impl Default for EngineOptions {
             records: None,
             log: LogKind::default(),
             commits_in_flight: 1,
+            records_at_once: 256,
             log_unit: None,
             log_gap: LogGap::Off,
             read_only: false,

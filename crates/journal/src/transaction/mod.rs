@@ -1,7 +1,7 @@
 //! A transaction and its four states, each its own type, so that a wrong state cannot be expressed.
 //!
 //! Only addresses and ranges are kept here. The bytes stay in the cache (`Rc<Buffer>`, copied on
-//! write), and `plan_commit` requests them once, at the moment of locking.
+//! write), and `plan_commit` requests them once, when it is locked.
 
 mod committed;
 mod holdings;

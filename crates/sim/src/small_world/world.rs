@@ -265,6 +265,7 @@ impl SmallWorld {
             log: self.log,
             log_unit: (self.records == RecordFormat::Packed).then_some(BLOCK as u32),
             commits_in_flight: self.commits_in_flight,
+            records_at_once: 1,
             log_gap: self.gap,
             swap_above: Some(1),
             snapshot_after: match snapshots {
