@@ -157,3 +157,41 @@ fn a_volume_made_anew_between_claim_and_mount_is_refused_and_left_alone() {
            clean $L; blkid -p $L | grep -q $U"#,
     );
 }
+
+/// Mounts a loop device in a container whose node for it has another name, and that does not see
+/// the image. `held` runs there before others try `attempts`, `after` runs behind them.
+fn contained_mount_keeps_off(held: &str, attempts: &str, after: &str) {
+    Rig::new().run(&format!(
+        r#"mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
+           mkdir dev images; $O mkfs images/image 64M -- -q
+           L=$(losetup -f --show images/image); trap 'touch go; wait; losetup -d $L' EXIT
+           mknod dev/disk b 7 ${{L#/dev/loop}}
+           unshare --mount --propagation private bash -euc '
+               mount -t tmpfs none images; $O mount dev/disk $M; echo mine >$M/file; sync $M/file
+               {held}; touch ready; while [ ! -e go ]; do sleep 0.1; done; {after}' & CONTAINER=$!
+           for i in $(seq 200); do [ -e ready ] && break; sleep 0.1; done
+           {attempts}
+           touch go; wait $CONTAINER
+           for i in $(seq 200); do timeout 60 e2fsck -fn $L >fsck 2>&1 && break; sleep 0.1; done
+           clean $L; debugfs -R 'cat file' $L 2>/dev/null | grep -q mine"#
+    ));
+}
+
+#[test]
+fn a_mount_not_visible_from_here_is_not_abandoned() {
+    contained_mount_keeps_off(
+        ":",
+        r#"other() { unshare --pid --fork --mount-proc --propagation private "$@"; }
+           refuses other $O recover images/image; refuses other $O mount -o noloop images/image $M"#,
+        "echo more >>$M/file; sync $M/file; $O umount $M",
+    );
+}
+
+#[test]
+fn a_mount_taken_away_lazily_is_not_abandoned() {
+    contained_mount_keeps_off(
+        "exec 7>>$M/file; umount -l $M",
+        "refuses $O recover images/image; refuses $O mount -o noloop images/image $M",
+        "echo more >&7; exec 7>&-",
+    );
+}
