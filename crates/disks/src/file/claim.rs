@@ -120,31 +120,31 @@ pub(super) fn claim_behind(
     for _ in 0..LOOPS_MAX {
         let Some(above) = loops::behind(number) else { break };
         let given = given.take().and_then(|file| file.try_clone().ok());
-        let below = match &given {
-            Some(file) => file.metadata(),
-            None => metadata(&above.backing),
+        let found = match &given {
+            Some(file) => {
+                let below = file.metadata().ok().filter(|below| above.stands_on(below));
+                below.map(|below| (above.backing.clone(), below))
+            }
+            None => above.below(),
         };
-        // Deleted, or not visible from here. The device itself is claimed.
-        let Some(below) = below.ok().filter(|below| above.stands_on(below)) else { break };
+        // A file that was deleted, or is not visible from here. The device itself is claimed.
+        let Some((name, below)) = found else { break };
         if let Some(device) = loops::loop_device_over(&below, &above.bytes, Some(&above.device)) {
             return Err(DiskOpenError::AttachedTwice {
                 path: path.to_owned(),
-                below: above.backing,
+                below: name,
                 device,
             });
         }
         if below.file_type().is_block_device() {
-            held.push(BackingClaim {
-                file: open_exclusively(&above.backing, &below)?,
-                locked: None,
-            });
+            held.push(BackingClaim { file: open_exclusively(&name, &below)?, locked: None });
             number = below.rdev();
             continue;
         }
         // A user of the device need not have a right to its file.
-        let open = || options(access).open(&above.backing).ok();
+        let open = || options(access).open(&name).ok();
         let Some(file) = given.or_else(open) else { break };
-        match lock_file(&above.backing, &file, &above.bytes, access) {
+        match lock_file(&name, &file, &above.bytes, access) {
             // A file system without locks.
             Err(DiskOpenError::Open { .. }) => held.push(BackingClaim { file, locked: None }),
             Ok(()) => held.push(BackingClaim { file, locked: Some(above.bytes) }),

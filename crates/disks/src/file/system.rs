@@ -181,11 +181,13 @@ pub fn lock_node(file: &File) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The fields of `struct loop_info64` that identify the file behind a loop device.
+/// The fields of `struct loop_info64` that identify the file or device behind a loop device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopStatus {
     pub device: u64,
     pub inode: u64,
+    /// Number of the block device behind it; zero for a file.
+    pub number: u64,
 }
 
 /// Calls `LOOP_GET_STATUS64` (linux/loop.h).
@@ -197,7 +199,7 @@ pub fn loop_status(device: &File) -> io::Result<LoopStatus> {
     // SAFETY: the kernel fills 232 bytes, which live here and are aligned.
     let code = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, status.as_mut_ptr()) };
     if code == 0 {
-        Ok(LoopStatus { device: status[0], inode: status[1] })
+        Ok(LoopStatus { device: status[0], inode: status[1], number: status[2] })
     } else {
         Err(io::Error::last_os_error())
     }
