@@ -1,10 +1,12 @@
-//! Loop devices that a mount holds whose daemon died.
+//! Other users of a block device, by its number: daemons that write to it, and loop devices that a
+//! mount holds whose daemon died.
 //!
 //! The kernel keeps such a mount and its device as long as a program has a file of it open, also
 //! when it was unmounted lazily. No daemon answers for it any more. Once the last request of a
 //! killed daemon has ended, which holds the lock of the device's node, nothing writes to the
 //! device, and its file may be used without it.
 
+use super::lockers::named;
 use super::system::{WHOLE, block_device_at, range_lock_against};
 use std::fs::{File, read_dir, read_link, read_to_string};
 use std::io::ErrorKind;
@@ -45,6 +47,29 @@ pub fn is_open_elsewhere(number: u64) -> bool {
     let Some(processes) = processes() else { return true };
     let own = Path::new("/proc").join(std::process::id().to_string());
     processes.iter().any(|process| *process != own && has_open(process, number))
+}
+
+/// Returns a visible process but this one that has the block device of this number open for
+/// writing, with its name.
+pub fn writer_elsewhere(number: u64) -> Option<String> {
+    let own = Path::new("/proc").join(std::process::id().to_string());
+    let writes = |process: &PathBuf| {
+        let mut descriptors = read_dir(process.join("fd")).into_iter().flatten().flatten();
+        descriptors.any(|descriptor| {
+            block_device_at(&descriptor.path()).is_ok_and(|found| found == Some(number))
+                && is_for_writing(&process.join("fdinfo").join(descriptor.file_name()))
+        })
+    };
+    let found = processes()?.into_iter().find(|process| *process != own && writes(process))?;
+    Some(named(&found))
+}
+
+/// Parses the line `flags:` of a descriptor (proc(5)), in octal digits.
+fn is_for_writing(shown: &Path) -> bool {
+    let shown = read_to_string(shown).unwrap_or_default();
+    let flags = shown.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
+    flags & libc::O_PATH == 0 && flags & libc::O_ACCMODE != libc::O_RDONLY
 }
 
 /// Returns whether this process sees all others: it is in the first process namespace, and `/proc`

@@ -10,6 +10,7 @@
 //! exclusive claim on a mounted device ends with the mount, and the daemon writes on after a mount
 //! that was taken away by force.
 
+use super::abandoned::writer_elsewhere;
 use super::lockers::{LockKind, lockers_of};
 use super::refusal::{DiskOpenError, kind_of};
 use super::system::{Lock, WHOLE, lock_bytes, lock_node, range_lock_against};
@@ -55,6 +56,7 @@ impl Claim {
                 held.push(node);
                 let behind = claim_behind(path, &metadata, DiskAccess::ReadWrite, None)?;
                 held.extend(behind.into_iter().map(|behind| behind.file));
+                refuse_written(path, metadata.rdev())?;
             }
         }
         Ok(Claim { _held: held })
@@ -76,6 +78,15 @@ pub(super) fn refuse_if_used(
     }
     match loops::loop_device_over(metadata, &WHOLE, None) {
         Some(device) => Err(DiskOpenError::Attached { path, device }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a claimed device that another process has open for writing. After a mount that was taken
+/// away by force a daemon holds a lock of its own node alone, and a container has other nodes.
+pub(super) fn refuse_written(path: &Path, number: u64) -> Result<(), DiskOpenError> {
+    match writer_elsewhere(number).filter(|_| !units::fault!("device-writers-not-looked-for")) {
+        Some(by) => Err(DiskOpenError::Busy { path: path.to_owned(), by }),
         None => Ok(()),
     }
 }
@@ -138,6 +149,7 @@ pub(super) fn claim_behind(
         }
         if below.file_type().is_block_device() {
             held.push(BackingClaim { file: open_exclusively(&name, &below)?, locked: None });
+            refuse_written(&name, below.rdev())?;
             number = below.rdev();
             continue;
         }

@@ -439,3 +439,36 @@ fn a_device_behind_another_needs_no_name() {
     assert_eq!(claim.unwrap_err().raw_os_error(), Some(libc::EBUSY));
     drop(disk);
 }
+
+/// Only the kernel's claim is seen through every node, and it ends with the mount.
+#[test]
+fn a_device_that_another_process_writes_to_is_refused() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(device) = LoopDevice::attach(&new_image(&directory), 512) else { return };
+    let world = RealWorld::new().unwrap();
+    for (mode, writes) in [("<", false), ("<>", true)] {
+        let script = format!("exec 3{mode}\"$0\"; echo; exec cat");
+        let mut other = Command::new("bash")
+            .args(["-c", &script])
+            .arg(&device.0)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = [0];
+        std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut line).unwrap();
+        if writes {
+            let by = format!("({})", other.id());
+            let error = refusal(open(&world, &device.0, DiskAccess::ReadWrite));
+            assert!(matches!(error, DiskOpenError::Busy { .. }), "{error}");
+            assert!(error.to_string().contains(&by), "{error}");
+            assert!(matches!(Claim::take(&device.0), Err(DiskOpenError::Busy { .. })));
+            open(&world, &device.0, DiskAccess::Inspect).unwrap();
+        } else {
+            drop(open_again(&world, &device.0, DiskAccess::ReadWrite));
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+    drop(open_again(&world, &device.0, DiskAccess::ReadWrite));
+}
