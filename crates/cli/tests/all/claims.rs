@@ -195,3 +195,20 @@ fn a_mount_taken_away_lazily_is_not_abandoned() {
         "echo more >&7; exec 7>&-",
     );
 }
+
+/// Others may read along with a read-only mount that has nothing to replay.
+#[test]
+fn a_volume_that_became_dirty_is_replayed_alone() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; copy image whole
+           serve noloop,data=ordered image; echo mine >$M/file; sync $M/file; kill_daemon; umount $M
+           mv image dirty; mv whole image
+           python3 -c 'import fcntl, time
+image = open("image", "r+b"); fcntl.lockf(image, fcntl.LOCK_EX); open("held", "w").close(); time.sleep(1.5)
+image.write(open("dirty", "rb").read()); image.flush()' & HOLDER=$!
+           until [ -e held ]; do sleep 0.05; done
+           $O mount -o ro,noloop image $M; wait $HOLDER; grep -q mine $M/file
+           refuses python3 -c 'import fcntl; fcntl.lockf(open("image"), fcntl.LOCK_SH | fcntl.LOCK_NB)' 2>out
+           $O umount $M; clean image"#,
+    );
+}
