@@ -440,7 +440,7 @@ fn a_device_behind_another_needs_no_name() {
     drop(disk);
 }
 
-/// Only the kernel's claim is seen through every node, and it ends with the mount.
+/// The kernel's claim alone is seen through every node, and it ends with the mount.
 #[test]
 fn a_device_that_another_process_writes_to_is_refused() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
