@@ -23,7 +23,7 @@ const HEAD_BYTES: u64 = 512;
 const OTHERS: u32 = 0o077;
 
 /// Types of file systems by their magic numbers (statfs(2)).
-const INCOHERENT: [(u64, &str); 13] = [
+const INCOHERENT: [(u64, &str); 14] = [
     (0x6573_5546, "FUSE"),
     (0x6969, "NFS"),
     (0xff53_4d42, "CIFS"),
@@ -36,6 +36,8 @@ const INCOHERENT: [(u64, &str); 13] = [
     (0x0bd0_0bd0, "Lustre"),
     (0x4750_4653, "GPFS"),
     (0x1983_0326, "BeeGFS"),
+    // A file has one inode by the merged name and another by the upper one.
+    (0x794c_7630, "overlayfs"),
     (0x786f_4256, "a shared folder of VirtualBox"),
 ];
 
@@ -106,9 +108,18 @@ impl StoreName {
         }
     }
     /// Refuses file systems whose locks (our tokens) or change times (which distinguish states)
-    /// hold for each machine alone.
+    /// hold for each machine alone, and a directory within a store, which has other tokens for the
+    /// same files.
     pub fn refuse_incoherent(&self) -> Result<(), CliError> {
         let StoreName::Directory(directory) = self else { return Ok(()) };
+        if let Some(outer) = directory.ancestors().skip(1).find(|it| LocalStore::was_used(it)) {
+            return Err(CliError::new(format!(
+                "{}: it lies in the store dir:{}, whose hosts would not see what this one writes",
+                self.full_name(),
+                outer.display()
+            ))
+            .with_remedy("Mount that store. --force takes this one all the same."));
+        }
         let found = LocalStore::file_system_type(directory)
             .map_err(|error| CliError::new(format!("{}: {error}", self.full_name())))?;
         let kind = INCOHERENT.iter().find(|(magic, _)| *magic == found);

@@ -97,7 +97,7 @@ fn refuse_a_living_daemon(mount: &Mount, source: &Path) -> Result<File, CliError
                 word(&mount.directory)
             )));
         }
-        if disks::is_open_elsewhere(source, found.rdev()) {
+        if disks::is_open_elsewhere(found.rdev()) {
             return Err(lives("a process still has the device open (see who: fuser -v)"));
         }
     }

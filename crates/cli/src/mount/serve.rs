@@ -28,7 +28,7 @@ use engine::{BarrierKind, EngineOptions};
 use eviction::CoercedDisk;
 use ext4::{OpenParts, Volume, VolumeOptions};
 use format::ext4::superblock::SUPERBLOCK_OFFSET;
-use format::ext4::{Features, VolumeSuperblock};
+use format::ext4::{Features, VolumeSuperblock, feature};
 use fuse::{FrontEndOptions, VolumeFrontEnd};
 use fuse_session::{MountKind, MountOptions, Session, Transport};
 use runtime::{Either, RealWorld, Signals, race, spawn_with_result};
@@ -193,7 +193,7 @@ impl Mounted {
         let disks: Vec<FileDisk> = std::iter::once(&disk).chain(&journal).cloned().collect();
         let journal = journal.map(|disk| Rc::new(disk) as Rc<dyn Disk>);
         let (volume, coerced, made_table) =
-            open_volume(world, plan, path, &disk, journal, &reporter).await?;
+            open_volume(world, plan, path, &disks, journal, &reporter).await?;
         if !disk.is_block_device() {
             refuse_kernel(plan, &volume).await?;
         }
@@ -521,11 +521,11 @@ async fn open_volume(
     world: &RealWorld,
     plan: &MountPlan,
     path: &Path,
-    disk: &FileDisk,
+    disks: &[FileDisk],
     journal: Option<Rc<dyn Disk>>,
     reporter: &Reporter,
 ) -> Result<(Rc<Volume>, Vec<CoercedDisk>, Option<MadeFile>), CliError> {
-    let settings = &plan.settings;
+    let (settings, disk) = (&plan.settings, &disks[0]);
     let failed = |error: ext4::Error| not_opened_as_volume(&plan.source, &error);
     let superblock = ext4::read_superblock(disk).await.map_err(failed)?;
     settings.check_log_unit(superblock.block_size)?;
@@ -559,7 +559,10 @@ async fn open_volume(
         true => coerce(parts, path, settings.journal.device.as_deref(), Wanted::Required).await?,
         false => (parts, Vec::new()),
     };
-    if plan.needs_replay && !settings.volume.without_journal {
+    // Asked again behind the claim: another daemon may have had the volume until then, and died.
+    if superblock.features.has(feature::RECOVER) && !settings.volume.without_journal {
+        let claimed = disks.iter().try_for_each(FileDisk::begin_writing);
+        claimed.map_err(|error| CliError::new(error.to_string()))?;
         recover_first(plan, path, &parts, reporter).await?;
     }
     let volume = Volume::open(parts).await.map_err(failed)?;

@@ -157,3 +157,58 @@ fn a_volume_made_anew_between_claim_and_mount_is_refused_and_left_alone() {
            clean $L; blkid -p $L | grep -q $U"#,
     );
 }
+
+/// Mounts a loop device in a container whose node for it has another name, and that does not see
+/// the image. `held` runs there before others try `attempts`, `after` runs behind them.
+fn contained_mount_keeps_off(held: &str, attempts: &str, after: &str) {
+    Rig::new().run(&format!(
+        r#"mountpoint -q /sys/fs/fuse/connections || mount -t fusectl none /sys/fs/fuse/connections
+           mkdir dev images; $O mkfs images/image 64M -- -q
+           L=$(losetup -f --show images/image); trap 'touch go; wait; losetup -d $L' EXIT
+           mknod dev/disk b 7 ${{L#/dev/loop}}
+           unshare --mount --propagation private bash -euc '
+               mount -t tmpfs none images; $O mount dev/disk $M; echo mine >$M/file; sync $M/file
+               {held}; touch ready; while [ ! -e go ]; do sleep 0.1; done; {after}' & CONTAINER=$!
+           for i in $(seq 200); do [ -e ready ] && break; sleep 0.1; done
+           {attempts}
+           touch go; wait $CONTAINER
+           for i in $(seq 200); do timeout 60 e2fsck -fn $L >fsck 2>&1 && break; sleep 0.1; done
+           clean $L; debugfs -R 'cat file' $L 2>/dev/null | grep -q mine"#
+    ));
+}
+
+#[test]
+fn a_mount_not_visible_from_here_is_not_abandoned() {
+    contained_mount_keeps_off(
+        ":",
+        r#"other() { unshare --pid --fork --mount-proc --propagation private "$@"; }
+           refuses other $O recover images/image; refuses other $O mount -o noloop images/image $M"#,
+        "echo more >>$M/file; sync $M/file; $O umount $M",
+    );
+}
+
+#[test]
+fn a_mount_taken_away_lazily_is_not_abandoned() {
+    contained_mount_keeps_off(
+        "exec 7>>$M/file; umount -l $M",
+        "refuses $O recover images/image; refuses $O mount -o noloop images/image $M",
+        "echo more >&7; exec 7>&-",
+    );
+}
+
+/// Others may read along with a read-only mount that has nothing to replay.
+#[test]
+fn a_volume_that_became_dirty_is_replayed_alone() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; copy image whole
+           serve noloop,data=ordered image; echo mine >$M/file; sync $M/file; kill_daemon; umount $M
+           mv image dirty; mv whole image
+           python3 -c 'import fcntl, time
+image = open("image", "r+b"); fcntl.lockf(image, fcntl.LOCK_EX); open("held", "w").close(); time.sleep(1.5)
+image.write(open("dirty", "rb").read()); image.flush()' & HOLDER=$!
+           until [ -e held ]; do sleep 0.05; done
+           $O mount -o ro,noloop image $M; wait $HOLDER; grep -q mine $M/file
+           refuses python3 -c 'import fcntl; fcntl.lockf(open("image"), fcntl.LOCK_SH | fcntl.LOCK_NB)' 2>out
+           $O umount $M; clean image"#,
+    );
+}

@@ -174,3 +174,26 @@ fn an_idle_host_that_holds_a_file_sleeps() {
            test $wakes -le 150; test $ticks -le 10"#
     ));
 }
+
+/// Tokens are of one store each.
+#[test]
+fn a_store_within_a_store_is_refused_unless_forced() {
+    Rig::new().run(&format!(
+        r#"{HOST}
+           OPTIONS=; mkdir store/inner; host store journal; $O umount $M; wait $DAEMON
+           truncate -s 64M journal2
+           refuses $O host mount --store dir:$PWD/store/inner --journal $PWD/journal2 $M 2>printed
+           grep -q "it lies in the store dir:$PWD/store" printed; grep -q -- --force printed
+           $O host mount --force --store dir:$PWD/store/inner --journal $PWD/journal2 $M; $O umount $M"#
+    ));
+}
+
+#[test]
+fn a_store_on_overlayfs_is_refused() {
+    Rig::new().run(
+        r#"mkdir base merged; mount -t tmpfs none base; mkdir base/lower base/upper base/work; truncate -s 64M journal
+           mount -t overlay none -o lowerdir=base/lower,upperdir=base/upper,workdir=base/work merged
+           refuses $O host mount --store dir:$PWD/merged --journal $PWD/journal $M 2>printed
+           grep -q 'it lies on overlayfs' printed"#,
+    );
+}

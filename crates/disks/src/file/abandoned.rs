@@ -1,21 +1,23 @@
-//! Loop devices that a mount holds whose daemon died.
+//! Other users of a block device, by its number: daemons that write to it, and loop devices that a
+//! mount holds whose daemon died.
 //!
 //! The kernel keeps such a mount and its device as long as a program has a file of it open, also
 //! when it was unmounted lazily. No daemon answers for it any more. Once the last request of a
 //! killed daemon has ended, which holds the lock of the device's node, nothing writes to the
 //! device, and its file may be used without it.
 
-use super::system::{WHOLE, range_lock_against};
-use std::fs::{File, metadata, read_dir, read_link, read_to_string};
+use super::lockers::named;
+use super::system::{WHOLE, block_device_at, range_lock_against};
+use std::fs::{File, read_dir, read_link, read_to_string};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Connections of FUSE file systems, each named after its device number.
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 
 /// Returns whether the loop device of this number is held by a FUSE mount that no process sees and
-/// no process serves. In doubt it is not.
+/// no process serves. In doubt it is not: unless all processes are visible, for one.
 ///
 /// Its daemon would have the device open. A kernel's file system has no connection of FUSE, and a
 /// mount that some process sees may be served by a process that is not visible here.
@@ -23,7 +25,7 @@ pub fn is_abandoned(device: &Path, number: u64) -> bool {
     let (major, minor) = (libc::major(number), libc::minor(number));
     let connection =
         Path::new(CONNECTIONS).join((u64::from(major) << 20 | u64::from(minor)).to_string());
-    if !connection.exists() || !is_unlocked(device) {
+    if !sees_all_processes() || !connection.exists() || !is_unlocked(device) {
         return false;
     }
     let mounted = format!(" {major}:{minor} ");
@@ -34,24 +36,50 @@ pub fn is_abandoned(device: &Path, number: u64) -> bool {
             // The process has ended, or may not be inspected.
             Err(_) => process.exists() && !is_kernel_thread(process),
         };
-        sees || has_open(process, device, number)
+        sees || has_open(process, number)
     };
     processes().is_some_and(|processes| !processes.iter().any(uses))
 }
 
 /// Returns whether a visible process but this one has the block device of this number open. In
 /// doubt it has.
-pub fn is_open_elsewhere(device: &Path, number: u64) -> bool {
+pub fn is_open_elsewhere(number: u64) -> bool {
     let Some(processes) = processes() else { return true };
     let own = Path::new("/proc").join(std::process::id().to_string());
-    processes.iter().any(|process| *process != own && has_open(process, device, number))
+    processes.iter().any(|process| *process != own && has_open(process, number))
 }
 
-/// Returns whether this process sees all others: it is in the first process namespace.
+/// Returns a visible process but this one that has the block device of this number open for
+/// writing, with its name.
+pub fn writer_elsewhere(number: u64) -> Option<String> {
+    let own = Path::new("/proc").join(std::process::id().to_string());
+    let writes = |process: &PathBuf| {
+        let mut descriptors = read_dir(process.join("fd")).into_iter().flatten().flatten();
+        descriptors.any(|descriptor| {
+            block_device_at(&descriptor.path()).is_ok_and(|found| found == Some(number))
+                && is_for_writing(&process.join("fdinfo").join(descriptor.file_name()))
+        })
+    };
+    let found = processes()?.into_iter().find(|process| *process != own && writes(process))?;
+    Some(named(&found))
+}
+
+/// Parses the line `flags:` of a descriptor (proc(5)), in octal digits.
+fn is_for_writing(shown: &Path) -> bool {
+    let shown = read_to_string(shown).unwrap_or_default();
+    let flags = shown.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
+    flags & libc::O_PATH == 0 && flags & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// Returns whether this process sees all others: it is in the first process namespace, and `/proc`
+/// hides no process of another user.
 pub fn sees_all_processes() -> bool {
     /// PROC_PID_INIT_INO (linux/proc_ns.h).
     const FIRST: &str = "pid:[4026531836]";
-    read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace == Path::new(FIRST))
+    let is_first =
+        read_link("/proc/self/ns/pid").is_ok_and(|namespace| namespace == Path::new(FIRST));
+    is_first && Path::new("/proc/1").exists()
 }
 
 fn is_unlocked(device: &Path) -> bool {
@@ -59,15 +87,16 @@ fn is_unlocked(device: &Path) -> bool {
     matches!(lock, Ok(None))
 }
 
-fn has_open(process: &Path, device: &Path, number: u64) -> bool {
-    // A daemon that left its namespace may have no name for the device.
-    let open = read_dir(process.join("fd")).into_iter().flatten().flatten();
-    open.map(|entry| entry.path()).any(|descriptor| {
-        let named = read_link(&descriptor);
-        named.is_ok_and(|named| named.file_name() == device.file_name())
-            && metadata(&descriptor)
-                .is_ok_and(|found| found.file_type().is_block_device() && found.rdev() == number)
-    })
+/// Returns whether the process has the block device open, by whatever name: a container has nodes
+/// of its own, and a daemon that left its namespace may have no name for the device.
+fn has_open(process: &Path, number: u64) -> bool {
+    match read_dir(process.join("fd")) {
+        Ok(descriptors) => descriptors.flatten().any(|descriptor| {
+            block_device_at(&descriptor.path()).is_ok_and(|found| found == Some(number))
+        }),
+        // The process has ended, or may not be inspected.
+        Err(_) => process.exists() && !is_kernel_thread(process),
+    }
 }
 
 fn processes() -> Option<Vec<PathBuf>> {
@@ -78,5 +107,5 @@ fn processes() -> Option<Vec<PathBuf>> {
 
 /// Whether a process has no program, or has ended without having been waited for.
 fn is_kernel_thread(process: &Path) -> bool {
-    read_link(process.join("exe")).is_err()
+    read_link(process.join("exe")).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }

@@ -10,6 +10,7 @@
 //! exclusive claim on a mounted device ends with the mount, and the daemon writes on after a mount
 //! that was taken away by force.
 
+use super::abandoned::writer_elsewhere;
 use super::lockers::{LockKind, lockers_of};
 use super::refusal::{DiskOpenError, kind_of};
 use super::system::{Lock, WHOLE, lock_bytes, lock_node, range_lock_against};
@@ -55,6 +56,7 @@ impl Claim {
                 held.push(node);
                 let behind = claim_behind(path, &metadata, DiskAccess::ReadWrite, None)?;
                 held.extend(behind.into_iter().map(|behind| behind.file));
+                refuse_written(path, metadata.rdev())?;
             }
         }
         Ok(Claim { _held: held })
@@ -76,6 +78,15 @@ pub(super) fn refuse_if_used(
     }
     match loops::loop_device_over(metadata, &WHOLE, None) {
         Some(device) => Err(DiskOpenError::Attached { path, device }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a claimed device that another process has open for writing. After a mount that was taken
+/// away by force a daemon holds a lock of its own node alone, and a container has other nodes.
+pub(super) fn refuse_written(path: &Path, number: u64) -> Result<(), DiskOpenError> {
+    match writer_elsewhere(number).filter(|_| !units::fault!("device-writers-not-looked-for")) {
+        Some(by) => Err(DiskOpenError::Busy { path: path.to_owned(), by }),
         None => Ok(()),
     }
 }
@@ -120,31 +131,32 @@ pub(super) fn claim_behind(
     for _ in 0..LOOPS_MAX {
         let Some(above) = loops::behind(number) else { break };
         let given = given.take().and_then(|file| file.try_clone().ok());
-        let below = match &given {
-            Some(file) => file.metadata(),
-            None => metadata(&above.backing),
+        let found = match &given {
+            Some(file) => {
+                let below = file.metadata().ok().filter(|below| above.stands_on(below));
+                below.map(|below| (above.backing.clone(), below))
+            }
+            None => above.below(),
         };
-        // Deleted, or not visible from here. The device itself is claimed.
-        let Some(below) = below.ok().filter(|below| above.stands_on(below)) else { break };
+        // A file that was deleted, or is not visible from here. The device itself is claimed.
+        let Some((name, below)) = found else { break };
         if let Some(device) = loops::loop_device_over(&below, &above.bytes, Some(&above.device)) {
             return Err(DiskOpenError::AttachedTwice {
                 path: path.to_owned(),
-                below: above.backing,
+                below: name,
                 device,
             });
         }
         if below.file_type().is_block_device() {
-            held.push(BackingClaim {
-                file: open_exclusively(&above.backing, &below)?,
-                locked: None,
-            });
+            held.push(BackingClaim { file: open_exclusively(&name, &below)?, locked: None });
+            refuse_written(&name, below.rdev())?;
             number = below.rdev();
             continue;
         }
         // A user of the device need not have a right to its file.
-        let open = || options(access).open(&above.backing).ok();
+        let open = || options(access).open(&name).ok();
         let Some(file) = given.or_else(open) else { break };
-        match lock_file(&above.backing, &file, &above.bytes, access) {
+        match lock_file(&name, &file, &above.bytes, access) {
             // A file system without locks.
             Err(DiskOpenError::Open { .. }) => held.push(BackingClaim { file, locked: None }),
             Ok(()) => held.push(BackingClaim { file, locked: Some(above.bytes) }),

@@ -38,13 +38,16 @@ pub fn lockers_of(file: &impl AsFd, kind: LockKind) -> Vec<String> {
     numbered
         .filter(|process| has_locked(&process.path(), &locked, kind))
         .take(LISTED_MAX)
-        .map(|process| {
-            let name = read_to_string(process.path().join("comm")).unwrap_or_default();
-            // Any process chooses its name, and this text goes to terminals and logs.
-            let name: String = name.trim_end().chars().filter(|char| !char.is_control()).collect();
-            format!("{name} ({})", process.file_name().to_string_lossy())
-        })
+        .map(|process| named(&process.path()))
         .collect()
+}
+
+/// Returns the name and number of a process, by its directory in `/proc`.
+pub fn named(process: &Path) -> String {
+    let name = read_to_string(process.join("comm")).unwrap_or_default();
+    // Any process chooses its name, and this text goes to terminals and logs.
+    let name: String = name.trim_end().chars().filter(|char| !char.is_control()).collect();
+    format!("{name} ({})", process.file_name().unwrap_or_default().to_string_lossy())
 }
 
 /// Returns whether a descriptor of the process shows a lock (proc(5)) and has the inode open.

@@ -1,9 +1,10 @@
 //! Loop devices (loop(4)): their backing files or devices, and the byte ranges.
 
 use super::abandoned::is_abandoned;
-use super::system::{DirectAlignment, direct_alignment, loop_status};
+use super::system::{DirectAlignment, LoopStatus, direct_alignment, loop_status};
 use std::ffi::OsString;
 use std::fs::{File, Metadata, metadata, read, read_dir, read_to_string};
+use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -43,21 +44,35 @@ impl LoopDevice {
         metadata(&self.device).is_ok_and(|found| is_abandoned(&self.device, found.rdev()))
     }
 
-    /// Whether it stands on this file or block device.
+    fn status(&self) -> io::Result<LoopStatus> {
+        loop_status(&File::open(&self.device)?)
+    }
+
+    /// Whether it stands on this file or block device. The name may lead to another one by now, or
+    /// be from another mount namespace: it is compared only if the kernel does not say the numbers.
     pub fn stands_on(&self, below: &Metadata) -> bool {
-        let named = metadata(&self.backing).ok();
-        if below.file_type().is_block_device() {
-            return named.is_some_and(|named| {
-                named.file_type().is_block_device() && named.rdev() == below.rdev()
-            });
+        let is_device = below.file_type().is_block_device();
+        match self.status() {
+            Ok(status) if is_device => status.number == below.rdev(),
+            Ok(status) => (status.device, status.inode) == (below.dev(), below.ino()),
+            Err(_) => metadata(&self.backing).is_ok_and(|named| match is_device {
+                true => named.file_type().is_block_device() && named.rdev() == below.rdev(),
+                false => (named.dev(), named.ino()) == (below.dev(), below.ino()),
+            }),
         }
-        if named.is_some_and(|named| (named.dev(), named.ino()) == (below.dev(), below.ino())) {
-            return true;
-        }
-        // The name may be from another mount namespace. A process that may open the device learns
-        // the file's number.
-        let status = File::open(&self.device).and_then(|device| loop_status(&device));
-        status.is_ok_and(|status| (status.device, status.inode) == (below.dev(), below.ino()))
+    }
+
+    /// Returns the file or device behind it, with a name that leads to it here. A device without
+    /// the name that it was attached by has its usual one.
+    pub fn below(&self) -> Option<(PathBuf, Metadata)> {
+        let found = |name: PathBuf| {
+            let below = metadata(&name).ok().filter(|below| self.stands_on(below))?;
+            Some((name, below))
+        };
+        found(self.backing.clone()).or_else(|| {
+            let node = in_sysfs(self.status().ok()?.number)?;
+            found(Path::new("/dev").join(node.file_name()?))
+        })
     }
 }
 
@@ -98,16 +113,14 @@ pub fn page_cache_under(path: &Path) -> Option<PathBuf> {
         if !above.direct {
             return Some(above.device);
         }
-        found = metadata(&above.backing).ok().filter(|below| above.stands_on(below))?;
-        path = above.backing;
+        (path, found) = above.below()?;
     }
     None
 }
 
 /// The backing file of the block device `number`, if it is a loop device or a partition of one.
 pub fn behind(number: u64) -> Option<LoopDevice> {
-    let (major, minor) = (libc::major(number), libc::minor(number));
-    let node = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let node = in_sysfs(number)?;
     if !node.join("partition").exists() {
         return LoopDevice::from_sysfs(&node);
     }
@@ -116,4 +129,9 @@ pub fn behind(number: u64) -> Option<LoopDevice> {
     let whole = LoopDevice::from_sysfs(node.parent()?)?;
     let start = whole.bytes.start.saturating_add(start);
     Some(LoopDevice { bytes: start..start.saturating_add(length), ..whole })
+}
+
+fn in_sysfs(number: u64) -> Option<PathBuf> {
+    let (major, minor) = (libc::major(number), libc::minor(number));
+    std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
 }

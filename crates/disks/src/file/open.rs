@@ -2,6 +2,7 @@
 
 use super::claim::{
     BackingClaim, claim_behind, lock_device_node, lock_file, lock_opened_node, refuse_if_used,
+    refuse_written,
 };
 use super::dsync::honours_dsync;
 use super::refusal::{DiskOpenError, kind_of};
@@ -68,7 +69,9 @@ pub(super) fn open(
     let behind = match claim {
         true => {
             lock_opened_node(path, &file, access)?;
-            claim_behind(path, &metadata, access, behind)?
+            let behind = claim_behind(path, &metadata, access, behind)?;
+            refuse_written(path, metadata.rdev())?;
+            behind
         }
         false => Vec::new(),
     };

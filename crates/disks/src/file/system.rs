@@ -148,19 +148,27 @@ pub struct Identity {
 /// Returns the identity of a file as the kernel has it in memory: no file system is asked, so one
 /// that does not answer delays nobody.
 pub fn identity_of(path: &Path) -> io::Result<Identity> {
+    let found = status_in_memory(path, libc::STATX_INO)?;
+    Ok(Identity { device: (found.stx_dev_major, found.stx_dev_minor), inode: found.stx_ino })
+}
+
+/// Returns the number of the block device at `path`, if there is one. No file system is asked, as
+/// by [`identity_of`].
+pub fn block_device_at(path: &Path) -> io::Result<Option<u64>> {
+    let found = status_in_memory(path, libc::STATX_TYPE)?;
+    let is_device = u32::from(found.stx_mode) & libc::S_IFMT == libc::S_IFBLK;
+    Ok(is_device.then(|| libc::makedev(found.stx_rdev_major, found.stx_rdev_minor)))
+}
+
+fn status_in_memory(path: &Path, wanted: libc::c_uint) -> io::Result<libc::statx> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut found = std::mem::MaybeUninit::<libc::statx>::uninit();
     let flags = libc::AT_STATX_DONT_SYNC | libc::AT_NO_AUTOMOUNT;
     // SAFETY: the path ends with a zero byte, and the kernel fills the structure where it returns
     // zero.
     unsafe {
-        match libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, libc::STATX_INO, found.as_mut_ptr())
-        {
-            0 => {
-                let found = found.assume_init();
-                let device = (found.stx_dev_major, found.stx_dev_minor);
-                Ok(Identity { device, inode: found.stx_ino })
-            }
+        match libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, wanted, found.as_mut_ptr()) {
+            0 => Ok(found.assume_init()),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -173,11 +181,13 @@ pub fn lock_node(file: &File) -> io::Result<()> {
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The fields of `struct loop_info64` that identify the file behind a loop device.
+/// The fields of `struct loop_info64` that identify the file or device behind a loop device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopStatus {
     pub device: u64,
     pub inode: u64,
+    /// Number of the block device behind it; zero for a file.
+    pub number: u64,
 }
 
 /// Calls `LOOP_GET_STATUS64` (linux/loop.h).
@@ -189,7 +199,7 @@ pub fn loop_status(device: &File) -> io::Result<LoopStatus> {
     // SAFETY: the kernel fills 232 bytes, which live here and are aligned.
     let code = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_GET_STATUS64, status.as_mut_ptr()) };
     if code == 0 {
-        Ok(LoopStatus { device: status[0], inode: status[1] })
+        Ok(LoopStatus { device: status[0], inode: status[1], number: status[2] })
     } else {
         Err(io::Error::last_os_error())
     }

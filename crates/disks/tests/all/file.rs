@@ -25,7 +25,7 @@ fn filled(length: usize, byte: u8) -> Rc<Buffer> {
 fn open(world: &RealWorld, path: &Path, access: DiskAccess) -> Result<FileDisk, DiskOpenError> {
     FileDisk::open(world.ring(), path, access)
 }
-/// Opens an image that this test has just closed.
+/// Opens an image that this test has just closed, or a device that another test's losetup tries.
 fn open_again(world: &RealWorld, path: &Path, access: DiskAccess) -> FileDisk {
     once_free(world, || open(world, path, access))
 }
@@ -199,7 +199,7 @@ fn a_block_device_is_a_disk() {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let Some(device) = LoopDevice::attach(&new_image(&directory), sector) else { return };
         let world = RealWorld::new().unwrap();
-        let disk = open(&world, &device.0, DiskAccess::ReadWrite).unwrap();
+        let disk = open_again(&world, &device.0, DiskAccess::ReadWrite);
         assert!(disk.is_block_device() && disk.is_direct() && disk.geometry().discard);
         assert_eq!(disk.geometry().logical_sector, sector);
         check_disk(&world, disk);
@@ -222,7 +222,7 @@ fn a_released_claim_is_held_by_no_request_in_flight() {
     let image = new_image(&directory);
     let Some(device) = LoopDevice::attach(&image, 512) else { return };
     let world = RealWorld::new().unwrap();
-    let disk = open(&world, &device.0, DiskAccess::ReadWrite).unwrap();
+    let disk = open_again(&world, &device.0, DiskAccess::ReadWrite);
     let (within, path) = (world.clone(), device.0.clone());
     world.run(async move {
         let written = disk.write(0, vec![Rc::new(Buffer::zeroed(65536))], Durability::Durable);
@@ -243,7 +243,7 @@ fn a_block_device_is_not_opened_twice_until_the_claim_is_released() {
     let image = new_image(&directory);
     let Some(device) = LoopDevice::attach(&image, 512) else { return };
     let world = RealWorld::new().unwrap();
-    let disk = open(&world, &device.0, DiskAccess::ReadWrite).unwrap();
+    let disk = open_again(&world, &device.0, DiskAccess::ReadWrite);
     for access in [DiskAccess::ReadWrite, DiskAccess::ReadOnly] {
         let error = refusal(open(&world, &device.0, access));
         assert!(matches!(error, DiskOpenError::Busy { .. }), "{error}");
@@ -282,7 +282,7 @@ fn a_device_is_locked_after_the_kernels_claim_has_ended() {
     // A device without a file that could be locked in its place.
     std::fs::remove_file(&image).unwrap();
     let world = RealWorld::new().unwrap();
-    let disk = open(&world, &device.0, DiskAccess::ReadWrite).unwrap();
+    let disk = open_again(&world, &device.0, DiskAccess::ReadWrite);
     drop(released(&world, &disk));
     for access in [DiskAccess::ReadWrite, DiskAccess::ReadOnly] {
         let error = refusal(open(&world, &device.0, access));
@@ -304,7 +304,7 @@ fn a_device_is_locked_until_the_last_request_of_its_daemon_has_ended() {
     let Some(device) = LoopDevice::attach(&image, 512) else { return };
     std::fs::remove_file(&image).unwrap();
     let world = RealWorld::new().unwrap();
-    let disk = open(&world, &device.0, DiskAccess::ReadWrite).unwrap();
+    let disk = open_again(&world, &device.0, DiskAccess::ReadWrite);
     drop(released(&world, &disk));
     let in_flight: Vec<_> = open_files(&device.0)
         .filter(|file| file_flags(file) & libc::O_DIRECT != 0)
@@ -365,7 +365,7 @@ fn two_loop_devices_over_one_file_are_one_disk() {
     let image = new_image(&directory);
     let world = RealWorld::new().unwrap();
     let Some(first) = LoopDevice::attach(&image, 512) else { return };
-    let disk = open(&world, &first.0, DiskAccess::ReadWrite).unwrap();
+    let disk = open_again(&world, &first.0, DiskAccess::ReadWrite);
     let second = LoopDevice::attach(&image, 512).unwrap();
     for device in [&first, &second] {
         let refused = Claim::take(&device.0).map(|_| ()).unwrap_err();
@@ -400,8 +400,8 @@ fn loop_devices_over_other_parts_of_a_file_are_other_disks() {
     let Some(probe) = LoopDevice::attach(&image, 512) else { return };
     drop(probe);
     let (first, second) = (attach(0), attach(half));
-    let _first = open(&world, &first.0, DiskAccess::ReadWrite).unwrap();
-    let _second = open(&world, &second.0, DiskAccess::ReadWrite).unwrap();
+    let _first = open_again(&world, &first.0, DiskAccess::ReadWrite);
+    let _second = open_again(&world, &second.0, DiskAccess::ReadWrite);
 }
 
 #[test]
@@ -418,4 +418,57 @@ fn a_claim_keeps_others_off_an_image() {
     drop(claim);
     let _disk = open(&world, &path, DiskAccess::ReadWrite).unwrap();
     assert!(matches!(Claim::take(&path), Err(DiskOpenError::Locked { .. })));
+}
+
+/// A container has nodes of its own for devices.
+#[test]
+fn a_device_behind_another_needs_no_name() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(below) = LoopDevice::attach(&new_image(&directory), 512) else { return };
+    let node = directory.path().join("node");
+    let minor = below.0.to_str().unwrap().trim_start_matches("/dev/loop");
+    let made = Command::new("mknod").arg(&node).args(["b", "7", minor]).status().unwrap();
+    assert!(made.success());
+    let above = LoopDevice::attach(&node, 512).unwrap();
+    std::fs::remove_file(&node).unwrap();
+    let world = RealWorld::new().unwrap();
+    let disk = open_again(&world, &above.0, DiskAccess::ReadWrite);
+    let error = refusal(open(&world, &below.0, DiskAccess::ReadWrite));
+    assert!(matches!(error, DiskOpenError::Attached { .. }), "{error}");
+    let claim = File::options().read(true).custom_flags(libc::O_EXCL).open(&below.0);
+    assert_eq!(claim.unwrap_err().raw_os_error(), Some(libc::EBUSY));
+    drop(disk);
+}
+
+/// The kernel's claim alone is seen through every node, and it ends with the mount.
+#[test]
+fn a_device_that_another_process_writes_to_is_refused() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let Some(device) = LoopDevice::attach(&new_image(&directory), 512) else { return };
+    let world = RealWorld::new().unwrap();
+    for (mode, writes) in [("<", false), ("<>", true)] {
+        let script = format!("exec 3{mode}\"$0\"; echo; exec cat");
+        let mut other = Command::new("bash")
+            .args(["-c", &script])
+            .arg(&device.0)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = [0];
+        std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut line).unwrap();
+        if writes {
+            let by = format!("({})", other.id());
+            let error = refusal(open(&world, &device.0, DiskAccess::ReadWrite));
+            assert!(matches!(error, DiskOpenError::Busy { .. }), "{error}");
+            assert!(error.to_string().contains(&by), "{error}");
+            assert!(matches!(Claim::take(&device.0), Err(DiskOpenError::Busy { .. })));
+            open(&world, &device.0, DiskAccess::Inspect).unwrap();
+        } else {
+            drop(open_again(&world, &device.0, DiskAccess::ReadWrite));
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+    }
+    drop(open_again(&world, &device.0, DiskAccess::ReadWrite));
 }
