@@ -49,7 +49,7 @@ fn cause_of(errno: i32) -> &'static str {
 #[test]
 fn acknowledged_writes_outlive_a_kill_without_a_ring() {
     for errno in [libc::EPERM, libc::ENOSYS, libc::EINVAL] {
-        let volume = Volume::new(&[]);
+        let volume = Volume::new(&["-t", "ext4"]);
         let log = volume.directory.path().join("log");
         let options = format!("data=wasteless,transport=auto,log_file={}", log.display());
         let output = mount(&volume, errno, "auto", &options);

@@ -50,23 +50,28 @@ pub fn is_open_elsewhere(number: u64) -> bool {
 }
 
 /// Returns a visible process but this one that has the block device of this number open for
-/// writing, with its name.
+/// writing, and locked, with its name.
 pub fn writer_elsewhere(number: u64) -> Option<String> {
     let own = Path::new("/proc").join(std::process::id().to_string());
     let writes = |process: &PathBuf| {
         let mut descriptors = read_dir(process.join("fd")).into_iter().flatten().flatten();
         descriptors.any(|descriptor| {
             block_device_at(&descriptor.path()).is_ok_and(|found| found == Some(number))
-                && is_for_writing(&process.join("fdinfo").join(descriptor.file_name()))
+                && is_locked_for_writing(&process.join("fdinfo").join(descriptor.file_name()))
         })
     };
     let found = processes()?.into_iter().find(|process| *process != own && writes(process))?;
     Some(named(&found))
 }
 
-/// Parses the line `flags:` of a descriptor (proc(5)), in octal digits.
-fn is_for_writing(shown: &Path) -> bool {
+/// Whether a descriptor is for writing, and locked, as a disk is that this program writes to.
+/// Others keep a loop device open for writing so that it stays attached. Parses the lines `lock:`
+/// and `flags:`, in octal digits, of proc(5).
+fn is_locked_for_writing(shown: &Path) -> bool {
     let shown = read_to_string(shown).unwrap_or_default();
+    if !shown.lines().any(|line| line.starts_with("lock:")) {
+        return false;
+    }
     let flags = shown.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
     flags & libc::O_PATH == 0 && flags & libc::O_ACCMODE != libc::O_RDONLY

@@ -82,8 +82,9 @@ pub(super) fn refuse_if_used(
     }
 }
 
-/// Refuses a claimed device that another process has open for writing. After a mount that was taken
-/// away by force a daemon holds a lock of its own node alone, and a container has other nodes.
+/// Refuses a claimed device that another process has open for writing, and locked. After a mount
+/// that was taken away by force a daemon holds a lock of its own node alone, and a container has
+/// other nodes.
 pub(super) fn refuse_written(path: &Path, number: u64) -> Result<(), DiskOpenError> {
     match writer_elsewhere(number).filter(|_| !units::fault!("device-writers-not-looked-for")) {
         Some(by) => Err(DiskOpenError::Busy { path: path.to_owned(), by }),

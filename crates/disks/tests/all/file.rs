@@ -6,7 +6,7 @@ use disks::{Claim, DiskAccess, DiskOpenError, FileDisk, Handover};
 use runtime::{RealWorld, join_all};
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
@@ -446,11 +446,20 @@ fn a_device_that_another_process_writes_to_is_refused() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(device) = LoopDevice::attach(&new_image(&directory), 512) else { return };
     let world = RealWorld::new().unwrap();
-    for (mode, writes) in [("<", false), ("<>", true)] {
-        let script = format!("exec 3{mode}\"$0\"; echo; exec cat");
+    // By a node of its own, as a container has one: the lock binds that alone.
+    let node = directory.path().join("node");
+    let number = std::fs::metadata(&device.0).unwrap().rdev();
+    let numbers = [libc::major(number), libc::minor(number)].map(|number| number.to_string());
+    let made = Command::new("mknod").arg(&node).arg("b").args(numbers).status().unwrap();
+    assert!(made.success());
+    for (script, writes) in [
+        ("exec 3<\"$0\"; flock 3; echo; exec cat", false),
+        ("exec 3<>\"$0\"; echo; exec cat", false),
+        ("exec 3<>\"$0\"; flock 3; echo; exec cat", true),
+    ] {
         let mut other = Command::new("bash")
-            .args(["-c", &script])
-            .arg(&device.0)
+            .args(["-c", script])
+            .arg(&node)
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
             .spawn()
