@@ -8,8 +8,9 @@
 
 use super::lockers::named;
 use super::system::{WHOLE, block_device_at, range_lock_against};
+use std::ffi::OsString;
 use std::fs::{File, read_dir, read_link, read_to_string};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -44,24 +45,18 @@ pub fn is_abandoned(device: &Path, number: u64) -> bool {
 /// Returns whether a visible process but this one has the block device of this number open. In
 /// doubt it has.
 pub fn is_open_elsewhere(number: u64) -> bool {
-    let Some(processes) = processes() else { return true };
-    let own = Path::new("/proc").join(std::process::id().to_string());
-    processes.iter().any(|process| *process != own && has_open(process, number))
+    others().is_none_or(|others| others.iter().any(|process| has_open(process, number)))
 }
 
 /// Returns a visible process but this one that has the block device of this number open for
 /// writing, and locked, with its name.
 pub fn writer_elsewhere(number: u64) -> Option<String> {
-    let own = Path::new("/proc").join(std::process::id().to_string());
     let writes = |process: &PathBuf| {
-        let mut descriptors = read_dir(process.join("fd")).into_iter().flatten().flatten();
-        descriptors.any(|descriptor| {
-            block_device_at(&descriptor.path()).is_ok_and(|found| found == Some(number))
-                && is_locked_for_writing(&process.join("fdinfo").join(descriptor.file_name()))
-        })
+        let shown = |descriptor: OsString| process.join("fdinfo").join(descriptor);
+        let mut opened = opened(process, number).into_iter().flatten().map(shown);
+        opened.any(|shown| is_locked_for_writing(&shown))
     };
-    let found = processes()?.into_iter().find(|process| *process != own && writes(process))?;
-    Some(named(&found))
+    others()?.iter().find(|process| writes(process)).map(|process| named(process))
 }
 
 /// Whether a descriptor is for writing, and locked, as a disk is that this program writes to.
@@ -92,16 +87,29 @@ fn is_unlocked(device: &Path) -> bool {
     matches!(lock, Ok(None))
 }
 
-/// Returns whether the process has the block device open, by whatever name: a container has nodes
-/// of its own, and a daemon that left its namespace may have no name for the device.
+/// Returns whether the process has the block device open.
 fn has_open(process: &Path, number: u64) -> bool {
-    match read_dir(process.join("fd")) {
-        Ok(descriptors) => descriptors.flatten().any(|descriptor| {
-            block_device_at(&descriptor.path()).is_ok_and(|found| found == Some(number))
-        }),
+    match opened(process, number) {
+        Ok(mut descriptors) => descriptors.next().is_some(),
         // The process has ended, or may not be inspected.
         Err(_) => process.exists() && !is_kernel_thread(process),
     }
+}
+
+/// Returns the descriptors by which the process has the block device open, by whatever name: a
+/// container has nodes of its own, and a daemon that left its namespace may have no name for it.
+fn opened(process: &Path, number: u64) -> io::Result<impl Iterator<Item = OsString>> {
+    let descriptors = read_dir(process.join("fd"))?.flatten();
+    let is_it = move |path: PathBuf| block_device_at(&path).is_ok_and(|it| it == Some(number));
+    Ok(descriptors.filter(move |it| is_it(it.path())).map(|it| it.file_name()))
+}
+
+/// Returns the visible processes but this one.
+fn others() -> Option<Vec<PathBuf>> {
+    let own = Path::new("/proc").join(std::process::id().to_string());
+    let mut others = processes()?;
+    others.retain(|process| *process != own);
+    Some(others)
 }
 
 fn processes() -> Option<Vec<PathBuf>> {
