@@ -495,20 +495,25 @@ async fn put_together(engine: &Rc<Engine>, version: u8) {
     engine.commit(handle.stop()).await.unwrap();
 }
 
+/// Returns the disks after a life whose log holds many records that are superseded.
+fn with_superseded_records(setup: &Setup) -> Vec<Image> {
+    live(setup, setup.images(), async |_, engine| {
+        // What is superseded stays in the log behind this one.
+        put(&engine, TOGETHER, 1).await;
+        for version in 0..VERSIONS {
+            put_together(&engine, version).await;
+        }
+        rest(&engine).await;
+    })
+}
+
 /// Counts steps: without yields the reads of the log alone would end one.
 #[test]
 fn others_run_while_a_restart_gathers() {
     for records in [RecordFormat::Blocks, RecordFormat::Packed] {
         let mut setup = setup(DataMode::Journal, records);
         setup.options.snapshot_after = None;
-        let images = live(&setup, setup.images(), async |_, engine| {
-            // What is superseded stays in the log behind this one.
-            put(&engine, TOGETHER, 1).await;
-            for version in 0..VERSIONS {
-                put_together(&engine, version).await;
-            }
-            rest(&engine).await;
-        });
+        let images = with_superseded_records(&setup);
         let rig = rig(&setup, images);
         let parts = rig.parts.clone();
         rig.run(async move {
@@ -535,14 +540,7 @@ fn a_restart_gathers_no_more_records_than_memory_has_room_for() {
         let mut setup = setup(DataMode::Journal, records);
         // It would leave out all records but the newest of each block.
         setup.options.snapshot_after = None;
-        let images = live(&setup, setup.images(), async |_, engine| {
-            // What is superseded stays in the log behind this one.
-            put(&engine, TOGETHER, 1).await;
-            for version in 0..VERSIONS {
-                put_together(&engine, version).await;
-            }
-            rest(&engine).await;
-        });
+        let images = with_superseded_records(&setup);
         let copies = async |report: RecoveryReport, _| {
             assert_eq!(report.blocks_kept, TOGETHER + 1, "{report:?}");
         };
