@@ -8,10 +8,12 @@ const MOVED: [&str; 4] = ["bench", "disk", "reproduce", "sim"];
 /// Commands of both programs: an emulated drive (`--model`) belongs to the laboratory.
 const OF_BOTH: [&str; 2] = ["fingerprint", "nbd"];
 
-/// Commands that have commands of their own, and commands that these lack: one command of the name
-/// is for volumes, block volumes and hosts.
-const WITH_PARTS: [&str; 2] = ["blocks", "host"];
-const FOR_EVERYTHING: [&str; 6] = ["list", "check", "stats", "recover", "umount", "checkpoint"];
+/// Commands that have commands of their own, and what these lack: one command of that name is for
+/// volumes, block volumes and hosts.
+const FOR_EVERYTHING: [(&str, &[&str]); 2] = [
+    ("blocks", &["list", "check", "stats", "recover", "umount", "checkpoint"]),
+    ("host", &["list", "check", "stats", "umount", "checkpoint"]),
+];
 
 /// clap's exit code for a wrong command line.
 const WRONG_USAGE: u8 = 2;
@@ -23,9 +25,9 @@ pub fn refuse(arguments: &[OsString]) -> Result<(), CliError> {
         word.to_str().is_some_and(|word| word == "--model" || word.starts_with("--model="))
     };
     let second = arguments.get(2).and_then(|word| word.to_str()).unwrap_or_default();
-    if WITH_PARTS.contains(&command) && FOR_EVERYTHING.contains(&second) && second != "recover"
-        || (command, second) == ("blocks", "recover")
-    {
+    let is_for_everything =
+        |(part, lacks): &(&str, &[&str])| *part == command && lacks.contains(&second);
+    if FOR_EVERYTHING.iter().any(is_for_everything) {
         return Err(CliError::new(format!("okeanos {command} has no command {second}"))
             .with_remedy(format!("One command is for everything: see okeanos {second} --help."))
             .with_code(WRONG_USAGE));

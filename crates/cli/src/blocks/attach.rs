@@ -117,19 +117,18 @@ pub fn is_of_blocks(row: &MountOption<MountSettings>) -> bool {
 /// Parses the options, and refuses those that a block volume does not support.
 fn settings_of(words: &[String]) -> Result<MountSettings, CliError> {
     let settings = MountSettings::parse(words, false)?;
+    if settings.remount {
+        return Err(CliError::new("remount: an attached block volume cannot be changed")
+            .with_remedy("Detach it, and attach it with other options."));
+    }
     let does_nothing = |word: &&String| {
-        row_of(SECTIONS, word)
-            .is_some_and(|row| !is_of_engine(row) && !["ro", "remount"].contains(&row.name))
+        row_of(SECTIONS, word).is_some_and(|row| !is_of_engine(row) && row.name != "ro")
     };
-    if let Some(word) = words.iter().find(does_nothing).filter(|_| !settings.remount) {
+    if let Some(word) = words.iter().find(does_nothing) {
         return Err(CliError::new(format!(
             "{word} is an option of a mount, not of a block volume"
         ))
         .with_remedy("See okeanos blocks attach --help for all options."));
-    }
-    if settings.remount {
-        return Err(CliError::new("remount: an attached block volume cannot be changed")
-            .with_remedy("Detach it, and attach it with other options."));
     }
     let is_given = |name: &str| {
         let default = MountSettings::default();

@@ -128,14 +128,9 @@ const ACCESS: &[Row] = &[
         libc::MS_NOATIME,
         "noatime",
         &[("noatime", "on"), ("relatime", "off")],
-        "reads change no access times"
+        "reads do not change access times"
     ),
-    flag!(
-        libc::MS_NODIRATIME,
-        "nodiratime",
-        &[("nodiratime", "on"), ("diratime", "off")],
-        "reads of directories change no access times"
-    ),
+    Row::NODIRATIME,
     Row::SYNC,
 ];
 

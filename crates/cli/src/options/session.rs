@@ -100,6 +100,12 @@ impl<S: AsRef<SessionSettings> + AsMut<SessionSettings>> MountOption<S> {
         &[("nosymfollow", "on"), ("symfollow", "off")],
         "symbolic links are not followed"
     );
+    pub const NODIRATIME: MountOption<S> = flag!(
+        libc::MS_NODIRATIME,
+        "nodiratime",
+        &[("nodiratime", "on"), ("diratime", "off")],
+        "reads of directories do not change access times"
+    );
     pub const SYNC: MountOption<S> = MountOption {
         is_live: false,
         hidden: &[("async", "off")],

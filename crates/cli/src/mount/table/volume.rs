@@ -143,12 +143,7 @@ pub const ROWS: &[Row] = &[
         is_live: true,
         ..Row::BASE
     },
-    flag!(
-        libc::MS_NODIRATIME,
-        "nodiratime",
-        &[("nodiratime", "on"), ("diratime", "off")],
-        "reads of directories do not change access times"
-    ),
+    Row::NODIRATIME,
     flag!(
         libc::MS_LAZYTIME,
         "lazytime",
