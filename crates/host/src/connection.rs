@@ -214,9 +214,7 @@ impl Host {
         let log = HostLog::open(self.world.clone(), &self.journal, self.options.records).await?;
         *self.log.borrow_mut() = log;
         let mut fates = self.fates.take();
-        report.files.retain(|file| !fates.contains_key(&FileId(file.file)));
-        report.files.extend(fates.values().cloned());
-        report.files.sort_by_key(|outcome| outcome.file);
+        report.add_earlier(fates.clone());
         let why = self.lost.borrow().clone().unwrap_or_default();
         let was_lost = StoreError::Disconnected { store: self.store.name().into(), why };
         self.unsynced_names.lose();

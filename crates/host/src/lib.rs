@@ -58,7 +58,7 @@ pub use lease::while_answered;
 pub use log::{HostLog, HostLogUse};
 pub use options::{Destage, HostOptions};
 pub use record::{FileRecord, STATES_MAX, Slot};
-pub use recover::{FileFate, FileOutcome, HostRecoveryReport, recover};
+pub use recover::{FileFate, FileOutcome, HostRecoveryReport, recover, recover_reconnecting};
 pub use stats::HostStatistics;
 pub use superblock::{HostJournal, JournalHead};
 pub use unsynced_names::DirectoryDescriptor;

@@ -11,8 +11,10 @@
 //!    the number of the state built on is enough: content of ours may have arrived without its
 //!    attributes, and nobody else has changed anything as long as the number is the same. Number
 //!    and time of a state of ours are enough, too.
-//! 4. The ledger records the states that the replay brings about before the store makes them
-//!    durable. The state that the replay builds on is recorded before anything is written.
+//! 4. The ledger records the states that the replay brings about before the servers get them. The
+//!    state that the replay builds on is recorded before anything is written. A write that meets a
+//!    recall is refused, and made again under the next token: the state after it would be known to
+//!    nobody here, and might be another client's.
 //! 5. A file is recorded as done when the store has made it durable, and before its token is
 //!    returned. From then on others may change it.
 //! 6. Another client that wants a file during its replay gets it, if the store counts every change:
@@ -35,20 +37,22 @@ use runtime::sync::RwLock;
 use runtime::{Either, join_window, race};
 use serde::Serialize;
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    AttributeChange, FileAttributes, FileId, FileKind, HostPhase, OpenFile, OpenMode, Refusal,
-    Store, StoreError, StoreEvent, TRANSFER_BYTES_MAX, TimeChange, Token, Version,
+    Answer, AttributeChange, FileAttributes, FileId, FileKind, HostPhase, OpenFile, OpenMode,
+    Refusal, Store, StoreError, StoreEvent, TRANSFER_BYTES_MAX, TimeChange, Version,
 };
 use units::LogBlock;
 
 /// Time for which another client may keep a file open. Ceph grants no token during that time.
 const PATIENCE: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(100);
+/// Connections on which one recovery is tried.
+const CONNECTIONS_MAX: u32 = 5;
 /// Bytes of one write to the store at most.
 const RUN_MAX: u64 = TRANSFER_BYTES_MAX as u64;
 
@@ -86,6 +90,16 @@ pub struct HostRecoveryReport {
     pub nanoseconds: u64,
 }
 
+impl HostRecoveryReport {
+    /// Adds the outcomes of earlier recoveries of the same log, which this one found finished.
+    pub(crate) fn add_earlier(&mut self, earlier: BTreeMap<FileId, FileOutcome>) {
+        self.clean &= earlier.is_empty();
+        self.files.retain(|file| !earlier.contains_key(&FileId(file.file)));
+        self.files.extend(earlier.into_values());
+        self.files.sort_by_key(|outcome| outcome.file);
+    }
+}
+
 /// Replays the journal to the store, and marks it empty. With `dry_run` only reports what would be
 /// done now.
 pub async fn recover(
@@ -95,6 +109,33 @@ pub async fn recover(
     dry_run: bool,
 ) -> Result<HostRecoveryReport, HostError> {
     recover_noting(world, store, journal, dry_run, &|_| {}).await
+}
+
+/// Recovers as [`recover`] does. A lost connection is made again, a few times: the end of a
+/// recovery's connection may be the store's way to keep states from its servers that no ledger has.
+pub async fn recover_reconnecting(
+    world: &dyn World,
+    store: &dyn Store,
+    journal: &HostJournal,
+) -> Result<HostRecoveryReport, HostError> {
+    let fates = RefCell::new(BTreeMap::new());
+    let note = |outcome: &FileOutcome| {
+        fates.borrow_mut().insert(FileId(outcome.file), outcome.clone());
+    };
+    let mut again = CONNECTIONS_MAX - 1;
+    loop {
+        match recover_noting(world, store, journal, false, &note).await {
+            Err(error) if error.is_lost() && again > 0 => {
+                again -= 1;
+                store.reconnect().await?;
+            }
+            recovered => {
+                let mut report = recovered?;
+                report.add_earlier(fates.take());
+                return Ok(report);
+            }
+        }
+    }
 }
 
 /// Recovers as [`recover`] does. Calls `note` with the outcome of each file before the ledger
@@ -227,7 +268,8 @@ impl Recovery<'_> {
         let file = replay.last.file;
         let (noted, is_finished) =
             self.ledger.with(|ledger| (ledger.states(file).len(), ledger.is_finished(file)));
-        let states = if is_finished { 0 } else { states_for(replay.runs(RUN_MAX).len()) };
+        // One more for what has no bytes at its end.
+        let states = if is_finished { 0 } else { states_for(replay.runs(RUN_MAX).len() + 1) };
         let slot = self.window.enter(index, states, noted).await?;
         let outcome = match is_finished {
             true => self.outcome(replay, FileFate::DoneBefore),
@@ -404,8 +446,7 @@ impl Recovery<'_> {
             replayed => replayed,
         }
     }
-    /// Writes every journaled byte, then the size, then the attributes. Returns why that must stop,
-    /// if it must.
+    /// Writes every journaled byte, then the attributes. Returns why that must stop, if it must.
     async fn replay(
         &self,
         replay: &FileReplay,
@@ -417,54 +458,79 @@ impl Recovery<'_> {
         if !units::fault!("host-ledger-without-base") {
             self.note(replay, &reported).await?;
         }
-        for run in replay.runs(RUN_MAX) {
+        let runs = replay.runs(RUN_MAX);
+        let end = runs.last().map_or(size, |run| run.end.max(size));
+        let last = &replay.last;
+        let wanted = last.states.last().map_or(0, |state| state.size);
+        // A change of the size alone would reach the servers in a state that was not noted before.
+        let hole = (wanted > end).then(|| wanted - 1..wanted);
+        for run in runs.iter().chain(&hole) {
             let (at, end) = (run.start, run.end);
-            let bytes = replay.bytes_of(&run);
+            let bytes = if hole.as_ref() == Some(run) { vec![0] } else { replay.bytes_of(run) };
             let outgrows = end > size && end >= self.store.held_below(reported[0].size);
             if reported.len() == STATES_MAX - 1 || (outgrows && reported.len() > 1) {
                 self.settle(replay, open, &mut reported).await?;
                 self.note(replay, &reported).await?;
             }
-            let attributes = loop {
-                if let Some(why) = self.yield_token(replay, open, &mut reported).await? {
-                    return Ok(Some(why));
-                }
-                match self.store.write(open, at, &bytes).await {
-                    // The token was recalled before that, and another client extends the file.
-                    Err(StoreError::TokenHeld) => {
-                        self.world.sleep_until(self.world.now().plus(AGAIN)).await;
-                    }
-                    written => break written?,
-                }
-            };
-            size = attributes.version.size;
-            reported.push(attributes.version);
+            let write = || self.store.write(open, at, &bytes);
+            match self.change(replay, open, &mut reported, write).await? {
+                Ok(version) => size = version.size,
+                Err(why) => return Ok(Some(why)),
+            }
         }
-        if let Some(why) = self.yield_token(replay, open, &mut reported).await? {
-            return Ok(Some(why));
-        }
-        let last = &replay.last;
-        let wanted = last.states.last().map_or(size, |state| state.size);
         let change = AttributeChange {
-            size: (wanted > size).then_some(wanted),
+            size: None,
             mode: Some(last.mode),
             uid: Some(last.uid),
             gid: Some(last.gid),
             accessed: Some(TimeChange::To(last.accessed)),
             modified: Some(TimeChange::To(last.modified)),
         };
-        reported.push(self.store.set_attributes(last.file, change).await?.version);
+        let set = || self.store.set_attributes(last.file, change);
+        if let Err(why) = self.change(replay, open, &mut reported, set).await? {
+            return Ok(Some(why));
+        }
         self.settle(replay, open, &mut reported).await?;
         Ok(None)
     }
+    /// Makes one change under the token, and keeps the state that the store reports. Returns why
+    /// the replay must stop, if it must.
+    async fn change(
+        &self,
+        replay: &FileReplay,
+        open: OpenFile,
+        reported: &mut Vec<Version>,
+        change: impl Fn() -> Answer<FileAttributes>,
+    ) -> Result<Result<Version, String>, HostError> {
+        loop {
+            if let Some(why) = self.yield_token(replay, open, reported).await? {
+                return Ok(Err(why));
+            }
+            match change().await {
+                // The token was recalled before that.
+                Err(StoreError::TokenHeld) => {
+                    self.world.sleep_until(self.world.now().plus(AGAIN)).await;
+                }
+                changed => {
+                    let version = changed?.version;
+                    reported.push(version);
+                    return Ok(Ok(version));
+                }
+            }
+        }
+    }
 
     /// Records which files other clients want. Events of files whose tokens are returned already do
-    /// not matter.
+    /// not matter. No journal has states of other files, such as those that are set aside.
     async fn watch_store(&self) -> Infallible {
         loop {
             // Each call reports a lost connection.
             if let StoreEvent::Recall { file, .. } = self.store.next_event().await {
-                self.recalled.borrow_mut().insert(file);
+                if self.order.binary_search(&file).is_ok() {
+                    self.recalled.borrow_mut().insert(file);
+                } else {
+                    let _ = self.store.acknowledge_recall(file).await;
+                }
             }
         }
     }
@@ -482,7 +548,7 @@ impl Recovery<'_> {
         }
         let until = self.world.now().plus(PATIENCE);
         loop {
-            match self.store.take_token(open, Token::ExclusiveWrite).await {
+            match self.store.take_token_to_recover(open).await {
                 Err(StoreError::TokenHeld) => {}
                 taken => return Ok(Ok(taken?.version)),
             }
@@ -501,7 +567,7 @@ impl Recovery<'_> {
     async fn take_token(&self, file: FileId, open: OpenFile) -> Result<FileAttributes, HostError> {
         let until = self.world.now().plus(PATIENCE);
         loop {
-            match self.store.take_token(open, Token::ExclusiveWrite).await {
+            match self.store.take_token_to_recover(open).await {
                 Err(StoreError::TokenHeld) if self.world.now() < until => {
                     self.world.sleep_until(self.world.now().plus(AGAIN)).await;
                 }

@@ -38,8 +38,10 @@ pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 /// 5. After [`StoreEvent::Recall`] the caller does not write or set attributes of that file (it may
 ///    deadlock there). It may read and make durable, and must return the token. Calls in flight
 ///    when the event is reported complete. A store may report the file's attributes to its servers
-///    with the recall, before the content is there. It does so after [`Store::acknowledge_recall`];
-///    unasked after a second, as another client waits.
+///    with the recall, before the content is there. It does so after [`Store::acknowledge_recall`].
+///    A change in flight may follow the return of
+///    the token: others may have changed the file before it, and between it and its answer.
+///    [`Store::take_token_to_recover`] excludes both.
 /// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file, unless the
 ///    store [keeps them](Store::keeps_failed_writes). [`StoreError::ChangedPast`] keeps them, too:
 ///    they can be read until they are [discarded](Store::discard).
@@ -244,6 +246,13 @@ pub trait Store {
     /// as the store allows for recalls. Replaces the token held before. Returns the attributes as
     /// of then, on which the first change builds.
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes>;
+    /// Takes the exclusive token for a recovery. Under it the servers get no state that was not
+    /// reported here before: once it is recalled, [`Store::write`], and [`Store::set_attributes`]
+    /// without a size, change nothing and answer [`StoreError::TokenHeld`]. A store that cannot
+    /// keep this up ends the connection.
+    fn take_token_to_recover(&self, open: OpenFile) -> Answer<FileAttributes> {
+        self.take_token(open, Token::ExclusiveWrite)
+    }
     /// States that the caller's journal has every reported state of the recalled file: the servers
     /// may have them. Making the file durable, or returning the token, states the same.
     fn acknowledge_recall(&self, _file: FileId) -> Answer<()> {

@@ -11,6 +11,7 @@ pub enum Meaning {
     ByNumber,
     /// Final error for the file's buffered writes.
     Durability,
+    /// The call takes a token, or needs one that must not be recalled.
     Token,
     /// The call may extend a file, which clients do one after the other.
     Extension,

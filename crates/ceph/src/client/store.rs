@@ -453,7 +453,7 @@ impl store::Store for CephStore {
     }
     fn set_attributes(&self, file: FileId, change: AttributeChange) -> Answer<FileAttributes> {
         let request = Ok(HelperRequest::SetAttributes { file, change });
-        answer!(self, "changing attributes", Usual, request,
+        answer!(self, "changing attributes", Token, request,
             HelperReply::Attributes { attributes } if attributes.file == file => attributes)
     }
     fn xattr(&self, file: FileId, name: &[u8]) -> Answer<Vec<u8>> {
@@ -552,7 +552,14 @@ impl store::Store for CephStore {
 
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         let request = self.0.opened(open, token != Token::SharedRead);
-        let request = request.map(|file| HelperRequest::TakeToken { file, token });
+        let to_recover = false;
+        let request = request.map(|file| HelperRequest::TakeToken { file, token, to_recover });
+        answer!(self, "taking a token", Token, request, HelperReply::Attributes { attributes } => attributes)
+    }
+    fn take_token_to_recover(&self, open: OpenFile) -> Answer<FileAttributes> {
+        let (token, to_recover) = (Token::ExclusiveWrite, true);
+        let request = self.0.opened(open, true);
+        let request = request.map(|file| HelperRequest::TakeToken { file, token, to_recover });
         answer!(self, "taking a token", Token, request, HelperReply::Attributes { attributes } => attributes)
     }
     fn acknowledge_recall(&self, file: FileId) -> Answer<()> {

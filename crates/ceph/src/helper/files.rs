@@ -44,6 +44,8 @@ pub struct State {
     pub failure: Option<Errno>,
     /// Number of calls of this file that are in the library.
     pub busy: usize,
+    /// Number of calls that make its states durable: the daemon's journal has all of them.
+    pub(super) syncing: usize,
     /// Number of changes that have begun or ended, and how many of those the latest sync had seen.
     pub changes: u64,
     pub synced: u64,
@@ -74,6 +76,8 @@ pub struct HeldToken {
     pub token: Token,
     pub number: u64,
     pub handle: Arc<Handle>,
+    /// Whether the daemon recovers the file.
+    pub to_recover: bool,
     pub recalled: Option<Instant>,
     /// Whether the daemon's journal has the reported states.
     pub is_acknowledged: bool,
@@ -89,6 +93,10 @@ impl File {
     }
     pub fn is_recalled(&self) -> bool {
         self.state().held.as_ref().is_some_and(|held| held.recalled.is_some())
+    }
+    /// Returns whether the daemon recovers the file.
+    pub fn is_recovered(&self) -> bool {
+        self.state().held.as_ref().is_some_and(|held| held.to_recover)
     }
     /// Returns whether it is recalled, and has reported states that the daemon's journal may not
     /// have.
@@ -235,6 +243,13 @@ impl Files {
         // The surplus reference is returned without the lock.
         drop(spare);
         file
+    }
+
+    /// Returns whether a held file is recalled, or is about to be.
+    pub fn meets_recall(&self, file: &File) -> bool {
+        let state = file.state();
+        let is_met = |held: &HeldToken| held.recalled.is_some() || self.gate.keeps(held.number);
+        state.held.as_ref().is_some_and(is_met)
     }
 
     /// Records that the daemon's journal has every reported state of a recalled file.

@@ -4,8 +4,9 @@
 //! back: size, time and number, before any content. Right before, it calls back, with its one lock
 //! held. Delaying that call delays the answer, and every other call.
 //!
-//! 1. The answer is kept until the daemon reports that the states are in its journal, and a second
-//!    at most: another client waits. Where nothing was changed it is not kept.
+//! 1. The answer is kept until the daemon reports that the states are in its journal. Where nothing
+//!    was changed it is not kept. A daemon that says nothing loses the connection when the time for
+//!    the recall has passed ([`super::recalls`]).
 //! 2. A daemon that dies during that time ends this process, too. The servers then have no report.
 //! 3. The thread that reads the socket may be in a call that is kept. So the stand-in takes over
 //!    the post at once.
@@ -13,9 +14,6 @@
 use super::post::Post;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-const KEPT_MAX: Duration = Duration::from_secs(1);
 
 pub struct Gate {
     /// Whether the answer may be sent, by the number of the grant.
@@ -38,15 +36,9 @@ impl Gate {
         self.lock().insert(number, false);
         self.post.hold_up();
         notify();
-        let until = Instant::now() + KEPT_MAX;
         let mut kept = self.lock();
-        while kept.get(&number) == Some(&false)
-            && Instant::now() < until
-            && !units::fault!("ceph-recall-not-kept")
-        {
-            let patience = until.saturating_duration_since(Instant::now());
-            kept =
-                self.changed.wait_timeout(kept, patience).unwrap_or_else(PoisonError::into_inner).0;
+        while kept.get(&number) == Some(&false) && !units::fault!("ceph-recall-not-kept") {
+            kept = self.changed.wait(kept).unwrap_or_else(PoisonError::into_inner);
         }
         kept.remove(&number);
         drop(kept);
@@ -58,6 +50,10 @@ impl Gate {
             self.changed.notify_all();
         }
     }
+    /// Returns whether the recall of this grant is kept.
+    pub fn keeps(&self, number: u64) -> bool {
+        self.lock().contains_key(&number)
+    }
     /// Returns whether calls of the library wait.
     pub fn keeps_any(&self) -> bool {
         self.lock().values().any(|may_go| !may_go)
@@ -68,9 +64,10 @@ impl Gate {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use std::time::Duration;
 
     #[test]
-    fn an_answer_waits_for_its_gate_and_not_for_ever() {
+    fn an_answer_waits_for_its_gate() {
         let gate = Arc::new(Gate::new(Arc::default()));
         let (notify, reported) = mpsc::channel();
         for number in [1, 2] {
@@ -81,16 +78,13 @@ mod tests {
             });
         }
         let patience = Duration::from_secs(60);
-        assert_eq!(
-            [reported.recv_timeout(patience), reported.recv_timeout(patience)],
-            [Ok(0), Ok(0)]
-        );
-        assert!(gate.keeps_any());
-        gate.open(2);
-        assert_eq!(
-            [reported.recv_timeout(patience), reported.recv_timeout(patience)],
-            [Ok(2), Ok(1)]
-        );
+        let next = || reported.recv_timeout(patience).unwrap();
+        assert_eq!([next(), next()], [0, 0]);
+        for number in [2, 1] {
+            assert!(gate.keeps_any() && gate.keeps(number));
+            gate.open(number);
+            assert_eq!(next(), number);
+        }
         assert!(!gate.keeps_any());
         // An early acknowledgement is not forgotten.
         gate.keep(3, || gate.open(3));

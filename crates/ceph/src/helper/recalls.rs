@@ -3,7 +3,8 @@
 //! T1: a write that enters the library while its file is recalled waits for the token's return. The
 //! daemon may wait for that very write before it returns the token. So a recalled file with a
 //! running call is made durable and its token returned from here, by a thread kept for that.
-//! Earlier writes are at the servers then; the late write goes straight through.
+//! Earlier writes are at the servers then; the late write goes straight through. That of a recovery
+//! ends the connection instead: no ledger would have the state after it.
 
 use super::file_queues::{CallOrder, FileQueues};
 use super::files::{File, Files, lock};
@@ -76,7 +77,8 @@ impl Recalls {
         };
         self.output.send(&Report::Recall { file: file.id, token });
         // After the report: a write that returns the token is answered after it.
-        if token != Token::ExclusiveWrite || file.is_settled() {
+        let is_journaled = file.is_settled() || file.state().syncing > 0;
+        if token != Token::ExclusiveWrite || is_journaled {
             self.files.acknowledge_recall(file.id);
         }
         self.open.push((number, file, now));
@@ -86,16 +88,21 @@ impl Recalls {
         let limit = Duration::from_millis(self.files.mount.recall_ms()) + Duration::from_secs(1);
         let (files, output, returning) = (&self.files, &self.output, &self.returning);
         self.open.retain_mut(|(number, file, since)| {
-            let is_busy = {
+            let (is_busy, is_recovered) = {
                 let state = file.state();
-                if state.held.as_ref().is_none_or(|held| held.number != *number) {
-                    return false;
+                match &state.held {
+                    Some(held) if held.number == *number => (state.busy > 0, held.to_recover),
+                    _ => return false,
                 }
-                state.busy > 0
             };
             if since.elapsed() > limit {
                 // The library has cut itself off (T4).
                 output.lost(true, "a token was not returned in time");
+            }
+            if is_busy && since.elapsed() > STUCK && is_recovered {
+                // The change would follow the return of the token, or has made a state that the
+                // daemon does not know.
+                output.lost(false, "a recovery's change of a file met the recall of its token");
             }
             if is_busy && since.elapsed() > STUCK {
                 let (files, file, output) = (files.clone(), file.clone(), output.clone());

@@ -51,6 +51,22 @@ impl Drop for Busy<'_> {
     }
 }
 
+/// Counts a call that makes the file durable, with states that the daemon's journal has.
+struct Syncing<'a>(&'a File);
+impl<'a> Syncing<'a> {
+    /// Acknowledges a recall that came before; one that comes later finds the count.
+    fn of(file: &'a File, files: &Files) -> Syncing<'a> {
+        file.state().syncing += 1;
+        files.acknowledge_recall(file.id);
+        Syncing(file)
+    }
+}
+impl Drop for Syncing<'_> {
+    fn drop(&mut self) {
+        self.0.state().syncing -= 1;
+    }
+}
+
 /// A change, counted when it begins and when it ends: a sync in between may not have it.
 struct Change<'a>(&'a File);
 impl Change<'_> {
@@ -291,8 +307,10 @@ impl Server {
                 let cut =
                     AttributeChange { size: change.size, modified, ..AttributeChange::default() };
                 let rest = AttributeChange { size: None, ..change };
-                let size = file.inode.attributes()?.version.size;
-                let resizes = change.size.is_some_and(|new| new != size);
+                let resizes = match change.size {
+                    Some(new) => new != file.inode.attributes()?.version.size,
+                    None => false,
+                };
                 return self.change(&file, || {
                     // The library truncates at the servers. Its buffer beyond the end must not
                     // follow.
@@ -372,16 +390,20 @@ impl Server {
                     files.sync(&file)
                 });
             }
-            HelperRequest::MakeDurable { file } => files.sync(&*files.get(file)?)?,
+            HelperRequest::MakeDurable { file } => {
+                let file = files.get(file)?;
+                let _syncing = Syncing::of(&file, files);
+                files.sync(&file)?;
+            }
             HelperRequest::SendContent { file } => files.sync_content(&*files.get(file)?)?,
-            HelperRequest::TakeToken { file, token } => {
+            HelperRequest::TakeToken { file, token, to_recover } => {
                 let file = files.get(file)?;
                 if file.state().opens == 0 {
                     return Err(Errno(libc::EBADF));
                 }
                 {
                     let _busy = Busy::with(&file);
-                    files.take_token(&file, token)?;
+                    files.take_token(&file, token, to_recover)?;
                 }
                 // T6: between the end of the former connection and this grant any client may have
                 // changed the file. Its state from now on counts, with the token.
@@ -389,6 +411,7 @@ impl Server {
             }
             HelperRequest::ReturnToken { file } => {
                 if let Some(file) = files.known(file) {
+                    let _syncing = Syncing::of(&file, files);
                     files.give_back(&file)?;
                 }
             }
@@ -422,6 +445,10 @@ impl Server {
     /// Writes at an offset; `None`: at the end. EAGAIN: another client extends the file, and
     /// nothing was written.
     fn write(&self, file: &File, at: Option<u64>, bytes: &[u8]) -> Result<HelperReply, Errno> {
+        if file.is_recovered() {
+            let at = at.map_or_else(|| file.inode.size(), Ok)?;
+            return self.change(file, || file.handle(true)?.write(at, bytes));
+        }
         // Before the write begins: an append has not looked at the end yet, and needs no lock in
         // the token's place. An offset that is given belongs to the state under the token, which is
         // then returned under the lock.
@@ -469,17 +496,27 @@ impl Server {
     }
 
     /// Changes content or attributes: buffered under the exclusive token, otherwise at the servers
-    /// when it answers.
+    /// when it answers. EAGAIN: the file is recovered and its token recalled, and nothing was
+    /// changed.
     fn change(
         &self,
         file: &File,
         call: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<HelperReply, Errno> {
-        self.return_recalled(file)?;
+        let is_recovered = file.is_recovered() && !units::fault!("ceph-recovery-written-late");
+        // A recall that comes before the answer finds it busy.
+        let _busy = is_recovered.then(|| Busy::with(file));
+        if !is_recovered {
+            self.return_recalled(file)?;
+        }
         {
             let _busy = Busy::with(file);
             self.files.begin_change(file);
             let _change = Change::of(file);
+            // Counted before: a recall that comes later is not answered unasked.
+            if is_recovered && self.files.meets_recall(file) {
+                return Err(Errno(libc::EAGAIN));
+            }
             call()?;
         }
         if !file.has(Token::ExclusiveWrite) {

@@ -18,10 +18,18 @@ const AGAIN: Duration = Duration::from_millis(3);
 const LEAVING: Duration = Duration::from_secs(1);
 
 impl Files {
-    /// Takes a token. EAGAIN: other clients keep the file.
-    pub fn take_token(&self, file: &Arc<File>, token: Token) -> Result<(), Errno> {
-        let held = file.state().held.clone();
-        if held.is_some_and(|held| held.token == token && held.recalled.is_none()) {
+    /// Takes a token; `to_recover`: as [`store::Store::take_token_to_recover`] says. EAGAIN: other
+    /// clients keep the file.
+    pub fn take_token(
+        &self,
+        file: &Arc<File>,
+        token: Token,
+        to_recover: bool,
+    ) -> Result<(), Errno> {
+        let is_held = |held: HeldToken| {
+            (held.token, held.to_recover) == (token, to_recover) && held.recalled.is_none()
+        };
+        if file.state().held.clone().is_some_and(is_held) {
             return Ok(());
         }
         self.give_back(file)?;
@@ -31,7 +39,7 @@ impl Files {
         }
         let deadline = Instant::now() + OTHERS;
         loop {
-            match self.grant(file, token) {
+            match self.grant(file, token, to_recover) {
                 Err(Errno(libc::EAGAIN)) if Instant::now() < deadline => {
                     // A lookup of the file recalls another's token, and waits until it is returned.
                     file.inode.attributes()?;
@@ -45,10 +53,10 @@ impl Files {
     /// Takes the token of a file that no other client can have asked for yet: the library grants it
     /// without a request, or it is taken later.
     pub fn hold_new(&self, file: &Arc<File>) -> bool {
-        self.grant(file, Token::ExclusiveWrite).is_ok()
+        self.grant(file, Token::ExclusiveWrite, false).is_ok()
     }
 
-    fn grant(&self, file: &Arc<File>, token: Token) -> Result<(), Errno> {
+    fn grant(&self, file: &Arc<File>, token: Token, to_recover: bool) -> Result<(), Errno> {
         let handle = file.handle_for(token)?;
         let number = self.last_grant.fetch_add(1, Ordering::Relaxed) + 1;
         // Recorded before the request: a recall may come before the answer.
@@ -57,6 +65,7 @@ impl Files {
             token,
             number,
             handle: handle.clone(),
+            to_recover,
             recalled: None,
             is_acknowledged: false,
         });

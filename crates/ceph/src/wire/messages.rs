@@ -8,7 +8,7 @@ use store::{
 
 /// Version of all messages. A daemon starts its helper again when the connection is lost: from the
 /// program's file, which an upgrade may have replaced since.
-pub const WIRE_VERSION: u32 = 1;
+pub const WIRE_VERSION: u32 = 2;
 
 /// The first request: connection parameters of the helper.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -199,9 +199,11 @@ pub enum HelperRequest {
         file: FileId,
     },
     SendAttributes,
+    /// `to_recover`: as [`store::Store::take_token_to_recover`] says.
     TakeToken {
         file: FileId,
         token: Token,
+        to_recover: bool,
     },
     ReturnToken {
         file: FileId,
@@ -239,7 +241,8 @@ wire_enum!(HelperRequest {
     33 => XattrNames { file }, 34 => SetXattr { file, name, value, mode },
     35 => RemoveXattr { file, name },
     40 => Open { file, write }, 41 => Close { file }, 42 => Read { file, at, length },
-    43 => Write { file, at, bytes }, 44 => MakeDurable { file }, 45 => TakeToken { file, token },
+    43 => Write { file, at, bytes }, 44 => MakeDurable { file },
+    45 => TakeToken { file, token, to_recover },
     46 => ReturnToken { file }, 47 => Allocate { file, what, start, end },
     48 => SendContent { file }, 49 => SendAttributes, 50 => AcknowledgeRecall { file },
     51 => Lock { file, owner, mode, start, end }, 52 => TestLock { file, owner, mode, start, end },

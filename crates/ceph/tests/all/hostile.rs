@@ -80,7 +80,7 @@ fn requests() -> Vec<HelperRequest> {
         HelperRequest::AcknowledgeRecall { file },
         HelperRequest::Lock { file, owner: 7, mode: None, start: 1, end: 9 },
         HelperRequest::TestLock { file, owner: 7, mode: LockMode::Shared, start: 1, end: 9 },
-        HelperRequest::TakeToken { file, token: Token::ExclusiveWrite },
+        HelperRequest::TakeToken { file, token: Token::ExclusiveWrite, to_recover: false },
     ]
 }
 fn reports() -> Vec<Report> {

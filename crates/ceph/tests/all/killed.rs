@@ -6,7 +6,9 @@ use device::World;
 use runtime::RealWorld;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{FileId, OpenFile, OpenMode, Store as _, StoreEvent, Token, Version};
+use store::{
+    AttributeChange, FileId, OpenFile, OpenMode, Store as _, StoreError, StoreEvent, Token, Version,
+};
 
 /// A held file, with the states that the servers had and those that were reported since.
 struct HeldToken {
@@ -22,6 +24,12 @@ impl HeldToken {
         let file = make(store, name).await;
         let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
         let base = store.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
+        HeldToken { store: store.clone(), file, open, base, reported: vec![base] }
+    }
+    async fn make_to_recover(store: &Rc<CephStore>, name: &str) -> HeldToken {
+        let file = make(store, name).await;
+        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
+        let base = store.take_token_to_recover(open).await.unwrap().version;
         HeldToken { store: store.clone(), file, open, base, reported: vec![base] }
     }
     fn last(&self) -> Version {
@@ -132,5 +140,61 @@ fn an_outgrown_file_is_reported_with_an_unannounced_size() {
         let before = held.reported.iter().find(|state| state.number == found.number).unwrap();
         assert_eq!(found.ctime_ns, before.ctime_ns);
         assert_eq!(found.size, before.size + 1024);
+    });
+}
+
+/// Another client asks for a file of a recovery, at once and for longer than any other answer to a
+/// recall is kept. The servers get neither the state before the recall nor one after it.
+#[test]
+fn a_recovery_that_is_killed_amid_a_recall_leaves_what_it_found() {
+    on_cluster(async move |world, [options, other]| {
+        let store = Rc::new(connect(&world, options).await);
+        let peer = Rc::new(connect(&world, other).await);
+        for (writes, milliseconds) in [(0, 0), (1, 0), (1, 1500), (3, 300)] {
+            let name = format!("{writes} writes, {milliseconds} ms");
+            let mut held = HeldToken::make_to_recover(&store, &name).await;
+            for _ in 0..writes {
+                held.append(&[1; 1024]).await;
+            }
+            let (looker, file) = (peer.clone(), held.file);
+            let look = runtime::spawn_with_result(&world, async move { looker.find(file).await });
+            let StoreEvent::Recall { .. } = next_event(&store).await else { panic!("no recall") };
+            wait(&world, milliseconds).await;
+            let late = store.write(held.open, held.last().size, &[2; 1024]).await;
+            assert_eq!(late, Err(StoreError::TokenHeld), "{name}");
+            let mode = AttributeChange { mode: Some(0o600), ..AttributeChange::default() };
+            let late = store.set_attributes(file, mode).await;
+            assert_eq!(late, Err(StoreError::TokenHeld), "{name}");
+            let (held, found) = held.die().await;
+            assert_eq!(found.number, held.base.number, "{name}: {found:?}");
+            assert!(look.await.unwrap().is_ok());
+            store.return_token(file).await.unwrap();
+        }
+    });
+}
+
+/// A sync under a recall, and one that the recall meets, report what the ledger has.
+#[test]
+fn a_recovery_returns_a_recalled_token() {
+    on_cluster(async move |world, [options, other]| {
+        let store = Rc::new(connect(&world, options).await);
+        let peer = Rc::new(connect(&world, other).await);
+        for delay in 0..12 {
+            let mut held = HeldToken::make_to_recover(&store, &format!("returned-{delay}")).await;
+            held.append(&[1; 1024]).await;
+            let (looker, file) = (peer.clone(), held.file);
+            let look = runtime::spawn_with_result(&world, async move { looker.find(file).await });
+            wait(&world, delay / 2).await;
+            held.make_durable().await;
+            store.return_token(file).await.unwrap();
+            store.close(held.open).await.unwrap();
+            let seen = look.await.unwrap().unwrap().attributes.version;
+            assert!(seen == held.last() || seen.size == 0, "{seen:?}");
+            let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
+            let found = peer.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
+            assert_eq!(found, held.last());
+            peer.return_token(file).await.unwrap();
+            peer.close(open).await.unwrap();
+        }
     });
 }

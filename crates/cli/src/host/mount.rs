@@ -17,7 +17,7 @@ use crate::mount::renew;
 use disks::DiskAccess;
 use fuse::HostFrontEnd;
 use fuse_session::{MountKind, MountOptions, Session};
-use host::{Host, recover};
+use host::{Host, recover_reconnecting};
 use runtime::{Either, RealWorld, race, spawn_with_result};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -99,7 +99,7 @@ async fn bring_up(
         open_journal(world, &arguments.place, store, make, DiskAccess::ReadWrite).await?;
     store.check(&journal).await?;
     let connection = store.connect(world, journal.head.identity.clone()).await?;
-    let report = recover(world, &*connection, &journal, false).await.map_err(failed)?;
+    let report = recover_reconnecting(world, &*connection, &journal).await.map_err(failed)?;
     if !report.clean {
         reporter.report(super::recover::text_of(&report).trim_end());
     }

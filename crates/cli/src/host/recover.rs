@@ -7,7 +7,7 @@ use crate::text::output::{print, print_json};
 use crate::text::quantity::format_duration;
 use device::World;
 use disks::DiskAccess;
-use host::{FileFate, HostRecoveryReport, recover, while_answered};
+use host::{FileFate, HostRecoveryReport, recover, recover_reconnecting, while_answered};
 use runtime::RealWorld;
 use std::time::Duration;
 use store::Identity;
@@ -30,8 +30,11 @@ pub fn run(arguments: HostRecoverArguments) -> Result<(), CliError> {
             identity = Identity(format!("look-{:016x}", for_run.random()));
         }
         let connection = store.connect(&for_run, identity).await?;
-        let report =
-            recover(&for_run, &*connection, &journal, arguments.dry_run).await.map_err(failed)?;
+        let report = match arguments.dry_run {
+            true => recover(&for_run, &*connection, &journal, true).await,
+            false => recover_reconnecting(&for_run, &*connection, &journal).await,
+        };
+        let report = report.map_err(failed)?;
         let ends = async {
             if !arguments.dry_run {
                 while_answered(&for_run, &*connection, connection.unregister_host()).await?;

@@ -355,7 +355,9 @@ use Backend::*;
 
 impl Backend {
     fn stage(self, seed: u64) -> Stage {
-        let outgrown = Network { buffer_bytes: 4096, object_bytes: 8192, ..Network::default() };
+        let notice = Duration::from_micros(seed % 3 * 60);
+        let (buffer_bytes, object_bytes) = (4096, 8192);
+        let outgrown = Network { buffer_bytes, object_bytes, notice, ..Network::default() };
         match self {
             Holding | Full => Stage::new(seed),
             Outgrown => Stage::with(seed, outgrown),
@@ -462,12 +464,7 @@ impl Run {
             models.borrow_mut()[0].change_by_peer(99);
         }
         if let Some(after) = cut_recovery {
-            let disk = stage.disk(image);
-            let message = stage.cluster.messages() + 1 + after;
-            stage.cluster.cut_at(Cut { kind: CutKind::Client, message, moment: Moment::Answer });
-            let (begun, cluster) = (stage.begin(&disk, soon()), stage.cluster.clone());
-            stage.world.run(async move { drop(race(begun, cluster.until_alive_cut()).await) });
-            image = stage.crash(&disk, policy);
+            image = recover_partly(&stage, image, policy, (after, files[1]));
         }
         stage.cluster.cancel_cut();
         if stage.cluster.is_full() {
@@ -515,6 +512,33 @@ impl Run {
         live_and_die_again(&stage, &disk, host, files, policy, what);
         set_aside
     }
+}
+
+/// Recovers as far as a message, and crashes. A peer reads the file all the time in every other
+/// case.
+fn recover_partly(
+    stage: &Stage,
+    image: Image,
+    policy: CrashPolicy,
+    (after, file): (u64, FileId),
+) -> Image {
+    let (disk, dead) = (stage.disk(image), stage.cluster.until_dead(&identity()));
+    let (kind, message) = (CutKind::Client, stage.cluster.messages() + 1 + after);
+    stage.cluster.cut_at(Cut { kind, message, moment: Moment::Answer });
+    let (begun, peer, clock) = (stage.begin(&disk, soon()), stage.peer(), stage.world());
+    stage.world.run(async move {
+        let reads = async {
+            while after % 2 == 0 {
+                peer_reads(&*peer, file).await;
+                sleep(&*clock, Duration::from_micros(300)).await;
+            }
+            std::future::pending::<()>().await
+        };
+        // The message may be the peer's.
+        let ends = race(dead, sleep(&*clock, Duration::from_secs(60)));
+        race(race(begun, reads), ends).await;
+    });
+    stage.crash(&disk, policy)
 }
 
 /// Recovers once while there may be no space, and crashes; then frees space.

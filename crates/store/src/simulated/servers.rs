@@ -32,6 +32,9 @@ const RESTART: Duration = Duration::from_millis(200);
 pub struct Network {
     /// Time in one direction.
     pub latency: Duration,
+    /// Time from when a client is asked for a token to when its host reads that. What the host
+    /// sends in between meets the recall.
+    pub notice: Duration,
     /// Bandwidth of each link.
     pub bytes_per_second: u64,
     /// Time for which a client may keep a recalled token, and may be silent.
@@ -47,6 +50,7 @@ impl Default for Network {
     fn default() -> Network {
         Network {
             latency: Duration::from_micros(100),
+            notice: Duration::ZERO,
             bytes_per_second: 1_250_000_000,
             lease: Duration::from_secs(30),
             buffer_bytes: 64 << 20,
@@ -206,7 +210,8 @@ pub(super) struct Inode {
 pub(super) struct Session {
     pub identity: Identity,
     pub number: u64,
-    pub events: RefCell<VecDeque<StoreEvent>>,
+    /// Events that its host has not read, with the times when it may.
+    pub events: RefCell<VecDeque<(Instant, StoreEvent)>>,
     pub changed: Signal,
     pub fenced: Cell<bool>,
     /// Whether the client is silent: nothing passes its link until it reconnects.
@@ -222,9 +227,19 @@ pub(super) struct Session {
 
 impl Session {
     /// Takes the next event. Nothing passes a silent link, and a host that has crashed gets none.
-    pub fn next_event(&self) -> Option<StoreEvent> {
-        let passes = !self.silent.get() && !self.dead.get();
-        if passes { self.events.borrow_mut().pop_front() } else { None }
+    pub fn next_event(&self, now: Instant) -> Option<StoreEvent> {
+        let mut events = self.events.borrow_mut();
+        let is_due = events.front().is_some_and(|(due, _)| *due <= now);
+        let passes = is_due && !self.silent.get() && !self.dead.get();
+        passes.then(|| events.pop_front()).flatten().map(|(_, event)| event)
+    }
+    /// Returns when the host reads that `wanted` is recalled, unless it has.
+    pub fn unread_recall(&self, wanted: FileId) -> Option<Instant> {
+        let of_wanted = |(due, event): &(Instant, StoreEvent)| match event {
+            StoreEvent::Recall { file, .. } if *file == wanted => Some(*due),
+            _ => None,
+        };
+        self.events.borrow().iter().find_map(of_wanted)
     }
 }
 
@@ -669,7 +684,8 @@ impl State {
                     inode.recover();
                 }
             }
-            session.events.borrow_mut().push_back(StoreEvent::Disconnected { fenced: true });
+            let event = StoreEvent::Disconnected { fenced: true };
+            session.events.borrow_mut().push_back((self.world.now(), event));
             session.changed.notify();
         }
         self.freed.notify();

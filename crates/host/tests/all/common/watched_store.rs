@@ -236,6 +236,12 @@ impl Store for WatchedStore {
             taken
         })
     }
+    fn take_token_to_recover(&self, open: OpenFile) -> Answer<FileAttributes> {
+        if self.others_keep_files.get() || self.is(self.kept.get(), open) {
+            return Box::pin(async { Err(StoreError::TokenHeld) });
+        }
+        self.inner.take_token_to_recover(open)
+    }
     fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes> {
         if let Some(left) = self.extended_writes.get().checked_sub(1) {
             self.extended_writes.set(left);

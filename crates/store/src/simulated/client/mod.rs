@@ -74,6 +74,8 @@ struct SimulatedBuffered {
     reported: u64,
     /// Whether this client has removed a name, and not asked since how many are left.
     lost_name: bool,
+    /// Whether a recovery has it ([`Store::take_token_to_recover`]).
+    is_recovered: bool,
     flush_lock: Rc<RwLock>,
 }
 
@@ -222,6 +224,7 @@ impl Client {
         if bytes.len() > TRANSFER_BYTES_MAX || at.unwrap_or(0).checked_add(length).is_none() {
             return Err(Refusal::Invalid.into());
         }
+        let is_late = self.meet_recall(file).await?;
         let now = self.now();
         let before = self.files.borrow().get(&file).map(|buffered| buffered.attributes);
         let buffered = self.change(file, |buffered| {
@@ -234,7 +237,7 @@ impl Client {
         }
         self.state.journal_data(file, at.unwrap_or(0), length).await;
         let (state, mut place) = (self.state.clone(), at);
-        self.ask(file, RequestKind::Content, length, move |inode| {
+        let written = self.ask(file, RequestKind::Content, length, move |inode| {
             // The same place if the message is carried out twice.
             let at = *place.get_or_insert(inode.attributes.version.size);
             put(&mut inode.data, at, &bytes);
@@ -244,8 +247,29 @@ impl Client {
             inode.attributes.changed = now;
             inode.attributes.blocks = size.div_ceil(512);
             Ok(inode.attributes)
-        })
-        .await
+        });
+        match (is_late, written.await?) {
+            // Others may have changed it since.
+            (true, _) => self.attributes(file).await,
+            (false, written) => Ok(written),
+        }
+    }
+    /// Carries out a recall that the host has not read, before its next change, which then goes to
+    /// the servers: so does the helper of a host of Ceph. Returns whether there was one. TokenHeld:
+    /// a recovery has the token.
+    async fn meet_recall(&self, file: FileId) -> Result<bool, StoreError> {
+        let is_recovered = self.files.borrow().get(&file).is_some_and(|held| held.is_recovered);
+        let unread = self.session().unread_recall(file);
+        if is_recovered && (unread.is_some() || self.recalls.borrow().contains(file)) {
+            return Err(StoreError::TokenHeld);
+        }
+        let Some(due) = unread.filter(|_| self.files.borrow().contains_key(&file)) else {
+            return Ok(false);
+        };
+        // The answer to the change comes after the report of the recall.
+        self.state.world.sleep_until(due).await;
+        self.return_token(file).await?;
+        Ok(true)
     }
 
     async fn read(&self, open: OpenFile, at: u64, length: usize) -> Result<Vec<u8>, StoreError> {
@@ -490,6 +514,7 @@ impl Client {
         file: FileId,
         change: AttributeChange,
     ) -> Result<FileAttributes, StoreError> {
+        self.meet_recall(file).await?;
         let now = self.now();
         let held = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
         if held.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
@@ -633,6 +658,7 @@ impl Client {
                 clean: true,
                 reported: size,
                 lost_name: false,
+                is_recovered: false,
                 flush_lock: Rc::default(),
             };
             files.insert(file, buffered);
@@ -669,8 +695,17 @@ impl Client {
     fn recall(&self, number: u64, file: FileId, token: Token, deadline: units::Instant) {
         let sessions = self.state.sessions.borrow();
         if let Some(holder) = sessions.iter().find(|holder| holder.number == number) {
-            holder.events.borrow_mut().push_back(StoreEvent::Recall { file, token, deadline });
-            holder.changed.notify();
+            let due = self.state.world.now().plus(self.state.network.notice);
+            let recall = StoreEvent::Recall { file, token, deadline };
+            holder.events.borrow_mut().push_back((due, recall));
+            if due == self.state.world.now() {
+                return holder.changed.notify();
+            }
+            let (world, holder) = (self.state.world.clone(), holder.clone());
+            self.state.world.spawn(Box::pin(async move {
+                world.sleep_until(due).await;
+                holder.changed.notify();
+            }));
         }
     }
 

@@ -6,18 +6,12 @@ use super::Client;
 use crate::attributes::FileId;
 use crate::simulated::servers::RequestKind;
 use std::collections::BTreeMap;
-use std::rc::Rc;
-use std::time::Duration;
-
-/// Time for which the host may keep the answer back: another client waits.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Recalled files. At a real store a write to one would deadlock.
 #[derive(Default)]
 pub(super) struct Recalls {
-    /// The number of the recall, and whether the servers have a report of the file since.
-    open: BTreeMap<FileId, (u64, bool)>,
-    begun: u64,
+    /// Whether the servers have a report of the file since.
+    open: BTreeMap<FileId, bool>,
 }
 
 impl Recalls {
@@ -34,27 +28,13 @@ impl Recalls {
 
 impl Client {
     /// Begins a recall that the host reads.
-    pub fn begin_recall(self: &Rc<Self>, file: FileId) {
-        let number = {
-            let mut recalls = self.recalls.borrow_mut();
-            recalls.begun += 1;
-            let number = recalls.begun;
-            recalls.open.insert(file, (number, false));
-            number
-        };
-        let client = self.clone();
-        self.state.world.spawn(Box::pin(async move {
-            client.state.world.sleep_until(client.state.world.now().plus(PATIENCE)).await;
-            let open = client.recalls.borrow().open.get(&file).copied();
-            if open == Some((number, false)) {
-                client.answer_recall(file);
-            }
-        }));
+    pub fn begin_recall(&self, file: FileId) {
+        self.recalls.borrow_mut().open.insert(file, false);
     }
-    /// Answers a recall: the host's journal has every reported state, or its time has ended.
+    /// Answers a recall: the host's journal has every reported state.
     pub fn answer_recall(&self, file: FileId) {
         match self.recalls.borrow_mut().open.get_mut(&file) {
-            Some((_, is_answered)) if !*is_answered => *is_answered = true,
+            Some(is_answered) if !*is_answered => *is_answered = true,
             _ => return,
         }
         let held =

@@ -72,7 +72,7 @@ impl Store for SimulatedStore {
         let client = self.0.clone();
         Box::pin(async move {
             let session = client.session();
-            let next = session.changed.until(|| session.next_event()).await;
+            let next = session.changed.until(|| session.next_event(client.state.world.now())).await;
             if let StoreEvent::Recall { file, .. } = next {
                 client.begin_recall(file);
             }
@@ -292,6 +292,15 @@ impl Store for SimulatedStore {
     }
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
         self.start(move |client| async move { client.take_token(open, token).await })
+    }
+    fn take_token_to_recover(&self, open: OpenFile) -> Answer<FileAttributes> {
+        self.start(move |client| async move {
+            let taken = client.take_token(open, Token::ExclusiveWrite).await?;
+            if let Some(held) = client.files.borrow_mut().get_mut(&taken.file) {
+                held.is_recovered = !units::fault!("store-recovery-written-late");
+            }
+            Ok(taken)
+        })
     }
     fn acknowledge_recall(&self, file: FileId) -> Answer<()> {
         self.start(move |client| async move {
