@@ -51,8 +51,11 @@ use units::LogBlock;
 /// Time for which another client may keep a file open. Ceph grants no token during that time.
 const PATIENCE: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(100);
-/// Connections on which one recovery is tried.
-const CONNECTIONS_MAX: u32 = 5;
+/// Connections in a row on which a recovery may finish no file.
+const FAILED_MAX: u32 = 8;
+/// Bytes in the store's buffer at most, but for one write of each file. A write that waited for
+/// space there could not give way to a recall.
+const BUFFERED_MAX: u64 = 32 << 20;
 /// Bytes of one write to the store at most.
 const RUN_MAX: u64 = TRANSFER_BYTES_MAX as u64;
 
@@ -111,8 +114,9 @@ pub async fn recover(
     recover_noting(world, store, journal, dry_run, &|_| {}).await
 }
 
-/// Recovers as [`recover`] does. A lost connection is made again, a few times: the end of a
-/// recovery's connection may be the store's way to keep states from its servers that no ledger has.
+/// Recovers as [`recover`] does. A lost connection is made again as long as files are finished in
+/// between, and a few times without that: its end may be the store's way to keep states from its
+/// servers that no ledger has. That of a fenced client is not.
 pub async fn recover_reconnecting(
     world: &dyn World,
     store: &dyn Store,
@@ -122,11 +126,14 @@ pub async fn recover_reconnecting(
     let note = |outcome: &FileOutcome| {
         fates.borrow_mut().insert(FileId(outcome.file), outcome.clone());
     };
-    let mut again = CONNECTIONS_MAX - 1;
+    let (mut failed, mut known) = (0, 0);
     loop {
         match recover_noting(world, store, journal, false, &note).await {
-            Err(error) if error.is_lost() && again > 0 => {
-                again -= 1;
+            Err(HostError::Store(StoreError::Disconnected { .. })) if failed < FAILED_MAX => {
+                let finished = fates.borrow().len();
+                failed = if finished > known { 0 } else { failed + 1 };
+                known = finished;
+                world.sleep_until(world.now().plus(AGAIN * failed)).await;
                 store.reconnect().await?;
             }
             recovered => {
@@ -184,6 +191,7 @@ pub(crate) async fn recover_noting(
         order,
         setting_aside,
         recalled: RefCell::default(),
+        replayed: RefCell::default(),
         removals: Removals::default(),
         removal: OnceCell::new(),
         log,
@@ -256,6 +264,8 @@ struct Recovery<'a> {
     setting_aside: Rc<RwLock>,
     /// Files that other clients want, until the token is back.
     recalled: RefCell<BTreeSet<FileId>>,
+    /// Files that are being replayed, each with the bytes that the store may still buffer of it.
+    replayed: RefCell<BTreeMap<FileId, u64>>,
     removals: Removals,
     removal: OnceCell<Removal>,
     log: (u32, u32),
@@ -435,12 +445,16 @@ impl Recovery<'_> {
         open: OpenFile,
         found: Version,
     ) -> Result<Option<String>, HostError> {
-        match self.replay(replay, open, found).await {
+        let file = replay.last.file;
+        self.replayed.borrow_mut().insert(file, 0);
+        let replayed = self.replay(replay, open, found).await;
+        self.replayed.borrow_mut().remove(&file);
+        match replayed {
             Err(HostError::Store(
                 error @ (StoreError::ChangedPast { .. }
                 | StoreError::Refused(Refusal::FileTooLarge)),
             )) => {
-                self.store.discard(replay.last.file).await?;
+                self.store.discard(file).await?;
                 Ok(Some(format!("It could not be replayed: {error}.")))
             }
             replayed => replayed,
@@ -468,7 +482,8 @@ impl Recovery<'_> {
             let (at, end) = (run.start, run.end);
             let bytes = if hole.as_ref() == Some(run) { vec![0] } else { replay.bytes_of(run) };
             let outgrows = end > size && end >= self.store.held_below(reported[0].size);
-            if reported.len() == STATES_MAX - 1 || (outgrows && reported.len() > 1) {
+            let is_full = self.buffered() + (end - at) > BUFFERED_MAX;
+            if reported.len() == STATES_MAX - 1 || ((outgrows || is_full) && reported.len() > 1) {
                 self.settle(replay, open, &mut reported).await?;
                 self.note(replay, &reported).await?;
             }
@@ -477,6 +492,7 @@ impl Recovery<'_> {
                 Ok(version) => size = version.size,
                 Err(why) => return Ok(Some(why)),
             }
+            *self.replayed.borrow_mut().entry(last.file).or_default() += end - at;
         }
         let change = AttributeChange {
             size: None,
@@ -492,6 +508,10 @@ impl Recovery<'_> {
         }
         self.settle(replay, open, &mut reported).await?;
         Ok(None)
+    }
+    /// Returns how much the store may buffer.
+    fn buffered(&self) -> u64 {
+        self.replayed.borrow().values().sum()
     }
     /// Makes one change under the token, and keeps the state that the store reports. Returns why
     /// the replay must stop, if it must.
@@ -511,8 +531,14 @@ impl Recovery<'_> {
                 Err(StoreError::TokenHeld) => {
                     self.world.sleep_until(self.world.now().plus(AGAIN)).await;
                 }
-                changed => {
-                    let version = changed?.version;
+                Err(error) => {
+                    if !error.is_lost() {
+                        // The recall of a file that is replayed no more is acknowledged at once.
+                        self.note(replay, reported).await?;
+                    }
+                    return Err(error.into());
+                }
+                Ok(FileAttributes { version, .. }) => {
                     reported.push(version);
                     return Ok(Ok(version));
                 }
@@ -521,14 +547,13 @@ impl Recovery<'_> {
     }
 
     /// Records which files other clients want. Events of files whose tokens are returned already do
-    /// not matter. No journal has states of other files, such as those that are set aside.
+    /// not matter. All states of files that are not being replayed are noted.
     async fn watch_store(&self) -> Infallible {
         loop {
             // Each call reports a lost connection.
             if let StoreEvent::Recall { file, .. } = self.store.next_event().await {
-                if self.order.binary_search(&file).is_ok() {
-                    self.recalled.borrow_mut().insert(file);
-                } else {
+                self.recalled.borrow_mut().insert(file);
+                if !self.replayed.borrow().contains_key(&file) {
                     let _ = self.store.acknowledge_recall(file).await;
                 }
             }
@@ -618,6 +643,7 @@ impl Recovery<'_> {
     ) -> Result<(), HostError> {
         self.note(replay, reported).await?;
         self.store.make_durable(open).await?;
+        self.replayed.borrow_mut().entry(replay.last.file).and_modify(|bytes| *bytes = 0);
         reported.drain(..reported.len() - 1);
         Ok(())
     }

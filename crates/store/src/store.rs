@@ -38,8 +38,8 @@ pub type Answer<T> = LocalFuture<Result<T, StoreError>>;
 /// 5. After [`StoreEvent::Recall`] the caller does not write or set attributes of that file (it may
 ///    deadlock there). It may read and make durable, and must return the token. Calls in flight
 ///    when the event is reported complete. A store may report the file's attributes to its servers
-///    with the recall, before the content is there. It does so after [`Store::acknowledge_recall`].
-///    A change in flight may follow the return of
+///    with the recall, before the content is there. It does so after [`Store::acknowledge_recall`];
+///    unasked after a second, as another client waits. A change in flight may follow the return of
 ///    the token: others may have changed the file before it, and between it and its answer.
 ///    [`Store::take_token_to_recover`] excludes both.
 /// 6. An error of [`Store::make_durable`] is final for the buffered writes of that file, unless the
@@ -248,8 +248,8 @@ pub trait Store {
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes>;
     /// Takes the exclusive token for a recovery. Under it the servers get no state that was not
     /// reported here before: once it is recalled, [`Store::write`], and [`Store::set_attributes`]
-    /// without a size, change nothing and answer [`StoreError::TokenHeld`]. A store that cannot
-    /// keep this up ends the connection.
+    /// without a size, change nothing and answer [`StoreError::TokenHeld`]; and no recall is
+    /// reported unasked. A store that cannot keep this up ends the connection.
     fn take_token_to_recover(&self, open: OpenFile) -> Answer<FileAttributes> {
         self.take_token(open, Token::ExclusiveWrite)
     }

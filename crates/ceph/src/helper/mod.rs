@@ -113,12 +113,14 @@ fn serve(socket: UnixStream) -> Result<(), String> {
     let settings = settings(&hello)?;
     let post = Arc::new(Post::default());
     let gate = Arc::new(Gate::new(post.clone()));
-    let keeping = gate.clone();
+    let (keeping, ending) = (gate.clone(), output.clone());
     let connected = Mount::connect(
         &settings,
         // The receiver lives as long as the process.
         Box::new(move |number| {
-            keeping.keep(number, || drop(to_recall.send(LibraryNotice::Recalled(number))));
+            if !keeping.keep(number, || drop(to_recall.send(LibraryNotice::Recalled(number)))) {
+                ending.lost(false, "a recovery did not acknowledge a recall in time");
+            }
         }),
         Box::new(move |inode| drop(to_change.send(LibraryNotice::Changed(inode)))),
     );

@@ -77,7 +77,12 @@ impl Recalls {
         };
         self.output.send(&Report::Recall { file: file.id, token });
         // After the report: a write that returns the token is answered after it.
-        let is_journaled = file.is_settled() || file.state().syncing > 0;
+        let is_journaled = {
+            let state = file.state();
+            // A recovery acknowledges nothing while it waits for a sync, whose states it has noted.
+            let to_recover = state.held.as_ref().is_some_and(|held| held.to_recover);
+            state.is_settled() || (to_recover && state.syncing > 0)
+        };
         if token != Token::ExclusiveWrite || is_journaled {
             self.files.acknowledge_recall(file.id);
         }

@@ -59,6 +59,9 @@ impl Files {
     fn grant(&self, file: &Arc<File>, token: Token, to_recover: bool) -> Result<(), Errno> {
         let handle = file.handle_for(token)?;
         let number = self.last_grant.fetch_add(1, Ordering::Relaxed) + 1;
+        if to_recover {
+            self.gate.shut(number);
+        }
         // Recorded before the request: a recall may come before the answer.
         lock(&self.grants).insert(number, file.clone());
         file.state().held = Some(HeldToken {
@@ -203,7 +206,9 @@ impl Files {
     pub fn end_write(&self, file: &File) -> Result<(), Errno> {
         let _no_return = lock(&file.returning);
         file.state().extends = false;
-        match std::mem::take(&mut file.state().has_extension_lock) {
+        // Others' recalls wait for the file's state: it is not kept over a call.
+        let has_lock = std::mem::take(&mut file.state().has_extension_lock);
+        match has_lock {
             true => self.session.unlock_extension(file.id),
             false => Ok(()),
         }
@@ -211,6 +216,7 @@ impl Files {
 
     fn no_longer_held(&self, file: &File, number: u64) {
         lock(&self.grants).remove(&number);
+        self.gate.forget(number);
         let mut state = file.state();
         if state.held.as_ref().is_some_and(|held| held.number == number) {
             state.held = None;

@@ -7,7 +7,7 @@ use runtime::{Either, RealWorld, race, spawn_with_result};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{FileId, OpenFile, OpenMode, Store as _, StoreError, StoreEvent, Token};
+use store::{FileId, OpenFile, OpenMode, Store as _, StoreError, Token};
 
 const LINES: u64 = 60;
 /// Lines of the client that recalls the other's token.
@@ -83,15 +83,6 @@ fn an_append_that_meets_its_recall_covers_no_other() {
     on_cluster(async move |world, [here, there]| {
         let store = Rc::new(connect(&world, here).await);
         let other = Rc::new(connect(&world, there).await);
-        let recalled = store.clone();
-        // Its journal has everything at once.
-        let _acknowledged = spawn_with_result(&world, async move {
-            loop {
-                if let StoreEvent::Recall { file, .. } = recalled.next_event().await {
-                    recalled.acknowledge_recall(file).await.unwrap();
-                }
-            }
-        });
         for round in 0..12u64 {
             let file = make(&store, &format!("log{round}")).await;
             let open = open_alone(&store, file).await;

@@ -6,12 +6,18 @@ use super::Client;
 use crate::attributes::FileId;
 use crate::simulated::servers::RequestKind;
 use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Time for which the host may keep the answer back: another client waits. A recovery has no limit.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Recalled files. At a real store a write to one would deadlock.
 #[derive(Default)]
 pub(super) struct Recalls {
-    /// Whether the servers have a report of the file since.
-    open: BTreeMap<FileId, bool>,
+    /// The number of the recall, and whether the servers have a report of the file since.
+    open: BTreeMap<FileId, (u64, bool)>,
+    begun: u64,
 }
 
 impl Recalls {
@@ -28,13 +34,29 @@ impl Recalls {
 
 impl Client {
     /// Begins a recall that the host reads.
-    pub fn begin_recall(&self, file: FileId) {
-        self.recalls.borrow_mut().open.insert(file, false);
+    pub fn begin_recall(self: &Rc<Self>, file: FileId) {
+        let number = {
+            let mut recalls = self.recalls.borrow_mut();
+            recalls.begun += 1;
+            let number = recalls.begun;
+            recalls.open.insert(file, (number, false));
+            number
+        };
+        let client = self.clone();
+        self.state.world.spawn(Box::pin(async move {
+            client.state.world.sleep_until(client.state.world.now().plus(PATIENCE)).await;
+            let open = client.recalls.borrow().open.get(&file).copied();
+            let is_recovered =
+                client.files.borrow().get(&file).is_some_and(|held| held.is_recovered);
+            if open == Some((number, false)) && !is_recovered {
+                client.answer_recall(file);
+            }
+        }));
     }
-    /// Answers a recall: the host's journal has every reported state.
+    /// Answers a recall: the host's journal has every reported state, or its time has ended.
     pub fn answer_recall(&self, file: FileId) {
         match self.recalls.borrow_mut().open.get_mut(&file) {
-            Some(is_answered) if !*is_answered => *is_answered = true,
+            Some((_, is_answered)) if !*is_answered => *is_answered = true,
             _ => return,
         }
         let held =
