@@ -15,7 +15,7 @@ LAB := target/release/okeanos-lab
 SHIPPED := target/dist/okeanos
 SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build shipped deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-alone test-ceph lint soak proof test-classic faults test-apps test-kernels test-kernels-blocks test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist image test-packages test-compiler test-reproducible tour site toolchain clean help
+.PHONY: all build shipped deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-crates test-mounts test-ceph test-volumes test-shared lint soak proof test-classic faults test-apps test-kernels test-kernels-blocks test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist image test-packages test-compiler test-reproducible tour site toolchain clean help
 
 all: build
 
@@ -72,31 +72,47 @@ POSIX_OPERATIONS ?= 5000
 # What plays daily life, crashes and recovery, in a few minutes, once more without io_uring.
 WITHOUT_RING := without_ring:: people:: hosts:: daemon_life:: blocks:: nbd:: coherence:: robustness::a_mount_point robustness::an_unplugged robustness::a_failed
 
-test: deps deps-ceph lint posix-tools ## everything that proves the code right
-	$(CARGO) test --workspace --no-run
-	$(MAKE) --jobs=2 test-alone test-ceph
-	scripts/tour.sh target/debug/okeanos >target/TOUR.md && diff -u docs/TOUR.md target/TOUR.md
-	scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS)
-	@scripts/install-packages.sh sqlite3 git tar zstd rsync
-	scripts/test-host.sh target/debug/okeanos
-	scripts/test-host-sharing.sh target/debug/okeanos
-	scripts/test-host-sharing.sh target/debug/okeanos ceph
-	scripts/test-host-user.sh target/debug/okeanos
-	ROUNDS=1 STORE=memstore scripts/test-host-ceph.sh target/debug/okeanos
-	ROUNDS=4 scripts/test-host-ceph.sh target/debug/okeanos
-	WORKS="database repository clone" scripts/test-apps.sh target/debug/okeanos ordered wasteless
-	scripts/test-databases.sh target/debug/okeanos sqlite wasteless
-	ROUNDS=1 scripts/test-blocks.sh target/debug/okeanos ext4
+# A part of `make test`: runs the command, and says how long it took.
+timed = echo '$(1)'; TIMEFORMAT='took %0R s, %0U + %0S s of processors: $(1)'; time $(1)
 
-# Two parts of `make test`, side by side: what uses a cluster of Ceph mostly waits for its servers.
-# Scripts that mount are no part of it: tests have mount namespaces of their own, with a copy of
-# each mount that they find, and such a copy outlives the script's unmount.
-test-alone:
-	$(CARGO) test --workspace --exclude ceph
-	OKEANOS_IO=classic $(CARGO) test --package cli --test all -- $(WITHOUT_RING)
+# Tests that mount, use devices or wait for real time.
+MOUNTING := cli lab fuse_session runtime
+
+test: deps deps-ceph lint posix-tools ## everything that proves the code right
+	@$(call timed,$(CARGO) test --workspace --no-run)
+	@scripts/install-packages.sh sqlite3 git tar zstd rsync
+	$(MAKE) --jobs=3 test-crates test-volumes test-shared
+
+# The parts of `make test` that run side by side. What mounts or uses a cluster of Ceph mostly waits;
+# the others, which count, take the processors that it leaves.
+test-crates:
+	@$(call timed,nice $(CARGO) test --workspace --exclude ceph $(MOUNTING:%=--exclude %))
+
+test-mounts:
+	@$(call timed,$(CARGO) test $(MOUNTING:%=--package %))
+	@$(call timed,OKEANOS_IO=classic $(CARGO) test --package cli --test all -- $(WITHOUT_RING))
 
 test-ceph:
-	$(CARGO) test --package ceph
+	@$(call timed,$(CARGO) test --package ceph)
+
+# A script stops daemons for a while, and a test calls sync(2), which would wait for them: scripts
+# begin when the tests that mount have ended. Each has a mount namespace of its own: another process
+# would keep a copy of each mount that it finds, which outlives the unmount.
+test-volumes: test-mounts
+	@$(call timed,scripts/tour.sh target/debug/okeanos) >target/TOUR.md
+	diff -u docs/TOUR.md target/TOUR.md
+	@$(call timed,scripts/test-posix.sh target/debug/okeanos $(TOOLS) $(POSIX_OPERATIONS))
+	@$(call timed,scripts/test-host.sh target/debug/okeanos)
+	@$(call timed,scripts/test-host-sharing.sh target/debug/okeanos)
+	@$(call timed,WORKS="database repository clone" scripts/test-apps.sh target/debug/okeanos ordered wasteless)
+	@$(call timed,scripts/test-databases.sh target/debug/okeanos sqlite wasteless)
+	@$(call timed,ROUNDS=1 scripts/test-blocks.sh target/debug/okeanos ext4)
+
+test-shared: test-mounts test-ceph
+	@$(call timed,scripts/test-host-sharing.sh target/debug/okeanos ceph)
+	@$(call timed,scripts/test-host-user.sh target/debug/okeanos)
+	@$(call timed,ROUNDS=1 STORE=memstore scripts/test-host-ceph.sh target/debug/okeanos)
+	@$(call timed,ROUNDS=4 scripts/test-host-ceph.sh target/debug/okeanos)
 
 # Hours of exploring. What was explored is kept with the sources, and adds up: a run goes on with the
 # next seed, after a stop and on another machine.

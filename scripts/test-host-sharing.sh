@@ -5,6 +5,10 @@
 #   scripts/test-host-sharing.sh OKEANOS            a directory; needs root
 #   scripts/test-host-sharing.sh OKEANOS ceph       a cluster of its own
 set -euo pipefail
+
+if [ "${INSIDE:-}" != yes ]; then
+    INSIDE=yes exec unshare --mount --propagation private "$0" "$@"
+fi
 readonly OKEANOS=$(realpath "$1") KIND=${2:-dir}
 readonly HERE=$(dirname "$(realpath "$0")")
 readonly WORK=$(mktemp -d /tmp/okeanos-sharing.XXXXXX)

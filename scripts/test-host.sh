@@ -4,6 +4,10 @@
 #
 #   scripts/test-host.sh OKEANOS        needs root
 set -euo pipefail
+
+if [ "${INSIDE:-}" != yes ]; then
+    INSIDE=yes exec unshare --mount --propagation private "$0" "$@"
+fi
 readonly OKEANOS=$(realpath "$1")
 readonly WORK=$(mktemp -d /tmp/okeanos-host.XXXXXX)
 # Others than root come by, too.

@@ -109,9 +109,10 @@ impl Engine {
         self.pipeline.is_locking()
     }
 
-    pub fn statistics(&self) -> Statistics {
+    /// Returns what the cache holds. Only `statistics` counts its hits and misses.
+    pub fn cache_use(&self) -> CacheUse {
         let cache = self.cache.borrow();
-        let cache = CacheUse {
+        CacheUse {
             hits: 0,
             misses: 0,
             blocks: cache.len() as u64,
@@ -119,7 +120,9 @@ impl Engine {
             bytes: cache.bytes_of(cache.images()),
             limit_bytes: cache.bytes_of(cache.limit()),
             sequence_bytes: self.sequences.memory() as u64,
-        };
+        }
+    }
+    pub fn statistics(&self) -> Statistics {
         let log = self.log.as_ref().map(|log| LogUse {
             records: self.options.record_format().name(),
             threshold_bytes: self.policy.threshold(),
@@ -131,7 +134,7 @@ impl Engine {
             last_checkpoint,
             ..self.counters.borrow().snapshot(
                 &self.executor.counts(),
-                cache,
+                self.cache_use(),
                 log.unwrap_or_default(),
             )
         }

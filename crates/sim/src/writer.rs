@@ -36,7 +36,7 @@ pub struct Progress {
 const MEMORY_BEYOND_BOUND: u64 = 1 << 20;
 
 pub fn check_memory(volume: &Volume) {
-    let cache = volume.engine().statistics().cache;
+    let cache = volume.engine().cache_use();
     assert!(
         cache.bytes <= cache.limit_bytes + MEMORY_BEYOND_BOUND,
         "memory beyond its bound: {cache:?}"

@@ -3,21 +3,17 @@
 
 use crate::common;
 
-use crate::common::{Layout, Rig, Script, Setup, run_until, verify};
+use crate::common::{Cut, Layout, Rig, Script, Setup, cuts_of, run_until, verify};
 use engine::{BarrierKind, recover};
 use journal::DataMode;
 
 /// Cuts `script` at every change of the disks, and each time tears what was not durable in three
 /// ways. It gives the first thing that is wrong afterwards.
 pub fn every_cut(setup: &Setup, script: Script) -> Result<(), String> {
-    for cut in 0.. {
-        let (rig, history, ended) = run_until(setup, script, Some(cut));
-        for tear in cut * 4..cut * 4 + 3 {
-            verify(setup, tear, rig.crash(tear), &history.borrow())
-                .map_err(|why| format!("{setup:?} {script:?} cut {cut} tear {tear}: {why}"))?;
-        }
-        if ended {
-            break;
+    for Cut { number, images, history } in cuts_of(setup, script, |cut| cut * 4..cut * 4 + 3) {
+        for (tear, images) in images {
+            verify(setup, tear, images, &history)
+                .map_err(|why| format!("{setup:?} {script:?} cut {number} tear {tear}: {why}"))?;
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use crate::common;
 
 use crate::common::{
-    Layout, Rig, Script, Setup, file_update, run_on, run_until, verify, write_byte,
+    Cut, Layout, Rig, Script, Setup, cuts_of, file_update, run_on, run_until, verify, write_byte,
 };
 use engine::{
     Base, CommitPacing, Contents, Credits, EngineError, EngineOptions, EngineParts, FileUpdate,
@@ -30,11 +30,17 @@ fn a_log_that_wraps_many_times_keeps_every_promise() {
         assert!(ended);
         verify(&setup, 0, rig.crash(1), &history.borrow()).unwrap();
         let changes = rig.changes();
-        for part in 1..24 {
-            let cut = changes * part / 24;
-            let (rig, history, _) = run_until(&setup, LONG, Some(cut));
-            verify(&setup, cut, rig.crash(cut), &history.borrow())
-                .unwrap_or_else(|why| panic!("{setup:?} {LONG:?} cut {cut}: {why}"));
+        let tears = move |number| {
+            let is_cut = (1..24).any(|part| changes * part / 24 == number);
+            number..number + u64::from(is_cut)
+        };
+        let cuts = cuts_of(&setup, LONG, tears);
+        assert_eq!(cuts.len(), 23);
+        for Cut { number, images, history } in cuts {
+            for (tear, images) in images {
+                verify(&setup, tear, images, &history)
+                    .unwrap_or_else(|why| panic!("{setup:?} {LONG:?} cut {number}: {why}"));
+            }
         }
     }
 }

@@ -13,7 +13,8 @@ pub use rig::{Layout, Rig, STALE, Setup, file_update};
 pub use writer::{History, Script, check, overwrite, run_script, write_byte};
 
 use disks::Image;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 
 pub type SharedHistory = Rc<RefCell<History>>;
@@ -41,13 +42,59 @@ pub fn run_on(
     script: Script,
 ) -> (SharedHistory, Option<Result<(), engine::EngineError>>) {
     let history = SharedHistory::default();
+    let ended = run_noting(rig, setup, script, &history);
+    (history, ended)
+}
+
+fn run_noting(
+    rig: &Rig,
+    setup: &Setup,
+    script: Script,
+    history: &SharedHistory,
+) -> Option<Result<(), engine::EngineError>> {
     let (parts, writers, setup) = (rig.parts.clone(), history.clone(), setup.clone());
-    let ended = rig.run(async move {
+    rig.run(async move {
         let engine = Rig::open(parts).await;
         run_script(engine.clone(), setup, script, writers).await;
         engine.shutdown().await
+    })
+}
+
+/// The state that a power cut leaves.
+pub struct Cut {
+    /// The change of the disks that has begun last.
+    pub number: u64,
+    /// Images by the seed of what is lost and torn.
+    pub images: Vec<(u64, Vec<Image>)>,
+    pub history: History,
+}
+
+/// Runs `script` on a fresh volume to its end. Returns what power cuts at its changes leave, by the
+/// seeds that `tears` returns for each, and what a cut after its end leaves.
+pub fn cuts_of(
+    setup: &Setup,
+    script: Script,
+    tears: impl Fn(u64) -> Range<u64> + 'static,
+) -> Vec<Cut> {
+    let rig = Rig::new(setup, script.seed, setup.images());
+    let (history, cuts) = (SharedHistory::default(), Rc::new(RefCell::new(Vec::new())));
+    let (disks, noted, kept) = (rig.disks.clone(), history.clone(), cuts.clone());
+    let cut = Rc::new(move |number: u64| {
+        let images: Vec<_> =
+            tears(number).map(|tear| (tear, Rig::crash_of(&disks, tear))).collect();
+        if !images.is_empty() {
+            kept.borrow_mut().push(Cut { number, images, history: noted.borrow().clone() });
+        }
     });
-    (history, ended)
+    let seen = Rc::new(Cell::new(0));
+    for disk in &rig.disks {
+        let (cut, seen) = (cut.clone(), seen.clone());
+        disk.on_change(move |_, _, _| cut(seen.replace(seen.get() + 1)));
+    }
+    run_noting(&rig, setup, script, &history).expect("power").expect("no disk failed");
+    cut(seen.get());
+    rig.disks.iter().for_each(disks::MemoryDisk::stop_watching);
+    cuts.take()
 }
 
 /// A fresh rig on `images`, recovered.

@@ -224,12 +224,15 @@ impl Rig {
     /// Returns what is left of the disks: data that was not durable is there, lost or torn, by the
     /// seed.
     pub fn crash(&self, seed: u64) -> Vec<Image> {
+        Rig::crash_of(&self.disks, seed)
+    }
+    pub fn crash_of(disks: &[MemoryDisk], seed: u64) -> Vec<Image> {
         let policy = match seed % 4 {
             0 => CrashPolicy::LoseAll,
             1 => CrashPolicy::KeepAll,
             _ => CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) },
         };
-        self.disks.iter().map(|disk| disk.crash(policy)).collect()
+        disks.iter().map(|disk| disk.crash(policy)).collect()
     }
 
     /// Runs `script`; `None` if the power was cut before its end.

@@ -37,7 +37,7 @@ struct Slot {
 type Version = [Option<Slot>; SLOTS];
 
 /// History of all writes, and what was promised.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct History {
     /// Versions by writer; version `k` is the state after its handle number `k`, version 0 that
     /// before any.
