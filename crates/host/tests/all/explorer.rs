@@ -528,11 +528,13 @@ fn recover_partly(
     let (begun, peer, clock) = (stage.begin(&disk, soon()), stage.peer(), stage.world());
     stage.world.run(async move {
         let reads = async {
-            while after % 2 == 0 {
+            if after % 2 == 1 {
+                std::future::pending::<()>().await;
+            }
+            loop {
                 peer_reads(&*peer, file).await;
                 sleep(&*clock, Duration::from_micros(300)).await;
             }
-            std::future::pending::<()>().await
         };
         // The message may be the peer's.
         let ends = race(dead, sleep(&*clock, Duration::from_secs(60)));
