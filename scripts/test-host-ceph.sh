@@ -538,7 +538,8 @@ if ! is_in_memory; then
     kill "$HOLDER_PID"
     (timeout 20 bash -c 'echo late >>three/disputed; sync three/disputed') 2>/dev/null || true
     [[ $(timeout 60 head -1 fuse/disputed) == theirs ]] || fail "a fenced host has overwritten what others wrote"
-    [[ ! $(timeout 60 cat fuse/disputed) =~ mine ]] || fail "a write of a fenced host appeared"
+    seen=$(timeout 60 cat fuse/disputed)
+    [[ ! ${seen,,} =~ mine ]] || fail "a write of a fenced host appeared: $seen"
     timeout 60 "$OKEANOS" umount three 2>/dev/null || umount --lazy three
     for ((round = 0; round < 600; round++)); do
         kill -0 "$SLEEPER" 2>/dev/null || break

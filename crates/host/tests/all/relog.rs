@@ -301,18 +301,21 @@ fn random_writers_in_a_short_journal_lose_nothing_promised() {
 
 #[test]
 fn a_peer_reads_the_latest_bytes_of_a_relogged_file() {
+    let mut anew = 0;
     for wait in 0..12 {
         let (stage, disk) = Stage::formatted_disk(20 + wait);
-        stage.play(&disk, under_pressure(), async move |host, inner| {
+        anew += stage.play(&disk, under_pressure(), async move |host, inner| {
             let file = make(&host, "a").await;
-            for round in 1..=45 {
-                host_write(&host, file, 0, &[round; BLOCK], Durable::Soon).await.unwrap();
+            for round in 1..=50 {
+                host_write(&host, file, 0, &[round; BLOCK], Durable::Now).await.unwrap();
             }
             sleep(&*inner.world(), Duration::from_micros(100 * wait)).await;
-            assert_eq!(peer_reads(&*inner.peer(), file).await, [45; BLOCK], "after {wait}");
+            assert_eq!(peer_reads(&*inner.peer(), file).await, [50; BLOCK], "after {wait}");
             host.close().await.unwrap();
             assert_eq!(host.statistics().dirty_in_journal, 0, "after {wait}");
+            host.statistics().logged_anew_bytes
         });
         stage.world.end();
     }
+    assert!(anew > 0, "nothing was logged anew");
 }

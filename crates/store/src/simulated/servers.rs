@@ -241,6 +241,11 @@ impl Session {
         };
         self.events.borrow().iter().find_map(of_wanted)
     }
+    /// Drops recalls of a file that its host has not read: it has a new token.
+    pub fn forget_recalls(&self, granted: FileId) {
+        let is_other = |(_, event): &(Instant, StoreEvent)| !matches!(event, StoreEvent::Recall { file, .. } if *file == granted);
+        self.events.borrow_mut().retain(is_other);
+    }
 }
 
 pub(super) struct State {

@@ -600,6 +600,7 @@ impl Client {
                 let against = tokens.against(file, session.number, token);
                 if against.is_empty() {
                     tokens.give(file, session.number, token);
+                    session.forget_recalls(file);
                 }
                 Ok((against, inode.attributes))
             });
