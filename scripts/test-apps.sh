@@ -57,7 +57,8 @@ tree_is_right() {
     diff -r --no-dereference "$headers" "$mount/include"
     diff -r --no-dereference -x linux "$headers" "$mount/moved"
     # Nothing is left to be sent, whatever rsync looks at: content, modes, owners, times, links.
-    [ -z "$(rsync -aHAXc --delete --itemize-changes "$mount/include/" "$mount/synced/")" ]
+    rsync -aHAXc --delete --itemize-changes "$mount/include/" "$mount/synced/" >"$place/out"
+    [ ! -s "$place/out" ]
     mkdir "$mount/unpacked"
     zstd -qdc "$mount/include.tar.zst" | tar -C "$mount/unpacked" -xf -
     diff -r --no-dereference "$headers" "$mount/unpacked/include"
@@ -81,7 +82,8 @@ repository() {
 repository_is_right() {
     git -C "$mount/repository" fsck --strict 2>"$place/out"
     [ "$(git -C "$mount/repository" rev-list --count HEAD)" = 10 ]
-    [ -z "$(git -C "$mount/repository" status --porcelain)" ]
+    git -C "$mount/repository" status --porcelain >"$place/out"
+    [ ! -s "$place/out" ]
 }
 
 # This repository: all of its history through clone, checkout, and packing anew.
@@ -98,7 +100,8 @@ clone() {
 clone_is_right() {
     git -C "$mount/clone" fsck --strict --full 2>"$place/out"
     [ "$(git -C "$mount/clone" rev-parse HEAD)" = "$(cat "$mount/clone.head")" ]
-    [ -z "$(git -C "$mount/clone" status --porcelain)" ]
+    git -C "$mount/clone" status --porcelain >"$place/out"
+    [ ! -s "$place/out" ]
     # Every byte is read, not only what differs in size or time. (hash-object would follow symbolic
     # links.)
     git -C "$mount/clone" ls-files -s -z | grep -zv ^120000 >"$place/files"

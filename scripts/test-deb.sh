@@ -41,7 +41,11 @@ for name in mount.fuse.okeanos mount.fuse.okeanos-host; do
 done
 # Stripped.
 for program in okeanos okeanos-lab; do
-    ! readelf -S "$root/usr/bin/$program" | grep -q '\.debug_info'
+    readelf -S "$root/usr/bin/$program" >"$place/sections"
+    if grep -q '\.debug_info' "$place/sections"; then
+        echo "$program is not stripped" >&2
+        exit 1
+    fi
 done
 if command -v systemd-analyze >/dev/null; then
     for unit in okeanos okeanos-host okeanos-blocks; do

@@ -103,6 +103,8 @@ INIT
 
 boot() {
     local series=$1
+    # That of an earlier run would be judged where the machine does not start.
+    rm -f "$place/console-$series"
     timeout --signal=KILL "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 2G -smp 2 \
         -nodefaults -display none -no-reboot -serial "file:$place/console-$series" \
         -kernel "$place/$series"/boot/vmlinuz-* -initrd "$place/initrd-$series.gz" \
@@ -115,7 +117,7 @@ boot() {
 judge() {
     local series=$1 console=$place/console-$1
     tr -d '\r' <"$console" | sed -n "s/^\(test [^ ]* \.\.\. .*\)/$series: \1/p"
-    if grep -q '^test result: ok\.' "$console"; then
+    if grep -q '^test result: ok\. [1-9]' "$console"; then
         echo "$series: $(tr -d '\r' <"$console" | sed -n 's/^test result: ok\. //p')"
     else
         tr -d '\r' <"$console" | sed -n '/^failures:/,$p' | tail -n 200

@@ -36,7 +36,7 @@ fn mkfs_names_what_is_there_and_overwrites_it_only_when_forced() {
 #[test]
 fn mounts_are_listed_with_mode_and_health_and_dead_daemons_stand_out() {
     Rig::new().run(
-        r#"$O list >printed; grep -q 'No okeanos volume' printed || ! grep -q "$M" printed
+        r#"$O list >printed; grep -q 'No okeanos volume' printed || refuses grep -q "$M" printed
            $O mkfs image 64M -- -q >made; $O mkfs second 64M -- -q >made; mkdir other
            $O mount -o data=wasteless,transport=classic image $M; $O mount -o ro,noloop second other
            $O list >printed; grep "^$M" printed | grep image | grep -w wasteless | grep -w classic | grep -w ok | grep -q 'data=wasteless,transport=classic$'
@@ -67,7 +67,7 @@ print(*[found["process"] for found in json.load(sys.stdin) if found["directory"]
            for command in "stats host" "inspect super host/file"; do
                refuses $O $command 2>printed; grep -q 'has died' printed; grep -q "okeanos $HOST JOURNAL $PWD/host" printed
            done
-           $O umount host 2>printed; grep -q "okeanos $HOST JOURNAL $PWD/host" printed; refuses mountpoint -q host
+           $O umount host 2>printed; grep -q "okeanos $HOST JOURNAL $PWD/host" printed; unmounted host
            $O $HOST journal host; grep -q kept host/file
            $O stats --prometheus host >printed; grep -q '^okeanos_host_destaged_bytes_total{' printed
            $O stats host >printed; head -1 printed | grep -q "dir:.* on $PWD/host, [a-z_]* transport"; grep -q '^destaged bytes .*B$' printed
@@ -78,7 +78,7 @@ print(*[found["process"] for found in json.load(sys.stdin) if found["directory"]
            for command in "$O stats drive" "$LAB disk serve --model nvme-ssd --size 64M drive"; do
                refuses $command 2>printed; grep -q 'has died' printed; grep -q 'okeanos-lab disk serve' printed; refuses grep -q 'is safe' printed
            done
-           $O umount drive 2>printed; refuses mountpoint -q drive"#,
+           $O umount drive 2>printed; unmounted drive"#,
     );
 }
 
@@ -92,7 +92,7 @@ fn an_image_stands_for_its_mount_and_what_is_in_the_way_is_named() {
                refuses $O $command 2>printed; grep -q "is mounted on $M" printed; grep -q "okeanos umount $M" printed
            done
            # As with mount(8), the directory is enough.
-           $O mount -o remount,ro $M; grep " $M .* ro," /proc/mounts; $O umount image; refuses mountpoint -q $M; settle image
+           $O mount -o remount,ro $M; grep " $M .* ro," /proc/mounts; $O umount image; unmounted $M; settle image
            refuses $O umount image 2>printed; grep -q 'okeanos list' printed; clean image
            serve noloop image; kill_daemon; for command in "$O mkfs --force image" "$LAB bench streams $M"; do
                refuses $command 2>printed; grep -q 'has died' printed; grep -q "okeanos umount $M" printed
@@ -156,13 +156,13 @@ fn the_unit_of_a_host_recovers_what_was_synced() {
            grep -q '^Restart=on-failure' unit; mkdir store; truncate -s 64M journal
            STORE=dir:$PWD/store JOURNAL=$PWD/journal OPTIONS= ARGUMENTS=; start
            echo kept >$M/file; sync $M/file; [ ! -s store/file ]; kill_daemon; $O list | grep -q 'daemon died'
-           eval "$(order ExecStopPost)"; refuses mountpoint -q $M; start; grep -q kept store/file
+           eval "$(order ExecStopPost)"; unmounted $M; start; grep -q kept store/file
            # What ExecStopPost does, a start does, too.
            echo more >>$M/file; sync $M/file; kill_daemon; OPTIONS=destage=1s; start
            for i in $(seq 600); do [ -e $M/file ] && break; sleep 0.1; done; grep -q more $M/file
            # A second start fails, and leaves what is mounted.
            refuses eval "$(order ExecStart)" 2>printed; eval "$(order ExecStopPost)"; grep -q more $M/file
-           kill -TERM $DAEMON; wait $DAEMON; eval "$(order ExecStopPost)"; refuses mountpoint -q $M; grep -q more store/file
+           kill -TERM $DAEMON; wait $DAEMON; eval "$(order ExecStopPost)"; unmounted $M; grep -q more store/file
            # The device of a journal is waited for, though not for ever.
            L=$(losetup --find --show journal); JOURNAL=/dev/okeanos-test-$$; trap 'rm -f $JOURNAL; losetup -d $L' EXIT
            (sleep 1; ln -s $L $JOURNAL) & start; grep -q more $M/file; kill -TERM $DAEMON; wait $DAEMON
@@ -189,7 +189,7 @@ fn umount_names_others_and_not_itself() {
            refuses $O umount $M 2>printed; grep -q "sleep ($S)" printed; refuses grep -q 'okeanos (' printed
            kill $S; wait $S || true
            # Called from inside, it does not stand in its own way.
-           bash -c "cd $M/in; exec $O umount ../../mount"; refuses mountpoint -q $M; settle image; clean image"#,
+           bash -c "cd $M/in; exec $O umount ../../mount"; unmounted $M; settle image; clean image"#,
     );
 }
 

@@ -31,7 +31,7 @@ fn no_command_waits_for_a_stopped_daemon() {
                within $O list >printed; grep "^$M" printed | grep -q 'no answer'
                # It was only stopped.
                kill -CONT $DAEMON; ls $M/below; $O umount $M; wait $DAEMON; DAEMON=; settle image; clean image
-               serve {options} image; kill -STOP $DAEMON; within $O umount --force $M; refuses mountpoint -q $M"#
+               serve {options} image; kill -STOP $DAEMON; within $O umount --force $M; unmounted $M"#
         ));
     }
 }
@@ -40,7 +40,7 @@ fn no_command_waits_for_a_stopped_daemon() {
 fn a_pipe_as_the_log_delays_neither_mount_nor_requests() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; mkfifo pipe
-           refuses timeout 60 $O mount -o log_file=pipe image $M 2>printed; grep -q 'reader of the pipe' printed; refuses mountpoint -q $M
+           refuses timeout 60 $O mount -o log_file=pipe image $M 2>printed; grep -q 'reader of the pipe' printed; unmounted $M
            exec 9<>pipe; timeout 60 $O mount -o log_file=pipe,log_level=debug,noloop image $M
            for i in $(seq 3000); do echo $i; done >numbers
            timeout 120 bash -c 'for i in $(seq 30); do for j in a b c d; do echo $i >$M/file-$i-$j; done; done'
@@ -57,7 +57,7 @@ fn a_mount_whose_starter_was_killed_does_not_come_later() {
 file = open("image", "r+b"); fcntl.lockf(file, fcntl.LOCK_EX); open("held", "w").close(); time.sleep(1000)' & L=$!
            cat held; $O mount -o noloop image $M & S=$!
            until C=$(pgrep -P $S); do sleep 0.02; done; kill -9 $S; wait $S || true; kill $L; wait $L || true
-           for i in $(seq 600); do [ -d /proc/$C ] || break; sleep 0.1; done; refuses test -d /proc/$C; refuses mountpoint -q $M
+           for i in $(seq 600); do [ -d /proc/$C ] || break; sleep 0.1; done; refuses test -d /proc/$C; unmounted $M
            # One whose command has ended stays.
            $O mount -o noloop image $M; sleep 0.3; mountpoint -q $M; $O umount $M; clean image"#,
     );
@@ -83,7 +83,7 @@ fn a_limit_of_file_sizes_is_lifted_or_named() {
            done
            mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; mkdir own; chown 65534:65534 own
            as_nobody bash -c "ulimit -f $((8 * K)); ./program mount soft own" 2>printed && exit 1
-           grep -q RLIMIT_FSIZE printed; refuses mountpoint -q own"#,
+           grep -q RLIMIT_FSIZE printed; unmounted own"#,
     );
 }
 
@@ -159,7 +159,7 @@ fn commands_in_messages_can_be_pasted() {
         r#"mkdir 'my dir$(x)'; cd 'my dir$(x)'; name=$'it\'s\nnew'
            $O mkfs "$name" 64M -- -q >printed; eval "$(sed -n 's/^Mount it with: okeanos/$O/; s/ DIR$/ $M/; p' printed | tail -1)"
            refuses $O recover "$name" 2>printed; eval "$(sed -n 's/.*Unmount it first: okeanos \(.*\)\.$/$O \1/p' printed)"
-           refuses mountpoint -q $M; settle "$name"; odd=$'odd\xff'; $O mkfs "$odd" 64M -- -q >printed
+           unmounted $M; settle "$name"; odd=$'odd\xff'; $O mkfs "$odd" 64M -- -q >printed
            eval "$(sed -n 's/^Mount it with: okeanos/$O/; s/ DIR$/ $M/; p' printed)"; mountpoint -q $M; $O umount $M; settle "$odd""#,
     );
 }
@@ -250,7 +250,7 @@ fn root_unmounts_an_ordinary_users_mount() {
            mkdir own; chown 65534:65534 own; as_nobody $O mkfs image 64M -- -q; $O mkfs roots 64M -- -q
            for flag in "" --lazy; do
                as_nobody $O mount image own; as_nobody touch own/file; refuses $O mount roots own 2>printed
-               grep -q "is mounted on $PWD/own" printed; $O umount $flag own; refuses mountpoint -q own
+               grep -q "is mounted on $PWD/own" printed; $O umount $flag own; unmounted own
                for i in $(seq 100); do e2fsck -fn image >fsck 2>&1 && break; sleep 0.1; done; clean image
            done
            $O mount image $M; $O stats --watch=0.1 $M >rates 2>printed & S=$!; sleep 1; $O umount $M; wait $S && exit 1

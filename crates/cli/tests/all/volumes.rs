@@ -259,7 +259,7 @@ fn mount_with_a_namespace_mounts_there() {
         r#"$O mkfs image 64M -- -q >made; ln -s $O mount.fuse.okeanos
            unshare --mount --propagation private sleep 1000 & S=$!; trap 'kill $S' EXIT
            for i in $(seq 100); do [ "$(readlink /proc/$S/ns/mnt)" != "$(readlink /proc/self/ns/mnt)" ] && break; sleep 0.1; done
-           ./mount.fuse.okeanos $PWD/image $M -N /proc/$S/ns/mnt; refuses mountpoint -q $M
+           ./mount.fuse.okeanos $PWD/image $M -N /proc/$S/ns/mnt; unmounted $M
            nsenter --mount --target $S mountpoint -q $M; nsenter --mount --target $S $O umount $M; settle image; clean image"#,
     );
 }

@@ -231,7 +231,7 @@ fn a_week_of_commits_by_age_passes_the_last_transaction_number() {
     let mut last = 0;
     let mut numbers = Vec::new();
     for day in 0..7u64 {
-        setup.mode = DataMode::ALL[day as usize % 5];
+        setup.mode = DataMode::ALL[day as usize % DataMode::ALL.len()];
         setup.options = EngineOptions { data: setup.mode, ..EngineOptions::default() };
         let rig = Rig::new(&setup, day, images);
         let (begun, committed, number) = rig.play(async move |engine| {

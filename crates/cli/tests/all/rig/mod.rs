@@ -18,6 +18,8 @@ serve() { $O mount -f -o $1 $2 $M & DAEMON=$!; for i in $(seq 600); do mountpoin
 kill_daemon() { kill -9 $DAEMON; wait $DAEMON || true; for i in $(seq 600); do stat -f $M >stat 2>&1 || break; sleep 0.1; done; }
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"; }
 copy() { cp --sparse=always $1 $2; }
+# mountpoint(1) calls a dead mount none.
+unmounted() { refuses grep -q " $(realpath -sm "$1") " /proc/self/mountinfo; }
 refuses() { if "$@"; then echo "not refused: $*" >&2; exit 1; fi; }
 quiet() { [ -z "$(grep -v 'the daemon may not ask the kernel to take memory' "$1")" ]; }
 clean() { timeout 60 e2fsck -fn "$@" >fsck 2>&1 || { cat fsck; exit 1; }; }
