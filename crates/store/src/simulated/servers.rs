@@ -243,8 +243,10 @@ impl Session {
     }
     /// Drops recalls of a file that its host has not read: it has a new token.
     pub fn forget_recalls(&self, granted: FileId) {
-        let is_other = |(_, event): &(Instant, StoreEvent)| !matches!(event, StoreEvent::Recall { file, .. } if *file == granted);
-        self.events.borrow_mut().retain(is_other);
+        self.events.borrow_mut().retain(|(_, event)| match event {
+            StoreEvent::Recall { file, .. } => *file != granted,
+            _ => true,
+        });
     }
 }
 
