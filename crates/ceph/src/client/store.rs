@@ -551,16 +551,10 @@ impl store::Store for CephStore {
     }
 
     fn take_token(&self, open: OpenFile, token: Token) -> Answer<FileAttributes> {
-        let request = self.0.opened(open, token != Token::SharedRead);
-        let to_recover = false;
-        let request = request.map(|file| HelperRequest::TakeToken { file, token, to_recover });
-        answer!(self, "taking a token", Token, request, HelperReply::Attributes { attributes } => attributes)
+        self.take(open, token, false)
     }
     fn take_token_to_recover(&self, open: OpenFile) -> Answer<FileAttributes> {
-        let (token, to_recover) = (Token::ExclusiveWrite, true);
-        let request = self.0.opened(open, true);
-        let request = request.map(|file| HelperRequest::TakeToken { file, token, to_recover });
-        answer!(self, "taking a token", Token, request, HelperReply::Attributes { attributes } => attributes)
+        self.take(open, Token::ExclusiveWrite, true)
     }
     fn acknowledge_recall(&self, file: FileId) -> Answer<()> {
         let request = Ok(HelperRequest::AcknowledgeRecall { file });
@@ -597,6 +591,11 @@ impl store::Store for CephStore {
 }
 
 impl CephStore {
+    fn take(&self, open: OpenFile, token: Token, to_recover: bool) -> Answer<FileAttributes> {
+        let request = self.0.opened(open, token != Token::SharedRead);
+        let request = request.map(|file| HelperRequest::TakeToken { file, token, to_recover });
+        answer!(self, "taking a token", Token, request, HelperReply::Attributes { attributes } => attributes)
+    }
     /// Whether the file can be locked. `ceph_flock` takes a descriptor of a file that was opened by
     /// its path; libcephfs has no call for flock(2) of one that was opened by its inode number.
     fn lockable(&self, open: OpenFile, owner: LockOwner) -> Result<FileId, StoreError> {

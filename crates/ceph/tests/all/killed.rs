@@ -7,7 +7,8 @@ use runtime::RealWorld;
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
-    AttributeChange, FileId, OpenFile, OpenMode, Store as _, StoreError, StoreEvent, Token, Version,
+    Answer, AttributeChange, FileAttributes, FileId, OpenFile, OpenMode, Store as _, StoreError,
+    StoreEvent, Token, Version,
 };
 
 /// A held file, with the states that the servers had and those that were reported since.
@@ -21,15 +22,20 @@ struct HeldToken {
 
 impl HeldToken {
     async fn make(store: &Rc<CephStore>, name: &str) -> HeldToken {
-        let file = make(store, name).await;
-        let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-        let base = store.take_token(open, Token::ExclusiveWrite).await.unwrap().version;
-        HeldToken { store: store.clone(), file, open, base, reported: vec![base] }
+        HeldToken::make_with(store, name, |open| store.take_token(open, Token::ExclusiveWrite))
+            .await
     }
     async fn make_to_recover(store: &Rc<CephStore>, name: &str) -> HeldToken {
+        HeldToken::make_with(store, name, |open| store.take_token_to_recover(open)).await
+    }
+    async fn make_with(
+        store: &Rc<CephStore>,
+        name: &str,
+        take: impl FnOnce(OpenFile) -> Answer<FileAttributes>,
+    ) -> HeldToken {
         let file = make(store, name).await;
         let open = store.open(file, OpenMode::ReadWrite).await.unwrap();
-        let base = store.take_token_to_recover(open).await.unwrap().version;
+        let base = take(open).await.unwrap().version;
         HeldToken { store: store.clone(), file, open, base, reported: vec![base] }
     }
     fn last(&self) -> Version {
