@@ -57,7 +57,7 @@ fn a_damaged_journal_superblock_names_what_is_at_stake() {
     Rig::new().run(&format!(
         r#"{CODE}
            $O mkfs image 64M -- -q; serve data=wasteless,noloop image; echo mine >$M/file; sync $M/file; kill_daemon; umount $M
-           at=$(debugfs -R 'bmap <8> 0' image 2>said); printf XXXX | dd of=image bs=4096 seek=0 count=0 conv=notrunc status=none
+           at=$(debugfs -R 'bmap <8> 0' image 2>said)
            size=$(dumpe2fs -h image 2>said | sed -n 's/^Block size: *//p'); printf XXXX | dd of=image bs=1 seek=$((at * size)) conv=notrunc status=none
            for command in "recover image" "recover --until-damage image" "mount image $M"; do
                [ $(code $O $command) = 1 ] && grep -q 'journal superblock' printed && grep -q 'deletes a journal' printed || {{ cat printed; exit 1; }}
