@@ -160,7 +160,7 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	scripts/test-databases.sh $(OKEANOS) etcd
 	@scripts/install-packages.sh fio xfsprogs btrfs-progs
 	ROUNDS=8 scripts/test-blocks.sh $(OKEANOS)
-	@scripts/install-packages.sh binutils
+	@scripts/install-packages.sh binutils systemd
 	scripts/test-deb.sh $(OKEANOS)
 	$(MAKE) test-kernels test-kernels-blocks
 	@scripts/install-packages.sh chromium fonts-dejavu-core

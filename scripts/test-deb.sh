@@ -47,20 +47,18 @@ for program in okeanos okeanos-lab; do
         exit 1
     fi
 done
-if command -v systemd-analyze >/dev/null; then
-    for unit in okeanos okeanos-host okeanos-blocks; do
-        sed "s|/usr/bin/okeanos|$root/usr/bin/okeanos|" "$root/usr/lib/systemd/system/$unit@.service" >"$place/$unit@mnt-a.service"
-    done
-    zcat -f "$root/usr/share/doc/okeanos/examples/mnt-a.mount" >"$place/mnt-a.mount"
-    for unit in okeanos@mnt-a.service okeanos-host@mnt-a.service okeanos-blocks@mnt-a.service mnt-a.mount; do
-        systemd-analyze verify --man=no "$place/$unit" >"$place/verified" 2>&1 || { cat "$place/verified"; exit 1; }
-    done
-    # Exposure in tenths: what can be restricted without a mount namespace is (docs/INSTALL.md).
-    for unit in okeanos:58 okeanos-host:63 okeanos-blocks:58; do
-        systemd-analyze security --offline=yes --threshold="${unit#*:}" --no-pager "$place/${unit%:*}@mnt-a.service" \
-            >"$place/verified" 2>&1 || { cat "$place/verified"; exit 1; }
-    done
-fi
+for unit in okeanos okeanos-host okeanos-blocks; do
+    sed "s|/usr/bin/okeanos|$root/usr/bin/okeanos|" "$root/usr/lib/systemd/system/$unit@.service" >"$place/$unit@mnt-a.service"
+done
+zcat -f "$root/usr/share/doc/okeanos/examples/mnt-a.mount" >"$place/mnt-a.mount"
+for unit in okeanos@mnt-a.service okeanos-host@mnt-a.service okeanos-blocks@mnt-a.service mnt-a.mount; do
+    systemd-analyze verify --man=no "$place/$unit" >"$place/verified" 2>&1 || { cat "$place/verified"; exit 1; }
+done
+# Exposure in tenths: what can be restricted without a mount namespace is (docs/INSTALL.md).
+for unit in okeanos:58 okeanos-host:63 okeanos-blocks:58; do
+    systemd-analyze security --offline=yes --threshold="${unit#*:}" --no-pager "$place/${unit%:*}@mnt-a.service" \
+        >"$place/verified" 2>&1 || { cat "$place/verified"; exit 1; }
+done
 "$root/usr/bin/okeanos" --version
 "$root/usr/bin/okeanos" mkfs "$place/image" 64M -- -q >"$place/made"
 "$root/usr/bin/okeanos" mount -o data=wasteless "$place/image" "$mount"

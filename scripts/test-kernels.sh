@@ -150,4 +150,5 @@ status=0
 # A machine that is stopped has printed no result.
 for machine in "${running[@]}"; do wait "$machine" || true; done
 for series in "${@%=*}"; do judge "$series" || status=1; done
+echo "test-kernels: $SECONDS s"
 exit $status

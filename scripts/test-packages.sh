@@ -65,7 +65,7 @@ daily_life() { # PROGRAM MOUNT_COMMAND...
         echo kept >/mnt/a/file
         sync /mnt/a/file
         kill -9 \$($okeanos stats --json /mnt/a | sed -n 's/.*\"process\": *\([0-9]*\).*/\1/p')
-        while $okeanos list | grep ' ok\$'; do sleep 0.1; done
+        while $okeanos list | grep -qw ok; do sleep 0.1; done
         $okeanos umount /mnt/a || umount -l /mnt/a
         $* /root/image /mnt/a
         [ \"\$(cat /mnt/a/file)\" = kept ]
@@ -116,6 +116,12 @@ try_static() {
     mkdir "$root/root/static"
     tar --extract --strip-components=1 --directory "$root/root/static" --file "$tarball"
     (cd "$root/root/static" && sha256sum --quiet --check SHA256SUMS) || fail "checksums of the tarball"
+    python3 - "$root/root/static/share/doc/okeanos/sbom.cdx.json" <<'SBOM' || fail "the SBOM"
+import json, sys
+bill = json.load(open(sys.argv[1]))
+names = {component["name"] for component in bill["components"]}
+assert bill["bomFormat"] == "CycloneDX" and {"io-uring", "rust-std", "glibc"} <= names, sorted(names)
+SBOM
     daily_life /root/static/bin/okeanos /root/static/bin/okeanos mount
     mkdir -p "$root/etc/ceph" && : >"$root/etc/ceph/ceph.conf"
     # The other journal belongs to the directory.
