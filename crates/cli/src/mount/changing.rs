@@ -59,16 +59,32 @@ impl Changing {
         }
     }
 
-    /// Changes all settings, or none.
+    /// Changes all settings, or none. Barriers that are wanted again flush what was written without
+    /// them: while the volume is ours, so before it is given back.
     pub async fn change(&self, wanted: Live) -> Changed {
         let _turn = self.changes.write().await;
+        let before = self.volume.live_options();
         let changed = match wanted.read_only {
-            true => self.forbid_changes().await,
-            false => self.allow_changes().await,
+            true => match self.set_live(wanted).await {
+                Ok(()) => self.forbid_changes().await,
+                refused => refused,
+            },
+            false => match self.allow_changes().await {
+                Ok(()) => self.set_live(wanted).await,
+                refused => refused,
+            },
         };
-        if let Err(error) = changed {
-            return Changed::Refused { error };
+        match changed {
+            Ok(()) => Changed::Done(self.about()),
+            Err(error) => {
+                // A volume that has failed says so by itself.
+                let _ = self.volume.set_live_options(before).await;
+                Changed::Refused { error }
+            }
         }
+    }
+
+    async fn set_live(&self, wanted: Live) -> Result<(), String> {
         let set = self.volume.set_live_options(LiveOptions {
             atime: match wanted.atime {
                 AccessTimes::Never => Atime::Never,
@@ -79,10 +95,7 @@ impl Changing {
             commit: wanted.commit,
             barrier: if wanted.barrier { BarrierKind::Flush } else { BarrierKind::None },
         });
-        match set.await {
-            Ok(()) => Changed::Done(self.about()),
-            Err(error) => Changed::Refused { error: error.to_string() },
-        }
+        set.await.map_err(|error| error.to_string())
     }
 
     async fn allow_changes(&self) -> Result<(), String> {

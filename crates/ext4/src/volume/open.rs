@@ -51,8 +51,9 @@ impl Volume {
                 Ok(volume) if !volume.is_read_only() => {
                     *volume.protection.borrow_mut() = Some(protection)
                 }
-                // The last write is done. If the release cannot be written, others wait a while.
-                _ => drop(protection.end(true).await),
+                // If the release cannot be written, others wait a while. They wait after a failure,
+                // too: a note of it may be on its way to the journal's superblock.
+                _ => drop(protection.end(opened.is_ok()).await),
             }
         }
         opened

@@ -167,6 +167,40 @@ fn after_a_long_gap_nothing_is_written_before_the_claim_is_read() {
     write_after_a_long_gap(&image, Some(&journal));
 }
 
+/// The commit of an unmount hangs, and another computer takes the volume before it fails. The note
+/// of that failure in the journal's superblock would go over the other one's log.
+#[test]
+fn a_failed_close_leaves_no_note_on_a_volume_that_was_taken() {
+    let (virtual_world, world, disk) = protected("-b 1024").world(1);
+    virtual_world.run(async move {
+        let sleep = async |seconds| world.sleep_until(world.now().plus(SECOND * seconds)).await;
+        let volume = open(&world, &disk, MODES[1]).await.unwrap();
+        let file = at(&volume, "file").await;
+        // The journal's superblock says that the log has begun.
+        write(&volume, &file, 0, b"ours").await;
+        volume.sync().await.unwrap();
+        write(&volume, &file, 0, b"lost").await;
+        disk.set_latency(Latency { least: 60 * SECOND, spread: Duration::ZERO });
+        let (block, _) = place(&disk.image());
+        for range in [0..block, block + 1024..u64::MAX] {
+            disk.inject(Fault { range, ..Fault::once(Operation::Write) });
+        }
+        let closing = volume.clone();
+        let closed =
+            runtime::spawn_with_result(&*world, async move { closing.close().await.is_err() });
+        // The next beat hangs, too.
+        sleep(6).await;
+        disk.set_latency(Latency { least: Duration::ZERO, spread: Duration::ZERO });
+        sleep(34).await;
+        claim(&disk, Use::Counted(77)).await;
+        let taken = disk.changes();
+        assert!(closed.await.unwrap());
+        sleep(60).await;
+        assert_eq!(disk.changes(), taken, "something was written to the other one's volume");
+        assert_eq!(mmp(&disk.image()).used_by, Use::Counted(77), "the other one has it");
+    });
+}
+
 /// A disk whose operations take effect at once, and are answered later: the process was stopped
 /// while their completions were on its ring.
 struct LateReplies {
