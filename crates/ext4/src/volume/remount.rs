@@ -44,9 +44,9 @@ impl Volume {
             (Ok(()), protection) => *self.protection.borrow_mut() = protection,
             (Err(error), protection) => {
                 if let Some(protection) = protection {
-                    // The last write is done. If the release cannot be written, others wait a
-                    // while.
-                    let _ = protection.end(true).await;
+                    // If the release cannot be written, others wait a while. They wait after a
+                    // failure of the engine, too, whose note may be in flight.
+                    let _ = protection.end(self.engine.check().is_ok()).await;
                 }
                 return Err(error);
             }
@@ -138,8 +138,10 @@ impl Volume {
     }
 }
 
-/// Superblock fields that change when a volume is made, checked or mounted.
+/// Superblock fields that change when a volume is made, checked or mounted. A read-only mount of
+/// the kernel frees orphans, and changes no time.
 fn marks_of_change(superblock: &VolumeSuperblock) -> impl PartialEq {
     let times = (superblock.mount_time, superblock.write_time, superblock.last_check);
-    (superblock.uuid, superblock.features, superblock.mount_count, times)
+    let orphans = superblock.last_orphan;
+    (superblock.uuid, superblock.features, superblock.mount_count, times, orphans)
 }

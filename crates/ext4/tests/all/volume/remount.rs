@@ -2,10 +2,11 @@
 
 use crate::image::{in_mode, open as open_volume, with_engine};
 use crate::volume::image::{ALL, EXT4_1K, Kind, TestImage, with_volume};
-use device::{Operation, World};
+use device::{Buffer, Disk, Durability, Operation, World};
 use disks::{Atomicity, CrashPolicy, Fault, MemoryDisk};
 use engine::{Credits, DataMode, EngineError, EngineOptions};
 use ext4::{Access, Atime, Caller, Error, Volume, VolumeOptions};
+use format::ext4::VolumeSuperblock;
 use runtime::{VirtualWorld, join_all};
 use std::cell::Cell;
 use std::pin::Pin;
@@ -205,6 +206,27 @@ fn a_volume_changed_by_others_is_not_written_to() {
         let other = open(&world, &disk, DataMode::Ordered, Access::ReadWrite).await.unwrap();
         make(&other, b"of another").await.unwrap();
         other.close().await.unwrap();
+        let error = volume.allow_changes().await.unwrap_err().to_string();
+        assert!(error.contains("changed by others"), "{error}");
+        refuses_changes(&volume).await;
+    });
+}
+
+/// As a read-only mount of the kernel leaves it, which frees orphans and changes no time.
+#[test]
+fn a_volume_whose_orphans_others_freed_is_not_written_to() {
+    let image = TestImage::of(Kind { arguments: "-t ext3 -b 1024", size: "40M" });
+    image.in_world(1, async move |world, disk| {
+        let volume = open(&world, &disk, DataMode::Ordered, Access::ReadWrite).await.unwrap();
+        let root = volume.inode(ROOT).await.unwrap();
+        crate::volume::allocation::create(&volume, &root, 0o100_600).await.unwrap();
+        volume.forbid_changes().await.unwrap();
+        let mut bytes = [0; 1024];
+        disk.image().read(1024, &mut bytes);
+        let mut superblock = VolumeSuperblock::parse(&bytes).unwrap();
+        assert_ne!(std::mem::take(&mut superblock.last_orphan), 0);
+        let bytes = Rc::new(Buffer::copy_of(&superblock.serialize()));
+        disk.write(1024, vec![bytes], Durability::Durable).await.unwrap();
         let error = volume.allow_changes().await.unwrap_err().to_string();
         assert!(error.contains("changed by others"), "{error}");
         refuses_changes(&volume).await;
