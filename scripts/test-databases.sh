@@ -119,6 +119,8 @@ crash_under_load() {
             sleep 0.05
         done
     done
+    # What runs beside the clients must do so until the crash.
+    [ -z "${3:-}" ] || kill -0 "$3" 2>"$place/out" || fail "what ran beside the clients has ended"
     kill_daemon
     wait "${clients[@]}"
 }
@@ -169,12 +171,15 @@ test_postgres() {
     start_postgres
     database psql -qX -d postgres -c 'create table rows(client int, number int, primary key(client, number))
         ; create extension amcheck'
-    database pgbench -i -q -s 2 postgres >"$place/out" 2>&1
+    database pgbench -i -q -s 2 postgres >"$place/out" 2>&1 || fail "pgbench -i: $(tail -3 "$place/out")"
     database pgbench -n -c 8 -T 3600 postgres >"$place/pgbench" 2>&1 &
     bench=$!
-    crash_under_load postgres_insert 15
+    crash_under_load postgres_insert 15 "$bench"
     stop_postgres
-    wait "$bench" || true
+    # 2: its clients lost the server.
+    ended=0
+    wait "$bench" || ended=$?
+    [ "$ended" = 2 ] || fail "pgbench ended with $ended: $(tail -3 "$place/pgbench")"
     mount_again
     start_postgres
     for one in 1 2 3 4; do
@@ -187,6 +192,8 @@ test_postgres() {
         (select sum(bbalance) from pgbench_branches) and (select sum(tbalance) from pgbench_tellers) =
         (select sum(bbalance) from pgbench_branches)")
     [ "$sums" = t ] || fail "the sums of accounts, tellers and branches differ"
+    played=$(database psql -qXAt -d postgres -c 'select count(*) from pgbench_history')
+    [ "$played" -ge 20 ] || fail "pgbench committed $played transactions before the crash"
     database pg_amcheck --heapallindexed -d postgres || fail "pg_amcheck is not content"
     database pgbench -n -c 8 -t 50 postgres >"$place/pgbench" 2>&1 || fail "pgbench after recovery"
     as_postgres "$postgres/pg_ctl" -D "$mount/cluster" -m fast -w stop >"$place/out"

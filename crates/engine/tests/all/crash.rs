@@ -8,15 +8,18 @@ use engine::{BarrierKind, recover};
 use journal::DataMode;
 
 /// Cuts `script` at every change of the disks, and each time tears what was not durable in three
-/// ways. It gives the first thing that is wrong afterwards.
-pub fn every_cut(setup: &Setup, script: Script) -> Result<(), String> {
+/// ways. Returns the number of cuts when all writers had begun, or the first thing that is wrong
+/// afterwards.
+pub fn every_cut(setup: &Setup, script: Script) -> Result<u64, String> {
+    let mut cuts = 0;
     for Cut { number, images, history } in cuts_of(setup, script, |cut| cut * 4..cut * 4 + 3) {
+        cuts += u64::from(history.all_begun());
         for (tear, images) in images {
             verify(setup, tear, images, &history)
                 .map_err(|why| format!("{setup:?} {script:?} cut {number} tear {tear}: {why}"))?;
         }
     }
-    Ok(())
+    Ok(cuts)
 }
 
 /// SEEDS=n asks for more scripts.
@@ -34,7 +37,9 @@ fn acknowledged_changes_survive_every_cut_in_every_mode() {
                 setup.options.journal_checksum = false;
                 setup.options.cache_bytes = 0;
             }
-            every_cut(&setup, Script { writers: 3, handles: 24, sync_one_in: 3, seed }).unwrap();
+            let script = Script { writers: 3, handles: 24, sync_one_in: 3, seed };
+            let cuts = every_cut(&setup, script).unwrap();
+            assert!(cuts > 20, "{setup:?} {script:?}: {cuts} cuts");
         }
     }
 }
@@ -55,6 +60,8 @@ fn without_barriers_the_same_cuts_lose_what_was_acknowledged() {
 fn a_crash_during_recovery_is_harmless_twice() {
     for setup in Setup::all() {
         let script = Script { writers: 3, handles: 30, sync_one_in: 3, seed: 5 };
+        // Recoveries that were cut, and those after them.
+        let mut cuts = [0; 2];
         for cut in (10..).step_by(17) {
             let (rig, history, ended) = run_until(&setup, script, Some(cut));
             for first in 0.. {
@@ -66,7 +73,9 @@ fn a_crash_during_recovery_is_harmless_twice() {
                 let twice = Rig::new(&setup, first, once.crash(first));
                 twice.cut_at(first / 2);
                 let parts = twice.parts.clone();
-                twice.run(async move { recover(&parts, false).await });
+                let again = twice.run(async move { recover(&parts, false).await }).is_some();
+                cuts[0] += u32::from(!done);
+                cuts[1] += u32::from(!again);
                 verify(&setup, 0, twice.crash(first + 1), &history.borrow())
                     .unwrap_or_else(|why| panic!("{context}: {why}"));
                 if done {
@@ -77,6 +86,7 @@ fn a_crash_during_recovery_is_harmless_twice() {
                 break;
             }
         }
+        assert!(cuts.iter().all(|count| *count > 10), "{setup:?}: {cuts:?} recoveries were cut");
     }
 }
 

@@ -1,12 +1,12 @@
 //! Data that no commit waits for, until somebody syncs it: all in `writeback`, overwrites in place
 //! that bypass the log elsewhere.
 
-use crate::common::{Layout, Rig, Setup, overwrite, write_byte};
+use crate::common::{Layout, Rig, STALE, Setup, overwrite, write_byte};
 use device::Operation;
 use disks::{CrashPolicy, Fault, Latency};
 use engine::{Contents, Credits, Engine};
 use journal::DataMode;
-use runtime::{Either, race};
+use runtime::{Either, race, spawn_with_result};
 use std::rc::Rc;
 use std::time::Duration;
 use units::{HomeBlock, Owner};
@@ -219,15 +219,28 @@ fn an_ordered_change_takes_the_overwrite_below_it_along() {
 fn an_overwrite_of_a_freed_block_never_lands_on_its_next_owner() {
     for mode in BYPASSING {
         let rig = still(mode);
+        let home = rig.disks[0].clone();
         rig.play(async move |engine| {
-            overwrite(&engine, 1, 50, 1).await;
+            let first_byte = || home.image().copy(50 << 12, 512)[0];
+            let first = overwrite(&engine, 1, 50, 1).await;
+            let before = home.changes();
+            // Longer than all that follows.
+            home.delay_change(before, Duration::from_secs(1));
+            let (own, world) = (engine.clone(), engine.world().clone());
+            let sync =
+                spawn_with_result(&*world, async move { own.sync_owner(Owner(1), first).await });
+            pause(&engine, Duration::from_millis(1)).await;
             let mut handle = engine.start(Credits(1)).await.unwrap();
             handle.forget(HomeBlock(50), 1, Contents::Data);
             // As a bitmap changes.
             handle.create(HomeBlock(40));
-            engine.commit(handle.stop()).await.unwrap();
+            let deleted = handle.stop();
+            let in_flight = (home.changes() - before, first_byte());
+            assert_eq!(in_flight, (1, STALE), "{mode}: one write has begun, and not ended");
+            engine.commit(deleted).await.unwrap();
             let next = write_byte(&engine, 2, 50, 2).await;
             engine.sync_owner(Owner(2), next).await.unwrap();
+            sync.await.unwrap().unwrap();
             // The first owner has nothing left that would be sent.
             engine.sync_owner(Owner(1), next).await.unwrap();
             engine.shutdown().await.unwrap();

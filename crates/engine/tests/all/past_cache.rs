@@ -78,18 +78,22 @@ fn a_commit_waits_for_new_blocks_in_flight() {
 
 #[test]
 fn a_sync_waits_for_the_overwrites_of_its_owner() {
+    let mut in_place_alone = 0;
     for seed in 1..20 {
         for in_place in [false, true] {
             let rig = rig(&setup(), seed);
-            rig.play(async move |engine| {
+            in_place_alone += rig.play(async move |engine| {
                 let transaction = write_run(&engine, 7, true).await;
-                if !in_place || !engine.sync_in_place(OWNER).await.unwrap() {
-                    engine.sync_owner(OWNER, transaction).await.unwrap();
+                if in_place && engine.sync_in_place(OWNER).await.unwrap() {
+                    return 1;
                 }
+                engine.sync_owner(OWNER, transaction).await.unwrap();
+                0
             });
             assert!(left(&rig).iter().all(|byte| *byte == 7), "seed {seed}");
         }
     }
+    assert_eq!(in_place_alone, 19, "syncs in place that needed no other");
 }
 
 #[test]

@@ -66,6 +66,8 @@ fn concurrent_acknowledged_writes_survive_every_journal_cut() {
     let (_, answered, writes) = play(&stage, &disk, None);
     assert_eq!(*answered.borrow(), [ROUNDS; WRITERS]);
     assert!(writes.end - writes.start > u64::from(ROUNDS) * 2, "{writes:?}: not one for all");
+    // Power cuts amid the rounds; files whose last write was not answered, and is lost, or there.
+    let (mut amid, mut unanswered) = (0, [0; 2]);
     for cut in writes {
         let random = |seed| CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) };
         for policy in [CrashPolicy::LoseAll, CrashPolicy::KeepAll, random(cut), random(cut + 1000)]
@@ -74,8 +76,12 @@ fn concurrent_acknowledged_writes_survive_every_journal_cut() {
             let (files, answered, _) = play(&stage, &disk, Some(cut));
             let disk = stage.disk(stage.crash(&disk, policy));
             stage.recovered(&disk, under_pressure());
+            amid += u32::from(answered.borrow().iter().any(|round| (1..ROUNDS).contains(round)));
             for (file, answered) in files.iter().zip(*answered.borrow()) {
                 let found = stage.content(*file).first().copied().unwrap_or(0);
+                if answered < ROUNDS {
+                    unanswered[usize::from(found > answered)] += 1;
+                }
                 assert!(
                     found == answered || found == answered + 1,
                     "write {cut}, {policy:?}: {file:?} is {found}, and {answered} was answered"
@@ -83,6 +89,8 @@ fn concurrent_acknowledged_writes_survive_every_journal_cut() {
             }
         }
     }
+    assert!(amid > 30, "{amid} power cuts amid the rounds");
+    assert!(unanswered.iter().all(|count| *count > 50), "{unanswered:?} unanswered writes");
 }
 
 /// The log reuses the space that its tail has passed.

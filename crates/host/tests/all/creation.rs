@@ -7,7 +7,7 @@ use host::{Durable, FileFate};
 use runtime::spawn_with_result;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Cut, CutKind, Moment, OpenMode, Token};
+use store::{Cut, CutKind, MetadataTimes, Moment, Network, OpenMode, Token};
 
 #[test]
 fn a_new_file_and_its_first_write_are_one_message() {
@@ -59,15 +59,22 @@ fn a_file_removed_before_destage_is_never_destaged() {
     }
 }
 
-/// The recall comes right after the answer whose token it takes back; with a server that crashes
-/// before it answers, the recall comes first.
+/// The recall comes right after the answer whose token it takes back. With a server that crashes
+/// before it answers, and serves the creation that is sent again longer than the peer's requests,
+/// the recall comes first.
 #[test]
 fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
+    let metadata = MetadataTimes { change: Duration::from_millis(1), ..MetadataTimes::default() };
+    let mut early = [0, 0];
     for (delay, is_late) in (0..600).step_by(20).flat_map(|delay| [(delay, false), (delay, true)]) {
-        let (stage, disk) = Stage::formatted_disk(delay);
+        let stage = Stage::with(delay, Network { metadata, ..Network::default() });
         let (peer, world) = (stage.peer(), stage.world());
         let cluster = stage.cluster.clone();
-        let file = stage.play(&disk, under_pressure(), async move |host, _| {
+        let watched = Rc::new(WatchedStore::new(stage.connect()));
+        let disk = stage.disk(stage.formatted());
+        let begun = begin_host(stage.world(), watched.clone(), disk, under_pressure());
+        let file = stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
             if is_late {
                 let (kind, message) = (CutKind::Server, cluster.messages() + 1);
                 cluster.cut_at(Cut { kind, message, moment: Moment::Answer });
@@ -98,7 +105,9 @@ fn a_peer_that_wants_a_new_file_at_once_loses_nothing() {
         });
         assert_eq!(file, store::FileId(2));
         assert_eq!(stage.content(file), b"minetheirs", "{delay} µs after the file was asked for");
+        early[usize::from(is_late)] += watched.recalls_during_creations.get();
     }
+    assert_eq!(early, [0, 30], "recalls before the answer: without and with a crash of the server");
 }
 
 /// The answer of the creation comes after the recall, so its token is returned; that fails.

@@ -17,7 +17,7 @@ use crate::common::*;
 use device::World;
 use disks::{CrashPolicy, Image, MemoryDisk};
 use host::{Durable, FileFate, Host, HostError};
-use runtime::race;
+use runtime::{Either, race};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::OnceLock;
@@ -445,28 +445,29 @@ impl Run {
         zeros.count()
     }
 
-    /// Crashes the host's machine, and recovers; some recoveries crash, too. Returns of how many
-    /// files something was set aside.
+    /// Crashes the host's machine, and recovers; with `cut_recovery` the recovery crashes at this
+    /// message of its own, and is begun again.
     fn recover(
         self,
         policy: CrashPolicy,
         cut_recovery: Option<u64>,
         peer_between: bool,
         what: &str,
-    ) -> usize {
+    ) -> Recovered {
         let Run { stage, files, models, disk, keeps, is_cut_off, .. } = self;
         let mut image = stage.crash(&disk, policy);
         stage.cluster.heal();
+        stage.cluster.cancel_cut();
         if peer_between {
             let peer = stage.peer();
             let file = files[0];
             stage.world.run(async move { peer_writes(&*peer, file, 0, &[99]).await });
             models.borrow_mut()[0].change_by_peer(99);
         }
-        if let Some(after) = cut_recovery {
-            image = recover_partly(&stage, image, policy, (after, files[1]));
+        let mut was_cut = false;
+        if let Some(message) = cut_recovery {
+            (image, was_cut) = recover_partly(&stage, image, policy, (message, files[1]));
         }
-        stage.cluster.cancel_cut();
         if stage.cluster.is_full() {
             image = recover_without_space(&stage, image, policy, what);
         }
@@ -510,25 +511,49 @@ impl Run {
             );
         }
         live_and_die_again(&stage, &disk, host, files, policy, what);
-        set_aside
+        Recovered { set_aside, was_cut }
     }
 }
 
+struct Recovered {
+    /// Number of files of which something was set aside.
+    set_aside: usize,
+    /// Whether the recovery came to the message at which it was to crash.
+    was_cut: bool,
+}
+
+/// Recovers `run` until its recovery has crashed at each of its messages. Returns the number of
+/// crashes.
+fn cut_everywhere(run: impl Fn() -> Run, what: &str) -> u64 {
+    for message in 1..100 {
+        let what = format!("{what}, recovery cut at its message {message}");
+        if !run().recover(CrashPolicy::LoseAll, Some(message), false, &what).was_cut {
+            return message - 1;
+        }
+    }
+    panic!("{what}: its recovery does not end");
+}
+
+/// Checks that each case's recovery has crashed, and all of them so often.
+fn assert_crashed(cuts: &[u64], least: u64) {
+    let is_enough = cuts.iter().all(|cuts| *cuts > 1) && cuts.iter().sum::<u64>() > least;
+    assert!(is_enough, "{cuts:?} crashes of recoveries");
+}
+
 /// Recovers as far as a message, and crashes. A peer reads the file all the time in every other
-/// case.
+/// case. Returns whether it came to that message.
 fn recover_partly(
     stage: &Stage,
     image: Image,
     policy: CrashPolicy,
-    (after, file): (u64, FileId),
-) -> Image {
+    (message, file): (u64, FileId),
+) -> (Image, bool) {
     let (disk, dead) = (stage.disk(image), stage.cluster.until_dead(&identity()));
-    let (kind, message) = (CutKind::Client, stage.cluster.messages() + 1 + after);
-    stage.cluster.cut_at(Cut { kind, message, moment: Moment::Answer });
     let (begun, peer, clock) = (stage.begin(&disk, soon()), stage.peer(), stage.world());
-    stage.world.run(async move {
+    stage.cluster.kill_at(&identity(), message);
+    let was_cut = stage.world.run(async move {
         let reads = async {
-            if after % 2 == 1 {
+            if message % 2 == 0 {
                 std::future::pending::<()>().await;
             }
             loop {
@@ -536,11 +561,10 @@ fn recover_partly(
                 sleep(&*clock, Duration::from_micros(300)).await;
             }
         };
-        // The message may be the peer's.
         let ends = race(dead, sleep(&*clock, Duration::from_secs(60)));
-        race(race(begun, reads), ends).await;
+        matches!(race(race(begun, reads), ends).await, Either::Right(Either::Left(())))
     });
-    stage.crash(&disk, policy)
+    (stage.crash(&disk, policy), was_cut)
 }
 
 /// Recovers once while there may be no space, and crashes; then frees space.
@@ -682,10 +706,8 @@ fn a_full_store_costs_nothing_promised_wherever_the_host_dies() {
             &what,
         );
     }
-    for after in 0..16 {
-        let what = format!("full store, recovery cut at its message {after}");
-        run(REFUSED, 8, Full, None).recover(CrashPolicy::LoseAll, Some(after), false, &what);
-    }
+    let cuts = cut_everywhere(|| run(REFUSED, 8, Full, None), "full store");
+    assert!(cuts > 10, "{cuts} crashes of the recovery");
 }
 
 /// Ceph's clients answer a recall with the size, and then send the content. Where content is
@@ -734,29 +756,27 @@ fn promises_survive_a_crash_of_the_host_at_every_write_of_its_journal() {
 #[test]
 fn a_crash_during_recovery_is_harmless_at_every_message() {
     let _recorded = Recorded::begin();
+    let mut cuts = Vec::new();
     for (number, script, backend) in cases() {
-        for after in 0..24 {
-            let what =
-                format!("script {number} at {backend:?}, recovery cut at its message {after}");
-            run(script, 3, backend, None).recover(CrashPolicy::LoseAll, Some(after), false, &what);
-        }
+        let what = format!("script {number} at {backend:?}");
+        cuts.push(cut_everywhere(|| run(script, 3, backend, None), &what));
     }
+    assert_crashed(&cuts, 150);
 }
 
 #[test]
 fn a_crash_during_the_recovery_of_a_crash_at_any_message_is_harmless() {
     let _recorded = Recorded::begin();
     let script = SCRIPTS[1];
+    let mut cuts = Vec::new();
     for backend in [Holding, Outgrown, ThreeServers] {
         for message in run(script, 6, backend, None).messages {
             let cut = Cut { kind: CutKind::Client, message, moment: Moment::Answer };
-            for after in 0..16 {
-                let what = format!("{backend:?}, {cut:?}, recovery cut at its message {after}");
-                let run = run(script, 6, backend, Some(CutAt::Message(cut)));
-                run.recover(CrashPolicy::LoseAll, Some(after), false, &what);
-            }
+            let first = || run(script, 6, backend, Some(CutAt::Message(cut)));
+            cuts.push(cut_everywhere(first, &format!("{backend:?}, {cut:?}")));
         }
     }
+    assert_crashed(&cuts, 90);
 }
 
 #[test]
@@ -817,7 +837,7 @@ fn a_network_outage_beyond_the_lease_loses_nothing_promised() {
                 );
                 let what =
                     format!("script {number} at {backend:?}, network at {message}, {moment:?}");
-                set_aside += cut.recover(CrashPolicy::LoseAll, None, false, &what);
+                set_aside += cut.recover(CrashPolicy::LoseAll, None, false, &what).set_aside;
             }
         }
     }

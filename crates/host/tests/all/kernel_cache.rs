@@ -1,6 +1,7 @@
 //! Attributes that the kernel may cache, and when they are invalidated.
 
 use crate::common::*;
+use device::World;
 use host::{ATTRIBUTE_TIMEOUT, Durable, Host, HostOptions};
 use runtime::spawn_with_result;
 use std::cell::{Cell, RefCell};
@@ -36,51 +37,97 @@ fn attributes_are_cached_only_under_a_token() {
     });
 }
 
+/// A front end's kernel, whose programs look one file up all the time.
+#[derive(Default)]
+struct Kernel {
+    /// The size that it would answer with, until it is asked to forget.
+    cached: Cell<Option<u64>>,
+    invalidations: Cell<u64>,
+    /// Number of invalidations before a peer had its latest token.
+    before_token: Cell<u64>,
+    /// Lookups between an invalidation and the token of the peer.
+    lookups_under_recall: Cell<u64>,
+    is_over: Cell<bool>,
+}
+
+impl Kernel {
+    fn of(host: &Host) -> Rc<Kernel> {
+        let kernel: Rc<Kernel> = Rc::default();
+        let asked = kernel.clone();
+        host.on_forget(Box::new(move |_| {
+            asked.cached.set(None);
+            asked.invalidations.set(asked.invalidations.get() + 1);
+        }));
+        kernel
+    }
+    async fn look_up(&self, host: &Host, world: &dyn World, file: FileId) {
+        while !self.is_over.get() {
+            let before = self.invalidations.get();
+            let (attributes, time) = host.attributes_to_cache(file).await.unwrap();
+            // As in the kernel: an answer requested before the invalidation is dropped.
+            if before == self.invalidations.get() {
+                if time == ATTRIBUTE_TIMEOUT {
+                    self.cached.set(Some(attributes.version.size));
+                }
+                if before > self.before_token.get() {
+                    assert!(time.is_zero(), "cached under a recalled token");
+                    self.lookups_under_recall.set(self.lookups_under_recall.get() + 1);
+                }
+            }
+            sleep(world, Duration::from_micros(20)).await;
+        }
+    }
+    /// Takes the token again and again, so that there is something to cache.
+    async fn read(&self, host: &Host, world: &dyn World, file: FileId) {
+        while !self.is_over.get() {
+            let _ = host.read(file, 0, 1).await;
+            sleep(world, Duration::from_micros(50)).await;
+        }
+    }
+}
+
 #[test]
 fn kernel_forgets_attributes_before_a_peer_has_the_file() {
+    // Times that the peer came and found something cached.
+    let (mut cached, mut lookups_under_recall) = (0, 0);
     for seed in 0..50 {
         let (stage, disk) = Stage::formatted_disk(seed);
-        stage.play(&disk, HostOptions::default(), async move |host, stage| {
-            let peer = stage.peer();
-            let world = stage.world();
+        let played = stage.play(&disk, HostOptions::default(), async move |host, stage| {
+            let (peer, world) = (stage.peer(), stage.world());
             let file = make(&host, "file").await;
-            let invalidations = forgotten(&host);
-            // The size that the kernel would answer with, until it is asked to forget.
-            let cached: Rc<Cell<Option<u64>>> = Rc::default();
             host.write(file, 0, b"x", Durable::Soon).await.unwrap();
-            let (looking, seen) = (host.clone(), cached.clone());
-            let forgets = invalidations.clone();
+            let kernel = Kernel::of(&host);
+            let (looking, of_lookups, clock) = (host.clone(), kernel.clone(), world.clone());
             let lookups = spawn_with_result(&*world, async move {
-                for _ in 0..400 {
-                    let before = forgets.borrow().len();
-                    let (attributes, time) = looking.attributes_to_cache(file).await.unwrap();
-                    // As in the kernel: an answer requested before the invalidation is dropped.
-                    if time == ATTRIBUTE_TIMEOUT && before == forgets.borrow().len() {
-                        seen.set(Some(attributes.version.size));
-                    }
-                    let _ = looking.read(file, 0, 1).await;
-                }
+                of_lookups.look_up(&looking, &*clock, file).await;
+            });
+            let (reading, of_reads, clock) = (host.clone(), kernel.clone(), world.clone());
+            let reads = spawn_with_result(&*world, async move {
+                of_reads.read(&reading, &*clock, file).await;
             });
             let open = peer.open(file, OpenMode::ReadWrite).await.unwrap();
+            let mut cached = 0;
             for size in 2..12u64 {
-                stage.sleep(Duration::from_micros(seed * 7)).await;
-                let before = invalidations.borrow().len();
+                stage.sleep(Duration::from_micros(500 + seed * 7)).await;
+                cached += u64::from(kernel.cached.get().is_some());
                 peer.take_token(open, Token::ExclusiveWrite).await.unwrap();
-                if invalidations.borrow().len() > before {
-                    cached.set(None);
-                }
+                kernel.before_token.set(kernel.invalidations.get());
+                assert_eq!(kernel.cached.get(), None, "seed {seed}: a peer may write");
                 peer.write(open, size - 1, b"x").await.unwrap();
-                assert!(
-                    cached.get().is_none(),
-                    "seed {seed}: {:?} cached while a peer writes",
-                    cached.get()
-                );
+                assert_eq!(kernel.cached.get(), None, "seed {seed}: a peer has written");
                 peer.return_token(file).await.unwrap();
             }
+            kernel.is_over.set(true);
             peer.close(open).await.unwrap();
             lookups.await.unwrap();
+            reads.await.unwrap();
+            (cached, kernel.lookups_under_recall.get())
         });
+        cached += played.0;
+        lookups_under_recall += played.1;
     }
+    assert!(cached > 400, "{cached} times something was cached when the peer came");
+    assert!(lookups_under_recall > 1000, "{lookups_under_recall} lookups amid a recall");
 }
 
 #[test]

@@ -152,10 +152,11 @@ fn many_writers_go_on_through_many_lost_connections() {
 /// A peer has changed one of the files. The connection is lost again while the host recovers.
 #[test]
 fn what_was_set_aside_stays_known_through_a_second_cut_at_every_message() {
+    let mut cuts = 0;
     for after in 0..60 {
         let (stage, disk) = Stage::formatted_disk(after);
         let journal = disk.clone();
-        stage.play(&disk, under_pressure(), async move |host, inner| {
+        let was_cut = stage.play(&disk, under_pressure(), async move |host, inner| {
             let file = make(&host, "file").await;
             host.write(file, 0, b"mine", Durable::Now).await.unwrap();
             for number in 0..4 {
@@ -180,8 +181,11 @@ fn what_was_set_aside_stays_known_through_a_second_cut_at_every_message() {
             assert!(matches!(synced, Err(HostError::SetAside(_))), "cut at {after}: {synced:?}");
             assert!(host.statistics().set_aside_files >= 1, "cut at {after}");
             assert_eq!(inner.content(file), b"theirs", "cut at {after}");
+            inner.cluster.cancel_cut()
         });
+        cuts += u32::from(was_cut);
     }
+    assert!(cuts > 40, "{cuts} connections were lost again");
 }
 
 #[test]
@@ -296,7 +300,8 @@ fn a_dropped_recovery_does_not_empty_the_next_log() {
 #[test]
 fn a_dropped_recovery_leaves_later_ledgers_as_they_are() {
     let is_of_ledger = |at: u64| (4096..3 * 4096).contains(&at);
-    for after in 0..30 {
+    let mut cuts = 0;
+    for after in 0..12 {
         let (stage, disk) = Stage::formatted_disk(after);
         let journal = disk.clone();
         let file = stage.play(&disk, under_pressure(), async move |host, inner| {
@@ -316,12 +321,13 @@ fn a_dropped_recovery_leaves_later_ledgers_as_they_are() {
             journal.stop_watching();
             file
         });
-        stage.cluster.cancel_cut();
+        cuts += u32::from(stage.cluster.cancel_cut());
         let disk = stage.disk(stage.crash(&disk, CrashPolicy::KeepAll));
         let report = stage.recovered(&disk, under_pressure());
         assert_eq!(stage.content(file), b"again!", "message {after}: {report:?}");
         assert!(stage.set_aside(file).is_empty(), "message {after}: {report:?}");
     }
+    assert!(cuts > 8, "{cuts} recoveries were cut");
 }
 
 /// A daemon that was killed may have left the journal in the disk's cache, and a power cut amid the

@@ -82,6 +82,7 @@ fn files_of_many_pieces_and_of_few_share_the_ledger() {
 #[test]
 fn a_killed_hosts_cached_records_are_never_replayed_in_part() {
     const FILES: usize = 3;
+    let mut cuts = 0;
     for after in 0..40 {
         let (stage, disk) = Stage::formatted_disk(after);
         let (host, files) = stage.play(&disk, under_pressure(), async move |host, _| {
@@ -118,7 +119,7 @@ fn a_killed_hosts_cached_records_are_never_replayed_in_part() {
         let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
         stage.world.run(async move { drop(race(begun, cluster.until_alive_cut()).await) });
         let image = stage.crash(&disk, CrashPolicy::LoseAll);
-        stage.cluster.cancel_cut();
+        cuts += u32::from(stage.cluster.cancel_cut());
         let report = recovered(&stage, &stage.disk(image));
         let is_aside = |file: &host::FileOutcome| matches!(file.outcome, FileFate::SetAside { .. });
         assert!(!report.files.iter().any(is_aside), "cut at {after}: {report:?}");
@@ -131,12 +132,14 @@ fn a_killed_hosts_cached_records_are_never_replayed_in_part() {
             );
         }
     }
+    assert!(cuts > 20, "{cuts} recoveries were cut");
 }
 
 /// A peer changes two files before the next recovery in every third case.
 #[test]
 fn a_crash_of_a_recovery_of_many_files_is_harmless_at_every_message() {
     const FILES: usize = 20;
+    let (mut cuts, mut cuts_before_peer) = (0, 0);
     for after in 0..130 {
         let stage = Stage::new(after);
         let (files, image) = crashed(&stage, FILES, |_| 2);
@@ -147,8 +150,10 @@ fn a_crash_of_a_recovery_of_many_files_is_harmless_at_every_message() {
         let (begun, cluster) = (stage.begin(&disk, under_pressure()), stage.cluster.clone());
         stage.world.run(async move { drop(race(begun, cluster.until_alive_cut()).await) });
         let image = stage.crash(&disk, CrashPolicy::LoseAll);
-        stage.cluster.cancel_cut();
+        let was_cut = u32::from(stage.cluster.cancel_cut());
         let changed = if after % 3 == 0 { vec![files[3], files[12]] } else { Vec::new() };
+        cuts += was_cut;
+        cuts_before_peer += if changed.is_empty() { 0 } else { was_cut };
         let (peer, by_peer) = (stage.peer(), changed.clone());
         stage.world.run(async move {
             for file in by_peer {
@@ -174,6 +179,7 @@ fn a_crash_of_a_recovery_of_many_files_is_harmless_at_every_message() {
             assert!(!is_aside, "cut at {after}: {outcome:?}");
         }
     }
+    assert!(cuts > 120 && cuts_before_peer > 40, "{cuts}, {cuts_before_peer} before a peer wrote");
 }
 
 /// Enough pieces that a replay makes the file durable several times.

@@ -233,7 +233,7 @@ fn promises_survive_a_cut_at_every_message_while_relogging() {
 /// random write of the journal.
 #[test]
 fn random_writers_in_a_short_journal_lose_nothing_promised() {
-    let mut all_anew = 0;
+    let (mut all_anew, mut cuts) = (0, 0);
     for seed in 0..12 {
         let (stage, disk) = Stage::formatted_disk(seed);
         let (inner, random) = (stage.clone(), SplitMix::new(seed));
@@ -280,6 +280,7 @@ fn random_writers_in_a_short_journal_lose_nothing_promised() {
             (files, host.statistics().logged_anew_bytes)
         });
         all_anew += anew;
+        cuts += u32::from(disk.is_off());
         let policy = CrashPolicy::Random { seed, atomicity: Atomicity::Unit(512) };
         let disk = stage.disk(stage.crash(&disk, policy));
         let report = stage.recovered(&disk, under_pressure());
@@ -297,6 +298,7 @@ fn random_writers_in_a_short_journal_lose_nothing_promised() {
         stage.world.end();
     }
     assert!(all_anew > 0, "nothing was logged anew");
+    assert!(cuts > 4, "{cuts} power cuts");
 }
 
 #[test]

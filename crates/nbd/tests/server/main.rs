@@ -7,7 +7,7 @@ use device::World;
 use disks::MemoryDisk;
 use nbd::{Connections, Export, Listener, serve};
 use runtime::RealWorld;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
@@ -158,8 +158,11 @@ impl Client {
         )
     }
     fn is_closed(&mut self) -> bool {
-        // Bytes that were sent and not read make it a reset.
-        self.0.read(&mut [0; 1]).map_or(true, |count| count == 0)
+        match self.0.read(&mut [0; 1]) {
+            Ok(count) => count == 0,
+            // Bytes that were sent and not read make it a reset. The time limit is an error, too.
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
     }
 }
 

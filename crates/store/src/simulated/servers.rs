@@ -218,6 +218,10 @@ pub(super) struct Session {
     pub silent: Cell<bool>,
     /// Whether the host has crashed.
     pub dead: Cell<bool>,
+    /// Number of messages that it has sent, and the number of its message whose answer finds it
+    /// dead.
+    sent: Cell<u64>,
+    dies_at: Cell<Option<u64>>,
     /// Whether its client has given it up: none of its calls goes on.
     pub given_up: Cell<bool>,
     pub gave_up: Signal,
@@ -226,6 +230,22 @@ pub(super) struct Session {
 }
 
 impl Session {
+    pub fn new(identity: Identity, number: u64) -> Session {
+        Session {
+            identity,
+            number,
+            events: RefCell::default(),
+            changed: Signal::default(),
+            fenced: Cell::default(),
+            silent: Cell::default(),
+            dead: Cell::default(),
+            sent: Cell::default(),
+            dies_at: Cell::default(),
+            given_up: Cell::default(),
+            gave_up: Signal::default(),
+            link: Link::default(),
+        }
+    }
     /// Takes the next event. Nothing passes a silent link, and a host that has crashed gets none.
     pub fn next_event(&self, now: Instant) -> Option<StoreEvent> {
         let mut events = self.events.borrow_mut();
@@ -367,15 +387,24 @@ impl Cluster {
         assert!(cut.message > self.messages());
         self.0.cut.set(Some(cut));
     }
+    /// Crashes the host with this identity at a message of its latest connection, counted from 1:
+    /// it is carried out, and the answer does not arrive.
+    pub fn kill_at(&self, identity: &Identity, message: u64) {
+        let sessions = self.0.sessions.borrow();
+        let latest = sessions.iter().rev().find(|session| session.identity == *identity);
+        let latest = latest.expect("a connection of this host");
+        assert!(message > latest.sent.get());
+        latest.dies_at.set(Some(message));
+    }
     /// Waits until a client has been cut off by [`CutKind::Client`].
     pub async fn until_client_cut(&self) {
         let dead =
             || self.0.sessions.borrow().iter().any(|session| session.dead.get()).then_some(());
         self.0.was_cut.until(dead).await
     }
-    /// Disarms the fault.
-    pub fn cancel_cut(&self) {
-        self.0.cut.set(None);
+    /// Disarms the fault. Returns whether it has come.
+    pub fn cancel_cut(&self) -> bool {
+        self.0.cut.take().is_none()
     }
     /// Waits like [`Cluster::until_client_cut`], but for the latest connection: those before it are
     /// dead already.
@@ -537,6 +566,8 @@ impl State {
             traffic.content_messages += u64::from(request == RequestKind::Content);
         });
         let message = self.traffic.get().messages;
+        session.sent.set(session.sent.get() + 1);
+        let own_message = session.sent.get();
         loop {
             self.travel(MESSAGE_BYTES + bytes).await;
             if self.is_cut(message, Moment::Request) && self.fails(session, request).await? {
@@ -550,6 +581,10 @@ impl State {
             self.check(session).await?;
             self.serve_metadata(request).await;
             let answer = carry_out();
+            if session.dies_at.get() == Some(own_message) {
+                session.dead.set(true);
+                self.was_cut.notify();
+            }
             if self.is_cut(message, Moment::Answer) && self.fails(session, request).await? {
                 continue;
             }

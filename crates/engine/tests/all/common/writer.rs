@@ -52,7 +52,7 @@ pub struct History {
 impl History {
     /// Whether every writer has had a change acknowledged.
     pub fn all_begun(&self) -> bool {
-        self.acknowledged.iter().all(|version| *version > 0)
+        !self.acknowledged.is_empty() && self.acknowledged.iter().all(|version| *version > 0)
     }
 }
 

@@ -47,6 +47,9 @@ pub struct Watch {
     pub slow_write: Cell<Option<u64>>,
     /// Answers to creations wait.
     pub slow_creations: Cell<bool>,
+    /// Number of creations that have no answer yet, and of recalls that came during one.
+    creations: Rc<Cell<u64>>,
+    pub recalls_during_creations: Rc<Cell<u64>>,
     pub changed: Rc<Event>,
     /// Number of calls that wait, or waited.
     pub waiting_calls: Rc<Cell<u64>>,
@@ -203,13 +206,27 @@ impl Store for WatchedStore {
         let (created, opens) = (self.inner.create(parent, name, mode, caller), self.opens.clone());
         let (changed, is_released) = (self.changed.clone(), self.is_released.clone());
         let is_slow = self.slow_creations.get();
+        let creations = self.creations.clone();
         Box::pin(async move {
-            let created = created.await?;
-            if is_slow {
+            creations.set(creations.get() + 1);
+            let created = created.await;
+            if is_slow && created.is_ok() {
                 changed.until(|| is_released.get().then_some(())).await;
             }
+            creations.set(creations.get() - 1);
+            let created = created?;
             opens.borrow_mut().extend(created.open.map(|open| (open, created.found.file)));
             Ok(created)
+        })
+    }
+    fn next_event(&self) -> LocalFuture<StoreEvent> {
+        let (next, creations) = (self.inner.next_event(), self.creations.clone());
+        let recalls = self.recalls_during_creations.clone();
+        Box::pin(async move {
+            let event = next.await;
+            let is_early = matches!(event, StoreEvent::Recall { .. }) && creations.get() > 0;
+            recalls.set(recalls.get() + u64::from(is_early));
+            event
         })
     }
     fn space(&self) -> Answer<Space> {
@@ -283,7 +300,6 @@ impl Store for WatchedStore {
         still_known() -> Answer<()>;
         fence(former: &Identity) -> Answer<()>;
         reconnect() -> Answer<()>;
-        next_event() -> LocalFuture<StoreEvent>;
         root() -> FileId;
         lookup(parent: FileId, name: &[u8]) -> Answer<Found>;
         find(file: FileId) -> Answer<Found>;

@@ -6,7 +6,6 @@ mod names;
 mod recalls;
 mod serve;
 
-use super::link::Link;
 use super::servers::{Cluster, Inode, NAME, RequestKind, Session, State, fresh};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind, Version};
 use crate::error::{Refusal, StoreError};
@@ -19,10 +18,10 @@ use crate::overlay::Overlay;
 use crate::store::Answer;
 use leases::Lease;
 use recalls::Recalls;
-use runtime::sync::{Event as Signal, RwLock};
+use runtime::sync::RwLock;
 use runtime::{Either, join_window, race};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -128,18 +127,7 @@ fn given_up_error() -> StoreError {
 fn new_session(state: &Rc<State>, identity: &Identity) -> Rc<Session> {
     let number = state.next_session.get();
     state.next_session.set(number + 1);
-    let session = Rc::new(Session {
-        identity: identity.clone(),
-        number,
-        events: RefCell::new(VecDeque::new()),
-        changed: Signal::default(),
-        fenced: Cell::new(false),
-        silent: Cell::new(false),
-        dead: Cell::new(false),
-        given_up: Cell::new(false),
-        gave_up: Signal::default(),
-        link: Link::default(),
-    });
+    let session = Rc::new(Session::new(identity.clone(), number));
     state.sessions.borrow_mut().push(session.clone());
     session
 }
