@@ -8,8 +8,10 @@ use serde_json::Value;
 /// device stays.
 fn bench(rig: &Rig, words: &str) -> Value {
     let report = rig.run(&format!(
-        "$LAB bench {words} --directory . --runs 1 --json >report 2>errors || {{ cat errors; exit; }}
-         cat report; [ -z \"$(losetup -n -O BACK-FILE | grep $PWD/okeanos-bench)\" ]; [ -z \"$(ls -d okeanos-bench-* 2>/dev/null)\" ]"
+        "$LAB bench {words} --directory . --runs 1 --json >report 2>errors ||
+             {{ cat errors; exit; }}
+         cat report; [ -z \"$(losetup -n -O BACK-FILE | grep $PWD/okeanos-bench)\" ]
+         [ -z \"$(ls -d okeanos-bench-* 2>/dev/null)\" ]"
     ));
     serde_json::from_str(&report).expect(&report)
 }
