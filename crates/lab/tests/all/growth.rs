@@ -60,7 +60,8 @@ fn each_who_works_at_once_was_measured_alone_before() {
     let rig = Rig::new();
     let report = bench(
         &rig,
-        "mixed --model nvme-ssd --contenders ext4:ordered,okeanos --writers 2 --seconds 200ms --large 8M --dirty 8M",
+        "mixed --model nvme-ssd --contenders ext4:ordered,okeanos --writers 2 --seconds 200ms \
+         --large 8M --dirty 8M",
     );
     let cases = ["writers", "reading", "overwriting", "together", "beside_dirty_data"];
     assert_eq!(words(&report, "case"), [cases, cases].concat());
