@@ -211,7 +211,8 @@ mod tests {
     #[test]
     fn the_table_says_who_stands_where() {
         let page = "# A\n\n## Layers\n\n| layer | crate | holds | never |\n|---|---|---|---|\n\
-                    | 7 | `cli`, `sim` | programs | |\n| 1 | `device` | disks | waits (`a::b`); x |\n\n## Next";
+                    | 7 | `cli`, `sim` | programs | |\n\
+                    | 1 | `device` | disks | waits (`a::b`); x |\n\n## Next";
         let layers = Layers::read(page).unwrap();
         assert_eq!(layers.names(), ["cli", "sim", "device"]);
         assert_eq!((layers.layer_of("sim"), layers.layer_of("nbd")), (Some(7), None));

@@ -3,19 +3,84 @@
 
 use crate::dialect;
 use crate::sources::{Source, Workspace};
+use std::collections::{BTreeMap, BTreeSet};
 
 const COLUMNS_MAX: usize = 100;
 
 /// Words with which a doc comment must not open: fragments and pronouns.
 const FRAGMENTS: &[&str] = &[
-    "Of", "The same", "So many", "It", "Its", "They", "Those", "These", "Who", "Whoever", "What",
-    "Where", "If", "As", "Else", "All", "Both", "None", "Nobody", "Most", "How", "When", "With",
-    "In", "For", "By", "From", "After", "Only", "Not", "Nothing", "Everything", "Held", "Some",
+    "Of",
+    "The same",
+    "So many",
+    "It",
+    "Its",
+    "They",
+    "Those",
+    "These",
+    "Who",
+    "Whoever",
+    "What",
+    "Where",
+    "If",
+    "As",
+    "Else",
+    "All",
+    "Both",
+    "None",
+    "Nobody",
+    "Most",
+    "How",
+    "When",
+    "With",
+    "In",
+    "For",
+    "By",
+    "From",
+    "After",
+    "Only",
+    "Not",
+    "Nothing",
+    "Everything",
+    "Held",
+    "Some",
 ];
 
 /// Bound of the doc comments that open so all the same, as helps of options and good sentences do.
 /// It may only shrink.
 const FRAGMENTS_MAX: usize = 31;
+
+/// Bounds of the lines beyond [`COLUMNS_MAX`] that a text in quotes touches, for each tree that has
+/// such lines: rows of tables, help with its own layout, texts in quotes within scripts. They may
+/// only shrink.
+const QUOTED_MAX: &[(&str, usize)] = &[
+    ("crates/blocks/src", 4),
+    ("crates/ceph/src", 1),
+    ("crates/cli/src", 40),
+    ("crates/cli/tests", 169),
+    ("crates/commit/src", 1),
+    ("crates/device/src", 1),
+    ("crates/disks/src", 2),
+    ("crates/emulated/src", 3),
+    ("crates/engine/src", 10),
+    ("crates/eviction/src", 13),
+    ("crates/ext4/src", 3),
+    ("crates/ext4/tests", 15),
+    ("crates/format/src", 13),
+    ("crates/fuse_session/src", 1),
+    ("crates/hostile/tests", 2),
+    ("crates/journal/src", 1),
+    ("crates/journal/tests", 2),
+    ("crates/lab/src", 59),
+    ("crates/lab/tests", 1),
+    ("crates/reproduce/src", 292),
+    ("crates/reproduce/tests", 1),
+    ("crates/sim/src", 2),
+    ("crates/testbeds/examples", 1),
+    ("crates/testbeds/src", 1),
+    ("crates/testbeds/tests", 4),
+    ("crates/units/src", 2),
+    ("crates/workloads/src", 3),
+];
 
 /// Whether a line of a page may be long: a row of a table, an example, a link.
 fn may_be_long(line: &str) -> bool {
@@ -25,22 +90,27 @@ fn may_be_long(line: &str) -> bool {
 /// Checks the widths of lines, the test binaries and the openings of doc comments.
 pub fn check(workspace: &Workspace, complaints: &mut Vec<String>) {
     check_openings(workspace, complaints);
-    let is_wide = |line: &str| line.chars().count() > COLUMNS_MAX;
+    let mut quoted_counts = BTreeMap::new();
     let mut complain = |path: &str, index: usize| {
         complaints.push(format!("{path}:{}: more than {COLUMNS_MAX} columns", index + 1));
     };
     for source in &workspace.sources {
         let lines = source.text.lines().enumerate();
-        // Rows of tables in comments, and macros' patterns, cannot be wrapped.
-        let is_fixed = |line: &str| line.trim_start().starts_with("//! |") || line.contains("$(");
-        let wide = lines.filter(|(_, line)| is_wide(line) && !is_fixed(line));
-        wide.filter(|(index, _)| !source.quoted_lines.contains(&(index + 1)))
-            .for_each(|(index, _)| complain(&source.path, index));
+        for (index, line) in lines.filter(|(_, line)| is_wide(line)) {
+            // Rows of tables in comments, and macros' patterns, cannot be wrapped.
+            let is_fixed = line.trim_start().starts_with("//! |") || line.contains("$(");
+            if source.quoted_lines.contains(&(index + 1)) {
+                *quoted_counts.entry(tree_of(&source.path)).or_default() += 1;
+            } else if !is_fixed {
+                complain(&source.path, index);
+            }
+        }
     }
     for (path, text) in &workspace.pages {
         let wide = text.lines().enumerate().filter(|(_, line)| is_wide(line) && !may_be_long(line));
         wide.for_each(|(index, _)| complain(path, index));
     }
+    check_quoted(&quoted_counts, QUOTED_MAX, complaints);
     for name in &workspace.crates {
         let folder = format!("crates/{name}/tests/");
         let binaries = workspace.sources.iter().filter(|source| {
@@ -53,6 +123,38 @@ pub fn check(workspace: &Workspace, complaints: &mut Vec<String>) {
         let others = binaries.filter(|source| !source.text.contains("#[global_allocator]"));
         if others.count() > 1 {
             complaints.push(format!("{folder}: linking costs more than running: add to tests/all"));
+        }
+    }
+}
+
+fn is_wide(line: &str) -> bool {
+    line.chars().count() > COLUMNS_MAX
+}
+
+/// The part of a path that names a tree: `crates/NAME/src`, `crates/NAME/tests`, `xtask`.
+fn tree_of(path: &str) -> &str {
+    let parts = if path.starts_with("crates/") { 3 } else { 1 };
+    path.match_indices('/').nth(parts - 1).map_or(path, |(end, _)| &path[..end])
+}
+
+/// Checks that each tree has exactly as many wide lines with texts in quotes as its bound says.
+fn check_quoted(
+    counts: &BTreeMap<&str, usize>,
+    bounds: &[(&str, usize)],
+    complaints: &mut Vec<String>,
+) {
+    let bounds: BTreeMap<&str, usize> = bounds.iter().copied().collect();
+    let trees: BTreeSet<&str> = counts.keys().chain(bounds.keys()).copied().collect();
+    for tree in trees {
+        let of = |numbers: &BTreeMap<&str, usize>| numbers.get(tree).copied().unwrap_or_default();
+        let (count, bound) = (of(counts), of(&bounds));
+        if count > bound {
+            complaints.push(format!(
+                "{tree}: {count} lines with texts in quotes have more than {COLUMNS_MAX} columns, \
+                 {bound} at most may"
+            ));
+        } else if count < bound {
+            complaints.push(format!("xtask/src/lines.rs: QUOTED_MAX of {tree} can be {count}"));
         }
     }
 }
@@ -138,5 +240,21 @@ mod tests {
     fn an_opening_is_a_whole_word() {
         assert!(opens_with("Of a log", "Of") && !opens_with("Offset", "Of"));
         assert!(opens_with("In a log", "In") && !opens_with("In-inode attributes", "In"));
+    }
+
+    #[test]
+    fn wide_quoted_lines_only_shrink() {
+        let complaints = |counts: &[(&'static str, usize)]| {
+            let mut complaints = Vec::new();
+            check_quoted(&counts.iter().copied().collect(), &[("a", 2)], &mut complaints);
+            complaints.join("\n")
+        };
+        assert_eq!(complaints(&[("a", 2)]), "");
+        assert!(complaints(&[("a", 3)]).starts_with("a: 3 lines"));
+        assert!(complaints(&[("a", 1)]).ends_with("QUOTED_MAX of a can be 1"));
+        assert!(complaints(&[]).ends_with("QUOTED_MAX of a can be 0"));
+        assert!(complaints(&[("a", 2), ("b", 1)]).starts_with("b: 1 lines"));
+        assert_eq!(tree_of("crates/cli/tests/all/main.rs"), "crates/cli/tests");
+        assert_eq!(tree_of("xtask/src/lines.rs"), "xtask");
     }
 }

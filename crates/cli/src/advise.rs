@@ -188,7 +188,8 @@ fn text_of(advice: &Advice) -> String {
         None => format!("No advice yet: fewer than {UPDATES_MIN} updates of blocks were seen."),
     };
     format!(
-        "Mounted data={mounted}: {updates} updates of blocks, {payload} written by programs.\n\n{table}\n{last}\n"
+        "Mounted data={mounted}: {updates} updates of blocks, {payload} written by programs.\n\n\
+         {table}\n{last}\n"
     )
 }
 
@@ -200,10 +201,14 @@ mod tests {
         let requests: Vec<Value> = classes
             .iter()
             .map(|(most, updates, bytes, blocks)| {
-                serde_json::json!({ "request_bytes_max": most, "updates": updates, "bytes": bytes, "blocks": blocks })
+                serde_json::json!({
+                    "request_bytes_max": most, "updates": updates, "bytes": bytes, "blocks": blocks,
+                })
             })
             .collect();
-        let statistics = serde_json::json!({ "about": { "data": "ordered" }, "engine": { "requests": requests } });
+        let statistics = serde_json::json!({
+            "about": { "data": "ordered" }, "engine": { "requests": requests },
+        });
         advise(&statistics, 4096).unwrap()
     }
 

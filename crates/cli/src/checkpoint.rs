@@ -103,8 +103,10 @@ fn text_of(report: &CheckpointReport) -> String {
     }
     let CheckpointReport { blocks_logged, writes_logged, blocks_written, writes, .. } = *report;
     format!(
-        "{blocks_written} blocks of {blocks_logged} in the log were written home: {:.0} % were overwritten by later ones.\n\
-         {writes} writes did it in place of {writes_logged}: {:.0} % were merged with their neighbours.\n\
+        "{blocks_written} blocks of {blocks_logged} in the log were written home: {:.0} % were \
+         overwritten by later ones.\n\
+         {writes} writes did it in place of {writes_logged}: {:.0} % were merged with their \
+         neighbours.\n\
          This checkpoint took {}.\n",
         report.blocks_skipped,
         report.writes_merged,

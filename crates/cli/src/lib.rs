@@ -41,7 +41,8 @@ use terminal::{VERSION, error, text};
 
 /// A journaling file system for many concurrent small synchronous writes, on the ext4 format
 #[derive(Parser)]
-#[command(name = "okeanos", version = VERSION, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "okeanos", version = VERSION, propagate_version = true, max_term_width = 100,
+          after_help = EXAMPLES)]
 struct Program {
     #[command(subcommand)]
     command: Command,

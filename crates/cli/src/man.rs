@@ -22,11 +22,23 @@ const MANUAL: Manual = Manual {
     ],
 };
 
-const FILES: &str = ".SH FILES\n.TP\n\\fI/run/okeanos/\\fR\nSockets of the daemons of root's mounts. An ordinary user's are in \
-                     \\fI$XDG_RUNTIME_DIR/okeanos/\\fR, or in \\fI/tmp/okeanos\\-UID/\\fR.\n.TP\n\\fI/run/okeanos\\-public/\\fR\n\
-                     Sockets of mounts of root with allow_other, which answer everybody's questions and take no orders.\n.TP\n\
-                     \\fI/etc/okeanos/*.conf\\fR\nVolumes of the systemd unit okeanos@.service.\n.TP\n\\fI/etc/okeanos/blocks/*.conf\\fR\n\
-                     Block volumes of the systemd unit okeanos-blocks@.service.\n.TP\n\\fI/etc/okeanos/hosts/*.conf\\fR\n\
+const FILES: &str = ".SH FILES\n\
+                     .TP\n\
+                     \\fI/run/okeanos/\\fR\n\
+                     Sockets of the daemons of root's mounts. An ordinary user's are in \
+                     \\fI$XDG_RUNTIME_DIR/okeanos/\\fR, or in \\fI/tmp/okeanos\\-UID/\\fR.\n\
+                     .TP\n\
+                     \\fI/run/okeanos\\-public/\\fR\n\
+                     Sockets of mounts of root with allow_other, which answer everybody's \
+                     questions and take no orders.\n\
+                     .TP\n\
+                     \\fI/etc/okeanos/*.conf\\fR\n\
+                     Volumes of the systemd unit okeanos@.service.\n\
+                     .TP\n\
+                     \\fI/etc/okeanos/blocks/*.conf\\fR\n\
+                     Block volumes of the systemd unit okeanos-blocks@.service.\n\
+                     .TP\n\
+                     \\fI/etc/okeanos/hosts/*.conf\\fR\n\
                      Stores of the systemd unit okeanos-host@.service.\n";
 
 pub fn run(arguments: &ManArguments) -> Result<(), CliError> {
@@ -45,19 +57,47 @@ fn write(directory: &Path) -> Result<(), CliError> {
 fn helper_page(mount: &Command) -> String {
     let options = mount.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     format!(
-        ".TH mount.fuse.okeanos 8\n.SH NAME\nmount.fuse.okeanos \\- mount an okeanos volume by mount(8) and fstab(5)\n\
-         .SH SYNOPSIS\n\\fBmount \\-t fuse.okeanos\\fR [\\fB\\-o\\fR \\fIoptions\\fR] \\fIsource\\fR \\fIdirectory\\fR\n.br\n\
-         \\fBmount.fuse.okeanos\\fR \\fIsource\\fR \\fIdirectory\\fR [\\fB\\-sfnv\\fR] [\\fB\\-o\\fR \\fIoptions\\fR]\n\
-         .SH DESCRIPTION\nA name of \\fBokeanos\\fR(1): called so, it mounts as \\fBokeanos\\-mount\\fR(8) does. \
-         \\fBmount\\fR(8) runs it for the types fuse.okeanos, fuseblk.okeanos and okeanos, and for fuse.okeanos-host, \
-         which mounts a host as \\fBokeanos\\-host\\-mount\\fR(8) does. Lines of \\fI/etc/fstab\\fR:\n\
-         .PP\n.nf\n/dev/sdb1  /mnt/a  fuse.okeanos  allow_other,nofail  0 0\n\
+        ".TH mount.fuse.okeanos 8\n\
+         .SH NAME\n\
+         mount.fuse.okeanos \\- mount an okeanos volume by mount(8) and fstab(5)\n\
+         .SH SYNOPSIS\n\
+         \\fBmount \\-t fuse.okeanos\\fR [\\fB\\-o\\fR \\fIoptions\\fR] \\fIsource\\fR \
+         \\fIdirectory\\fR\n\
+         .br\n\
+         \\fBmount.fuse.okeanos\\fR \\fIsource\\fR \\fIdirectory\\fR [\\fB\\-sfnv\\fR] \
+         [\\fB\\-o\\fR \\fIoptions\\fR]\n\
+         .SH DESCRIPTION\n\
+         A name of \\fBokeanos\\fR(1): called so, it mounts as \\fBokeanos\\-mount\\fR(8) does. \
+         \\fBmount\\fR(8) runs it for the types fuse.okeanos, fuseblk.okeanos and okeanos, and for \
+         fuse.okeanos-host, which mounts a host as \\fBokeanos\\-host\\-mount\\fR(8) does. Lines \
+         of \\fI/etc/fstab\\fR:\n\
+         .PP\n\
+         .nf\n\
+         /dev/sdb1  /mnt/a  fuse.okeanos  allow_other,nofail  0 0\n\
          ceph:  /mnt/b  fuse.okeanos-host  journal=/dev/sdc1,name=mail,allow_other,_netdev,nofail  0 0\n.fi\n\
-         .PP\nWithout allow_other only root gets in.\n\
-         .SH OPTIONS\n.TP\n\\fB\\-s\\fR\nPass over mount options that are not known.\n.TP\n\\fB\\-f\\fR\nCheck the command line, and do \
-         not mount.\n.TP\n\\fB\\-n\\fR, \\fB\\-v\\fR, \\fB\\-t\\fR \\fItype\\fR\nTaken, as mount(8) gives them.\n\
-         {}.SH \"EXIT STATUS\"\n.TP\n0\nSuccess.\n.TP\n1\nThe command line is wrong.\n.TP\n32\nThe mount failed; \
-         standard error says why, and what to do.\n{}",
+         .PP\n\
+         Without allow_other only root gets in.\n\
+         .SH OPTIONS\n\
+         .TP\n\
+         \\fB\\-s\\fR\n\
+         Pass over mount options that are not known.\n\
+         .TP\n\
+         \\fB\\-f\\fR\n\
+         Check the command line, and do not mount.\n\
+         .TP\n\
+         \\fB\\-n\\fR, \\fB\\-v\\fR, \\fB\\-t\\fR \\fItype\\fR\n\
+         Taken, as mount(8) gives them.\n\
+         {}.SH \"EXIT STATUS\"\n\
+         .TP\n\
+         0\n\
+         Success.\n\
+         .TP\n\
+         1\n\
+         The command line is wrong.\n\
+         .TP\n\
+         32\n\
+         The mount failed; standard error says why, and what to do.\n\
+         {}",
         notes_sections(&options),
         MANUAL.end("mount.fuse.okeanos")
     )

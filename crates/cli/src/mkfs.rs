@@ -64,7 +64,8 @@ pub struct MkfsArguments {
     force_profile: bool,
     /// Make logs all over the volume (mount -o log=scattered), one at the end of each group. They
     /// take 10 MiB in every 100 MiB, or what is given: log-size=SIZE,group-size=SIZE
-    #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = LogSizes::parse)]
+    #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true,
+          default_missing_value = "", value_parser = LogSizes::parse)]
     scattered_logs: Option<LogSizes>,
     /// Overwrite what is there already
     #[arg(short = 'F', long)]
@@ -245,7 +246,8 @@ fn print_next_step(arguments: &MkfsArguments, extra: &[OsString]) -> Result<(), 
     options.extend(arguments.flush_zone.is_some().then(|| "barrier=coerce".to_string()));
     if has_long_blocks(&Mke2fsOptions::of(extra)) {
         print(
-            &"Okeanos mounts blocks longer than 4096 bytes everywhere; most kernels' own ext4 does not.\n",
+            &"Okeanos mounts blocks longer than 4096 bytes everywhere; most kernels' own ext4 does \
+              not.\n",
         )?;
     }
     let options =

@@ -39,7 +39,8 @@ pub fn refuse(arguments: &[OsString]) -> Result<(), CliError> {
     } else if command == "nbd" && arguments.iter().any(|word| word == "--scattered") {
         Err(CliError::new("okeanos nbd exports disks as they are, without scattered logs")
             .with_remedy(
-                "Make a block volume: okeanos blocks format --scattered-logs DEVICE. Export it: okeanos blocks attach --via nbd --socket PATH DEVICE.",
+                "Make a block volume: okeanos blocks format --scattered-logs DEVICE. Export it: \
+                 okeanos blocks attach --via nbd --socket PATH DEVICE.",
             )
             .with_code(WRONG_USAGE))
     } else {

@@ -38,8 +38,8 @@ There is no TLS: only Unix sockets and loopback addresses are listened on. An ad
 user of the machine in; a Unix socket is for the user who started the program.";
 
 /// Printed where a client that flushed at the next server would never learn of a loss.
-pub const LOSES: &str = "what was acknowledged and not flushed may be lost: requests of the clients \
-     fail until they have gone; another signal ends this at once";
+pub const LOSES: &str = "what was acknowledged and not flushed may be lost: requests of the \
+     clients fail until they have gone; another signal ends this at once";
 
 /// Export a disk over NBD: an image or a device, as it is
 #[derive(Args)]
@@ -115,7 +115,8 @@ pub fn serve_disk(
     if arguments.listen.is_some() {
         let may = if arguments.read_only { "read" } else { "read and change" };
         complain(&format!(
-            "okeanos: warning: every user of this machine can {may} the disk; --socket is for this user alone"
+            "okeanos: warning: every user of this machine can {may} the disk; --socket is for this \
+             user alone"
         ));
     }
     crate::daemon::settle_in();

@@ -310,7 +310,8 @@ fn skipped_text(recovered: &Recovered) -> String {
                 format!("Block {block} cannot be read and was left out: {path} (inode {inode}).\n")
             }
             None => format!(
-                "Block {block} cannot be read and was left out: debugfs -R 'icheck {block}' says whose it is.\n"
+                "Block {block} cannot be read and was left out: debugfs -R 'icheck {block}' says \
+                 whose it is.\n"
             ),
         }
     };
@@ -323,7 +324,8 @@ fn restart_text(forecast: &RestartForecast) -> String {
         forecast;
     if let Some(why) = &forecast.refused {
         return format!(
-            "Snapshot of the mapping table: {why}.\nA restart with log=scattered would read all of the log.\n"
+            "Snapshot of the mapping table: {why}.\n\
+             A restart with log=scattered would read all of the log.\n"
         );
     }
     let (from, count, blocks) = (forecast.read_from, forecast.transactions, forecast.run_blocks);
@@ -332,9 +334,10 @@ fn restart_text(forecast: &RestartForecast) -> String {
         _ => format!("{count} transactions from {from} on ({blocks} log blocks)"),
     };
     format!(
-        "Snapshot of the mapping table: {pieces} pieces cover {blocks_covered} blocks in transactions before {end}.\n\
-         A restart with log=scattered would read {snapshot_blocks} log blocks of it, {run_headers} in {logs} logs for later runs, \
-         and {runs}.\n"
+        "Snapshot of the mapping table: {pieces} pieces cover {blocks_covered} blocks in \
+         transactions before {end}.\n\
+         A restart with log=scattered would read {snapshot_blocks} log blocks of it, {run_headers} \
+         in {logs} logs for later runs, and {runs}.\n"
     )
 }
 
@@ -365,7 +368,8 @@ pub fn at_mount(report: &RecoveryReport) -> Option<String> {
         + &refused("the snapshot", &report.snapshot_refused);
     let text = || {
         format!(
-            "recovered in {time}: {transactions} transactions,{covered}{logs} {home} blocks were written home{refused}"
+            "recovered in {time}: {transactions} transactions,{covered}{logs} {home} blocks were \
+             written home{refused}"
         )
     };
     (!report.clean).then(text)
@@ -408,7 +412,8 @@ mod tests {
             at_mount(&plain).unwrap(),
             "recovered in 3.10 s: 9 transactions, 4 blocks were written home"
         );
-        let expected = "recovered in 3.10 s: 9 transactions, in 32 scattered logs, 1800 blocks stay there, 4 blocks were written home";
+        let expected = "recovered in 3.10 s: 9 transactions, in 32 scattered logs, 1800 blocks \
+             stay there, 4 blocks were written home";
         assert_eq!(at_mount(&scattered).unwrap(), expected);
         let why = Some("it does not cover transaction 7".to_owned());
         let refused =
@@ -416,7 +421,8 @@ mod tests {
         let behind = "; the table of mtl= was not believed: it does not cover transaction 7";
         assert_eq!(at_mount(&refused).unwrap(), expected.to_owned() + behind);
         let snapshot = RecoveryReport { snapshot_transactions: 7, ..scattered.clone() };
-        let expected = "recovered in 3.10 s: 9 transactions, 7 of them covered by a snapshot, in 32 scattered logs, 1800 blocks stay there, 4 blocks were written home";
+        let expected = "recovered in 3.10 s: 9 transactions, 7 of them covered by a snapshot, in \
+             32 scattered logs, 1800 blocks stay there, 4 blocks were written home";
         assert_eq!(at_mount(&snapshot).unwrap(), expected);
         let why = Some("its piece 4 is lost, damaged or another's".to_owned());
         let refused =
@@ -424,7 +430,8 @@ mod tests {
         let behind = "; the snapshot was not believed: its piece 4 is lost, damaged or another's";
         assert!(refused.ends_with(behind), "{refused}");
         let believed = RecoveryReport { logs_read: 0, table_pages_read: 3, ..scattered };
-        let expected = "recovered in 3.10 s: 9 transactions, covered by 3 pages of the table, 1800 blocks stay in the logs, 4 blocks were written home";
+        let expected = "recovered in 3.10 s: 9 transactions, covered by 3 pages of the table, 1800 \
+             blocks stay in the logs, 4 blocks were written home";
         assert_eq!(at_mount(&believed).unwrap(), expected);
     }
 
@@ -465,8 +472,8 @@ mod tests {
         assert_eq!(
             restart_text(&forecast),
             "Snapshot of the mapping table: 3 pieces cover 120 blocks in transactions before 189.\n\
-             A restart with log=scattered would read 5 log blocks of it, 70 in 4 logs for later runs, and 50 transactions from 150 \
-             on (300 log blocks).\n"
+             A restart with log=scattered would read 5 log blocks of it, 70 in 4 logs for later \
+             runs, and 50 transactions from 150 on (300 log blocks).\n"
         );
         let nothing = RestartForecast { transactions: 0, ..forecast.clone() };
         assert!(
@@ -477,7 +484,8 @@ mod tests {
         let refused = RestartForecast { refused: Some("none counts".into()), ..forecast };
         assert_eq!(
             restart_text(&refused),
-            "Snapshot of the mapping table: none counts.\nA restart with log=scattered would read all of the log.\n"
+            "Snapshot of the mapping table: none counts.\n\
+             A restart with log=scattered would read all of the log.\n"
         );
     }
 }

@@ -346,7 +346,8 @@ pub fn tables() -> String {
         (
             at::FEATURES,
             4,
-            "features: 1 scattered logs, 2 journal on its own device, 4 flush zone; others are refused",
+            "features: 1 scattered logs, 2 journal on its own device, 4 flush zone; others are \
+             refused",
         ),
         (at::UUID, 16, "UUID of the volume"),
         (at::JOURNAL_UUID, 16, "UUID of the journal's device; zeros: the journal is inside"),

@@ -63,7 +63,8 @@ impl fmt::Display for FlushZoneError {
             FlushZoneError::WrongChecksum { stored, computed } => {
                 write!(
                     f,
-                    "the flush zone's superblock has checksum {stored:#010x} instead of {computed:#010x}"
+                    "the flush zone's superblock has checksum {stored:#010x} instead of \
+                     {computed:#010x}"
                 )
             }
             FlushZoneError::UnknownVersion(version) => {

@@ -183,7 +183,8 @@ pub enum LogsError {
     #[error("there are no scattered logs")]
     NoLogs,
     #[error(
-        "the superblock of the scattered logs has checksum {stored:#010x} instead of {computed:#010x}"
+        "the superblock of the scattered logs has checksum {stored:#010x} instead of \
+         {computed:#010x}"
     )]
     WrongChecksum { stored: u32, computed: u32 },
     #[error("scattered logs of unknown version {0}")]

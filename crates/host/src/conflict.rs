@@ -185,8 +185,10 @@ fn text_of(of: &SetAsideFile<'_>, why: &str, path: Option<Vec<u8>>, places: &[u6
     };
     let Version { number: version, ctime_ns, size } = of.last;
     let mut text = format!(
-        "Bytes of file {number} that were synced on this host and could not be written to the store.\n{name}\n{why}\n\
-         Last state journaled: version {version}, changed {ctime_ns} ns after 1970, {size} bytes.\nBytes journaled:\n",
+        "Bytes of file {number} that were synced on this host and could not be written to the \
+         store.\n{name}\n{why}\n\
+         Last state journaled: version {version}, changed {ctime_ns} ns after 1970, {size} bytes.\n\
+         Bytes journaled:\n",
     );
     let is_packed = of.ranges.iter().zip(places).any(|(range, at)| range.start != *at);
     for (Range { start, end }, at) in of.ranges.iter().zip(places).take(RANGES_MAX) {

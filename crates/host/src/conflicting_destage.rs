@@ -48,8 +48,9 @@ impl Host {
         file.was_taken_over.set(false);
         let bytes = file.ranges.borrow().bytes();
         self.report_trouble(&format!(
-            "file {number} was changed by another program past this host, and keeps that change; {bytes} bytes that \
-             were written here are in okeanos-conflicts/{name} (find -inum {number} prints its name)"
+            "file {number} was changed by another program past this host, and keeps that change; \
+             {bytes} bytes that were written here are in okeanos-conflicts/{name} (find -inum \
+             {number} prints its name)"
         ));
         if file.opens.get() > 0 {
             *file.failure.borrow_mut() = Some(Failure::SetAside(why.clone()));

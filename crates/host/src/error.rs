@@ -12,22 +12,25 @@ pub enum HostError {
     #[error("the journal cannot be read: {0}")]
     Log(#[from] RecoverError),
     #[error(
-        "{journal} is not a host journal: {why}; okeanos host mount --format makes one, and what it held is lost"
+        "{journal} is not a host journal: {why}; okeanos host mount --format makes one, and what \
+         it held is lost"
     )]
     NotAJournal { journal: String, why: String },
     /// Records with correct checksums and impossible contents: a program wrote them, so nothing is
     /// replayed.
     #[error(
-        "{journal}: transaction {transaction} has bytes of file slot {slot} and no record that says of which file; \
-         nothing was replayed, and nothing changed: keep a copy of the journal, and report this"
+        "{journal}: transaction {transaction} has bytes of file slot {slot} and no record that \
+         says of which file; nothing was replayed, and nothing changed: keep a copy of the \
+         journal, and report this"
     )]
     DamagedSlot { journal: String, slot: u32, transaction: u32 },
     #[error("{journal} belongs to {found}, and not to {wanted}")]
     Foreign { journal: String, found: String, wanted: String },
     /// File numbers and versions have another meaning there.
     #[error(
-        "{journal} has records for another store: {store} is {found} now, and was {wanted}. Is the right file system \
-         mounted there? If the former one is lost for good, okeanos host mount --format makes a new journal"
+        "{journal} has records for another store: {store} is {found} now, and was {wanted}. Is the \
+         right file system mounted there? If the former one is lost for good, okeanos host mount \
+         --format makes a new journal"
     )]
     OtherStore { journal: String, store: String, found: String, wanted: String },
     #[error("{journal} is too small: {found} bytes; at least {needed}")]
@@ -39,7 +42,8 @@ pub enum HostError {
     Aborted(String),
     /// The store failed a flush, so what it has is unknown. The journal still has everything.
     #[error(
-        "bringing the file to the store failed: {0}; unmount, and mount again, to bring it from the journal"
+        "bringing the file to the store failed: {0}; unmount, and mount again, to bring it from \
+         the journal"
     )]
     NotDestaged(StoreError),
     /// A sync failed of bytes that the journal does not have; lasts until every descriptor of the
@@ -60,20 +64,20 @@ pub enum HostError {
     /// Names were answered and not synced when the connection ended; reported once for each
     /// descriptor.
     #[error(
-        "names in the directory that were made, moved or removed and not synced may be as before: the connection to the \
-         store was lost since; look at them, and sync again"
+        "names in the directory that were made, moved or removed and not synced may be as before: \
+         the connection to the store was lost since; look at them, and sync again"
     )]
     NamesLost,
     /// The store grants no token in this case. What is in the journal stays there.
     #[error(
-        "file {file} is open on another client, which keeps it: close it there, and mount again; what was synced \
-         stays in the journal"
+        "file {file} is open on another client, which keeps it: close it there, and mount again; \
+         what was synced stays in the journal"
     )]
     KeptOpen { file: u64 },
     /// The store refuses bytes that the journal has for it.
     #[error(
-        "file {file} ({name}) could not be written to the store: {error}; what was synced stays in the journal. Make \
-         room there or remove the cause, and mount again"
+        "file {file} ({name}) could not be written to the store: {error}; what was synced stays in \
+         the journal. Make room there or remove the cause, and mount again"
     )]
     NotReplayed {
         file: u64,
@@ -87,8 +91,8 @@ pub enum HostError {
     NoRoom(StoreError),
     /// The store does not answer for them. The journal has everything.
     #[error(
-        "the store does not answer for {files} files, and has not got all of them; what was synced stays in the \
-         journal: mount again"
+        "the store does not answer for {files} files, and has not got all of them; what was synced \
+         stays in the journal: mount again"
     )]
     NotAnswered { files: u64 },
     #[error("the host is about to unmount")]
@@ -98,7 +102,8 @@ pub enum HostError {
     /// A change whose answer was lost with the connection. It is not repeated: another client may
     /// have seen it, and what it has made since must not be changed.
     #[error(
-        "the connection to the store was lost before {what} was answered: it may have been made or not ({why})"
+        "the connection to the store was lost before {what} was answered: it may have been made or \
+         not ({why})"
     )]
     Unsure { what: &'static str, why: String },
 }

@@ -75,8 +75,8 @@ impl Host {
             };
             let number = file.id.0;
             self.report_trouble(&format!(
-                "file {number} could not be written to the store: {error}; {next}, and what was synced stays in the \
-                 journal (find -inum {number} prints its name)"
+                "file {number} could not be written to the store: {error}; {next}, and what was \
+                 synced stays in the journal (find -inum {number} prints its name)"
             ));
         }
         self.noted(result)
@@ -94,8 +94,9 @@ impl Host {
             file.fail_for_good(error.clone());
             let number = file.id.0;
             self.report_trouble(&format!(
-                "a sync of file {number} failed: {error}; what was written past the journal may not be at the store, \
-                 and each open descriptor reports that (find -inum {number} prints its name)"
+                "a sync of file {number} failed: {error}; what was written past the journal may \
+                 not be at the store, and each open descriptor reports that (find -inum {number} \
+                 prints its name)"
             ));
         }
         self.noted(result)
@@ -153,8 +154,8 @@ impl Host {
         if !file.is_given_up.replace(true) {
             let number = file.id.0;
             self.report_trouble(&format!(
-                "file {number} went to another client without what was synced here, which stays in the journal until \
-                 the store takes it"
+                "file {number} went to another client without what was synced here, which stays in \
+                 the journal until the store takes it"
             ));
         }
         Ok(())
@@ -168,8 +169,8 @@ impl Host {
         }
         let number = file.id.0;
         self.report_trouble(&format!(
-            "bringing file {number} to the store does not return for {after:?}: other files go on, and what was synced \
-             stays in the journal (find -inum {number} prints its name)"
+            "bringing file {number} to the store does not return for {after:?}: other files go on, \
+             and what was synced stays in the journal (find -inum {number} prints its name)"
         ));
     }
     pub(crate) fn note_not_stuck(&self, file: &File) {

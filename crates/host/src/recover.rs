@@ -388,8 +388,8 @@ impl Recovery<'_> {
         }
         let Version { number, ctime_ns, size } = version;
         Some(format!(
-            "The file was changed by others: the store has version {number}, changed {ctime_ns} ns after 1970, {size} \
-             bytes, which is no state that was journaled here."
+            "The file was changed by others: the store has version {number}, changed {ctime_ns} ns \
+             after 1970, {size} bytes, which is no state that was journaled here."
         ))
     }
 

@@ -24,7 +24,8 @@ static HEAP: runtime::Heap = runtime::Heap::new();
 
 /// The laboratory of Okeanos: benchmarks, the crash explorer, the papers' figures, emulated disks
 #[derive(Parser)]
-#[command(name = "okeanos-lab", version = VERSION, propagate_version = true, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "okeanos-lab", version = VERSION, propagate_version = true, max_term_width = 100,
+          after_help = EXAMPLES)]
 struct Program {
     #[command(subcommand)]
     command: Command,

@@ -7,7 +7,10 @@ use terminal::man::{ManArguments, Manual};
 
 const MANUAL: Manual = Manual {
     for_administrators: &[],
-    files: ".SH FILES\n.TP\n\\fI/run/okeanos/\\fR\nSockets of the disks that root serves. An ordinary user's are in \
+    files: ".SH FILES\n\
+            .TP\n\
+            \\fI/run/okeanos/\\fR\n\
+            Sockets of the disks that root serves. An ordinary user's are in \
             \\fI$XDG_RUNTIME_DIR/okeanos/\\fR, or in \\fI/tmp/okeanos\\-UID/\\fR.\n",
     see_also: &[
         ("okeanos-lab", 1),

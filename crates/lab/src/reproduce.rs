@@ -108,7 +108,8 @@ struct RunArguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Number of seeds to play them with
-    #[arg(long, value_name = "N", default_value_t = ::reproduce::SEEDS, value_parser = clap::value_parser!(u64).range(1..=10))]
+    #[arg(long, value_name = "N", default_value_t = ::reproduce::SEEDS,
+          value_parser = clap::value_parser!(u64).range(1..=10))]
     seeds: u64,
     /// Parts of figures played at once; all processors if not given. Changes no number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]

@@ -21,7 +21,8 @@ const BACKLOG: i32 = 128;
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     #[error(
-        "{address}: anybody who reaches that address could read and change the disk, for there is no TLS: listen on 127.0.0.1, ::1 or a Unix socket, and tunnel"
+        "{address}: anybody who reaches that address could read and change the disk, for there is \
+         no TLS: listen on 127.0.0.1, ::1 or a Unix socket, and tunnel"
     )]
     NotLoopback { address: String },
     #[error("{address}: {error}")]

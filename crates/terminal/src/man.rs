@@ -25,8 +25,16 @@ pub struct Manual {
 }
 
 /// The section EXIT STATUS of a command that names no codes of its own, in roff.
-pub const EXIT_STATUS: &str = ".SH \"EXIT STATUS\"\n.TP\n0\nSuccess.\n.TP\n1\nIt failed; standard error says why, and what to do.\n\
-                           .TP\n2\nThe command line is wrong.\n";
+pub const EXIT_STATUS: &str = ".SH \"EXIT STATUS\"\n\
+                           .TP\n\
+                           0\n\
+                           Success.\n\
+                           .TP\n\
+                           1\n\
+                           It failed; standard error says why, and what to do.\n\
+                           .TP\n\
+                           2\n\
+                           The command line is wrong.\n";
 
 impl Manual {
     /// Writes the pages of `program` and of all its commands that are not hidden.

@@ -358,7 +358,8 @@ impl store::Store for CephStore {
     }
     fn lookup(&self, parent: FileId, name: &[u8]) -> Answer<Found> {
         let request = checked(name).map(|name| HelperRequest::Lookup { parent, name });
-        answer!(self, "a lookup", Usual, request, HelperReply::Attributes { attributes } => found(attributes))
+        answer!(self, "a lookup", Usual, request,
+            HelperReply::Attributes { attributes } => found(attributes))
     }
     fn find(&self, file: FileId) -> Answer<Found> {
         let request = Ok(HelperRequest::Find { file });
@@ -379,7 +380,8 @@ impl store::Store for CephStore {
             }
             _ => checked(name).map(|name| HelperRequest::Make { parent, name, node, caller }),
         };
-        answer!(self, "making a file", Usual, request, HelperReply::Attributes { attributes } => found(attributes))
+        answer!(self, "making a file", Usual, request,
+            HelperReply::Attributes { attributes } => found(attributes))
     }
     fn create(&self, parent: FileId, name: &[u8], mode: u32, caller: Creator) -> Answer<Created> {
         let (shared, name) = (self.0.clone(), checked(name));
@@ -436,14 +438,16 @@ impl store::Store for CephStore {
     }
     fn list(&self, directory: FileId, cursor: u64) -> Answer<Listing> {
         let request = Ok(HelperRequest::List { directory, cursor });
-        answer!(self, "a listing", Usual, request, HelperReply::Listing { listing } if is_sound(&listing) => listing)
+        answer!(self, "a listing", Usual, request,
+            HelperReply::Listing { listing } if is_sound(&listing) => listing)
     }
     fn sync_directory(&self, directory: FileId) -> Answer<()> {
         let request = Ok(HelperRequest::SyncDirectory { directory });
         answer!(self, "making names durable", Durability, request, HelperReply::Done => ())
     }
     fn space(&self) -> Answer<Space> {
-        answer!(self, "asking for space", Usual, Ok(HelperRequest::Space), HelperReply::Space { space } => space)
+        answer!(self, "asking for space", Usual, Ok(HelperRequest::Space),
+            HelperReply::Space { space } => space)
     }
 
     fn attributes(&self, file: FileId) -> Answer<FileAttributes> {
@@ -504,7 +508,8 @@ impl store::Store for CephStore {
             Ok(file) => Ok(HelperRequest::Read { file, at, length: length as u32 }),
             Err(error) => Err(error),
         };
-        answer!(self, "a read", Usual, request, HelperReply::Bytes { bytes } if bytes.len() <= length => bytes)
+        answer!(self, "a read", Usual, request,
+            HelperReply::Bytes { bytes } if bytes.len() <= length => bytes)
     }
     fn write(&self, open: OpenFile, at: u64, bytes: &[u8]) -> Answer<FileAttributes> {
         let request = match self.0.opened(open, true) {
@@ -512,7 +517,8 @@ impl store::Store for CephStore {
             Ok(file) => Ok(HelperRequest::Write { file, at, bytes: bytes.to_vec() }),
             Err(error) => Err(error),
         };
-        answer!(self, "a write", Extension, request, HelperReply::Attributes { attributes } => attributes)
+        answer!(self, "a write", Extension, request,
+            HelperReply::Attributes { attributes } => attributes)
     }
     fn append(&self, open: OpenFile, bytes: &[u8]) -> Answer<FileAttributes> {
         let request = match self.0.opened(open, true) {
@@ -520,7 +526,8 @@ impl store::Store for CephStore {
             Ok(file) => Ok(HelperRequest::Append { file, bytes: bytes.to_vec() }),
             Err(error) => Err(error),
         };
-        answer!(self, "an append", Extension, request, HelperReply::Attributes { attributes } => attributes)
+        answer!(self, "an append", Extension, request,
+            HelperReply::Attributes { attributes } => attributes)
     }
     fn allocate(
         &self,
@@ -534,7 +541,8 @@ impl store::Store for CephStore {
             start,
             end,
         });
-        answer!(self, "allocating", Usual, request, HelperReply::Attributes { attributes } => attributes)
+        answer!(self, "allocating", Usual, request,
+            HelperReply::Attributes { attributes } => attributes)
     }
     fn make_durable(&self, open: OpenFile) -> Answer<()> {
         let request = self.0.opened(open, false).map(|file| HelperRequest::MakeDurable { file });
@@ -594,7 +602,8 @@ impl CephStore {
     fn take(&self, open: OpenFile, token: Token, to_recover: bool) -> Answer<FileAttributes> {
         let request = self.0.opened(open, token != Token::SharedRead);
         let request = request.map(|file| HelperRequest::TakeToken { file, token, to_recover });
-        answer!(self, "taking a token", Token, request, HelperReply::Attributes { attributes } => attributes)
+        answer!(self, "taking a token", Token, request,
+            HelperReply::Attributes { attributes } => attributes)
     }
     /// Whether the file can be locked. `ceph_flock` takes a descriptor of a file that was opened by
     /// its path; libcephfs has no call for flock(2) of one that was opened by its inode number.

@@ -51,7 +51,8 @@ macro_rules! wire_number {
             }
             fn take(from: &mut Reader<'_>) -> Result<Self, MalformedMessage> {
                 let bytes = from.take(size_of::<$number>())?;
-                Ok(<$number>::from_le_bytes(bytes.try_into().expect("the reader took as many bytes")))
+                let bytes = bytes.try_into().expect("the reader took as many bytes");
+                Ok(<$number>::from_le_bytes(bytes))
             }
         }
     )* };

@@ -122,7 +122,8 @@ struct FormatArguments {
     log: Option<PathBuf>,
     /// Make logs all over the volume, one at the end of each group. They take 10 MiB in every
     /// 100 MiB, or what is given: log-size=SIZE,group-size=SIZE
-    #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = LogSizes::parse, conflicts_with = "log")]
+    #[arg(long, value_name = "SIZES", num_args = 0..=1, require_equals = true,
+          default_missing_value = "", value_parser = LogSizes::parse, conflicts_with = "log")]
     scattered_logs: Option<LogSizes>,
     /// Make a flush zone behind the journal, for a drive that ignores flushes (attach -o
     /// barrier=coerce). PROFILE is the file that okeanos fingerprint wrote for it, or the name of

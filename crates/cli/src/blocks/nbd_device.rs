@@ -37,7 +37,8 @@ pub fn unavailable(why: NoNbdClient) -> CliError {
     error.with_remedy(match why {
         _ if !geteuid().is_root() => NEEDS_ROOT,
         NoNbdClient::NotLoaded(_) => {
-            "Load it (modprobe nbd), attach it with --via loop, or name a --socket for other clients."
+            "Load it (modprobe nbd), attach it with --via loop, or name a --socket for other \
+             clients."
         }
         NoNbdClient::Elsewhere(_) => {
             "Attach it in the machine's own network namespace (nsenter --net=/proc/1/ns/net), or \

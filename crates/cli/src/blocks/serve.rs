@@ -229,8 +229,8 @@ fn start_helper(
 fn in_use(source: &Path) -> String {
     let (name, named) = (source.display(), word(source));
     format!(
-        "the loop device of {name} is in use, and is served on: unmount what is on it, then okeanos \
-         blocks detach {named}"
+        "the loop device of {name} is in use, and is served on: unmount what is on it, then \
+         okeanos blocks detach {named}"
     )
 }
 

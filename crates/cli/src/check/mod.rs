@@ -125,7 +125,8 @@ pub fn run(arguments: CheckArguments) -> Result<(), CliError> {
 
 fn check_mounted(target: &Path, verdict: &mut CheckVerdict) -> Result<(), CliError> {
     verdict.mounted = true;
-    verdict.remedy = "Copy what you need from it; then unmount it, replay what its journal holds, and repair it: okeanos umount, okeanos recover, e2fsck -f.";
+    verdict.remedy = "Copy what you need from it; then unmount it, replay what its journal holds, \
+         and repair it: okeanos umount, okeanos recover, e2fsck -f.";
     let mut findings = Findings::default();
     let mount = find_mount(target)?;
     // All of it is walked, wherever in it the target lies.

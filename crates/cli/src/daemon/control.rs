@@ -614,7 +614,8 @@ fn silent(mount: &Mount) -> CliError {
     CliError::new(format!("the daemon of {} on {at} does not answer", source.display()))
         .with_remedy(format!(
             "Is its process stopped, or does its disk not answer? To cut the connection: okeanos \
-             umount --force {}. What was not synced is lost then; the next mount recovers the rest.",
+             umount --force {}. What was not synced is lost then; the next mount recovers the \
+             rest.",
             word(&mount.directory)
         ))
         .specific()

@@ -51,7 +51,8 @@ pub fn no_control(error: io::Error) -> CliError {
     let remedy = match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => "Close some files, or allow more: see `ulimit -n`.",
         _ => {
-            "See who may write to the directory of the sockets, and whether its file system has room."
+            "See who may write to the directory of the sockets, and whether its file system has \
+             room."
         }
     };
     let at = socket_directory();

@@ -98,8 +98,8 @@ fn warning_of(may_wait: bool, refused: &[&str]) -> Option<String> {
     let is_silent = units::fault!("write-back-refusals-unsaid");
     (may_wait && !refused.is_empty() && !is_silent).then(|| {
         format!(
-            "the daemon may not ask the kernel {}: where memory is short, it may wait for itself; give it \
-             CAP_SYS_RESOURCE and CAP_IPC_LOCK",
+            "the daemon may not ask the kernel {}: where memory is short, it may wait for itself; \
+             give it CAP_SYS_RESOURCE and CAP_IPC_LOCK",
             refused.join(", nor ")
         )
     })

@@ -142,8 +142,8 @@ impl MountHelper {
                 Ok(()) => true,
                 Err(error) => {
                     report(&format!(
-                        "no mount namespace for the daemon alone ({error}): killed as the last process of the \
-                         caller's, it would hang"
+                        "no mount namespace for the daemon alone ({error}): killed as the last \
+                         process of the caller's, it would hang"
                     ));
                     false
                 }

@@ -103,7 +103,8 @@ pub fn zone_for(
     let mismatch = Drive::mismatch(Drive::of(path).as_ref(), &profile.model, profile.size);
     if let (Some(why), false) = (&mismatch, force) {
         return Err(CliError::new(format!("{profile_name} may not fit: {why}")).with_remedy(
-            "Make a profile of this very drive (okeanos fingerprint), or take this one with --force-profile.",
+            "Make a profile of this very drive (okeanos fingerprint), or take this one with \
+             --force-profile.",
         ));
     }
     let Profile { model, size, workload, trials, .. } = profile;
@@ -111,10 +112,14 @@ pub fn zone_for(
     let forced = mismatch.is_some();
     if !forced && model.len() > MODEL_SIZE {
         return Err(CliError::new(format!(
-            "{profile_name}: a flush zone keeps {MODEL_SIZE} bytes of a drive's model string, this one has {}",
+            "{profile_name}: a flush zone keeps {MODEL_SIZE} bytes of a drive's model string, this \
+             one has {}",
             model.len()
         ))
-        .with_remedy("Give the profile an empty model, and take it with --force-profile: nothing then looks whether it fits."));
+        .with_remedy(
+            "Give the profile an empty model, and take it with --force-profile: nothing then looks \
+             whether it fits.",
+        ));
     }
     let zone =
         if forced { for_any } else { FlushZoneSuperblock { drive_size: size, model, ..for_any } };
@@ -133,15 +138,18 @@ fn find_profile(profile: &Path) -> Result<Profile, CliError> {
     };
     let text = read().map_err(|error| match profile.to_str() {
         Some(name) if Profile::is_known_to_lack(name) => CliError::new(format!(
-            "{name} has no profile: nothing that a fingerprint tries, up to 128 MB, always evicts 64 blocks at once from it, as it replaces at random"
+            "{name} has no profile: nothing that a fingerprint tries, up to 128 MB, always evicts \
+             64 blocks at once from it, as it replaces at random"
         ))
         .with_remedy(format!(
-            "The paper's method finds what evicts one block from it nearly always: okeanos-lab fingerprint --model {name} --ignore-flush --as-paper"
+            "The paper's method finds what evicts one block from it nearly always: okeanos-lab \
+             fingerprint --model {name} --ignore-flush --as-paper"
         )),
         _ => {
             let names: Vec<&str> = Profile::shipped().map(|(name, _)| name).collect();
             CliError::system(profile.display(), error).with_remedy(format!(
-                "Give the drive.profile that okeanos fingerprint wrote, or name an emulated drive: {}.",
+                "Give the drive.profile that okeanos fingerprint wrote, or name an emulated drive: \
+                 {}.",
                 names.join(", ")
             ))
         }

@@ -104,7 +104,10 @@ pub fn no_volume(path: &Path, error: &SuperblockError) -> CliError {
     match error {
         SuperblockError::Features { names } if names.iter().any(|it| it == "journal_dev") => {
             CliError::new(format!("{name} is the external journal of a volume")).with_remedy(
-                format!("Name the volume, and this with it: --journal-device {named} VOLUME, or mount -o journal_dev={named} VOLUME DIR."),
+                format!(
+                    "Name the volume, and this with it: --journal-device {named} VOLUME, or mount \
+                     -o journal_dev={named} VOLUME DIR."
+                ),
             )
         }
         SuperblockError::BadMagic { .. } | SuperblockError::TooShort { .. } => {
@@ -112,18 +115,22 @@ pub fn no_volume(path: &Path, error: &SuperblockError) -> CliError {
                 return named;
             }
             match content_of(path) {
-                Ok(Some(found)) => CliError::new(format!("{name} holds {found}, not an ext4 volume"))
-                    .with_remedy("Look at what it is: blkid, file."),
+                Ok(Some(found)) => {
+                    CliError::new(format!("{name} holds {found}, not an ext4 volume"))
+                        .with_remedy("Look at what it is: blkid, file.")
+                }
                 _ => plain.with_remedy(format!(
                     "A new volume: okeanos mkfs {named}. If there was one, its superblock was \
-                     overwritten: e2fsck -b 32768 {named} tries a copy (-b 8193 with blocks of 1024 \
-                     bytes)."
+                     overwritten: e2fsck -b 32768 {named} tries a copy (-b 8193 with blocks of \
+                     1024 bytes)."
                 )),
             }
         }
-        SuperblockError::BadChecksum { .. } | SuperblockError::Geometry { .. } => plain.with_remedy(
-            format!("e2fsck -b 32768 {named} repairs it from a copy (-b 8193 with blocks of 1024 bytes)."),
-        ),
+        SuperblockError::BadChecksum { .. } | SuperblockError::Geometry { .. } => plain
+            .with_remedy(format!(
+                "e2fsck -b 32768 {named} repairs it from a copy (-b 8193 with blocks of 1024 \
+                 bytes)."
+            )),
         _ => plain,
     }
 }

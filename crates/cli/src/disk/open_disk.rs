@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Remedy where an ordinary user attaches a block device.
-pub const NEEDS_ROOT: &str = "A block device needs root. An ordinary user can serve NBD clients, such as qemu: okeanos blocks \
-     attach --via nbd --socket PATH.";
+pub const NEEDS_ROOT: &str = "A block device needs root. An ordinary user can serve NBD clients, \
+     such as qemu: okeanos blocks attach --via nbd --socket PATH.";
 
 /// Opens a disk; waits a little while another process has it. Blocks the thread: for the start of a
 /// program.

@@ -124,8 +124,8 @@ fn limits_of_kernel(release: &str) -> Vec<&'static str> {
         ),
         (
             (5, 8),
-            "Before Linux 5.8 (5.4.49), a copy (copy_file_range) to a file in the page cache leaves \
-             its readers the old content.",
+            "Before Linux 5.8 (5.4.49), a copy (copy_file_range) to a file in the page cache \
+             leaves its readers the old content.",
         ),
         ((5, 14), "Before Linux 5.14, blocks attach makes no NBD devices."),
         (

@@ -68,7 +68,8 @@ pub struct Examination {
     #[arg(long)]
     flush_test: bool,
     /// Trials that the chosen workload must pass
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 50,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
     trials: u32,
     /// Run all --trials in every cell of the grid, instead of where they decide most: many hours on
     /// a real drive
@@ -268,7 +269,8 @@ fn failure(error: FingerprintError, saved: &Path) -> CliError {
             CliError::new(error.to_string()).with_remedy("Give a larger --range, or a larger file.")
         }
         FingerprintError::NoDifference { .. } => CliError::new(error.to_string()).with_remedy(
-            "Try --flush-test. A drive with its cache off, flash, and whatever has a cache of the kernel's in front look like this.",
+            "Try --flush-test. A drive with its cache off, flash, and whatever has a cache of the \
+             kernel's in front look like this.",
         ),
         error => CliError::new(error.to_string()),
     }
@@ -279,22 +281,25 @@ fn found_text(found: &Found) -> String {
     let of_paper = found.of_paper.as_ref().map_or(String::new(), |paper| {
         let OfPaper { profile, trials_at_once, evicted_at_once } = paper;
         format!(
-            "The paper's method chose {}, in {:.1} ms: on a busy drive, looked at as soon as it was answered, it evicted \
-             {evicted_at_once} times of {trials_at_once}.\n",
+            "The paper's method chose {}, in {:.1} ms: on a busy drive, looked at as soon as it \
+             was answered, it evicted {evicted_at_once} times of {trials_at_once}.\n",
             profile.workload, profile.milliseconds,
         )
     });
     let minutes = found.seconds / 60.0;
     let (Some(profile), Some(bound)) = (&found.profile, found.loss_bound) else {
         return format!(
-            "{drive}: no workload of the grid evicted in every trial, at once as well as later ({} trials in all, {minutes:.0} min).\n{of_paper}\
-             See {files}/eviction.svg and {files}/cells.csv.\n",
+            "{drive}: no workload of the grid evicted in every trial, at once as well as later ({} \
+             trials in all, {minutes:.0} min).\n\
+             {of_paper}See {files}/eviction.svg and {files}/cells.csv.\n",
             found.trials
         );
     };
     format!(
-        "{drive}: what evicts: {}, in {:.1} ms (found in {minutes:.0} min).\nTried {} times and always right: with 95 % confidence it fails at most once in {:.0}.\n\
-         {of_paper}Pictures and the profile are in {files}. To use it:\n  okeanos mkfs --flush-zone {files}/drive.profile DEVICE\n",
+        "{drive}: what evicts: {}, in {:.1} ms (found in {minutes:.0} min).\n\
+         Tried {} times and always right: with 95 % confidence it fails at most once in {:.0}.\n\
+         {of_paper}Pictures and the profile are in {files}. To use it:\n\
+         \x20 okeanos mkfs --flush-zone {files}/drive.profile DEVICE\n",
         profile.workload,
         profile.milliseconds,
         profile.trials,
@@ -319,7 +324,8 @@ fn verdict_text(name: &str, test: &FlushTest) -> String {
     let verdict = match test.verdict {
         Verdict::Honest => "honest: its flush waits for the medium",
         Verdict::Suspicious => {
-            "suspicious: unless its cache outlives a power cut (okeanos powercut), do not trust its flush (mount -o barrier=coerce)"
+            "suspicious: unless its cache outlives a power cut (okeanos powercut), do not trust \
+             its flush (mount -o barrier=coerce)"
         }
         Verdict::CannotTell => "undecided; cut its power (okeanos powercut --help)",
     };

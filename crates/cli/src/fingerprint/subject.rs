@@ -75,7 +75,8 @@ pub fn open(world: &RealWorld, arguments: &FingerprintArguments) -> Result<Subje
     if range.end > size || range.start % sector != 0 {
         let (start, end) = (range.start, range.end);
         return Err(CliError::new(format!(
-            "bytes {start} to {end} do not lie on {}, which has {size}, or begin within a sector of {sector}",
+            "bytes {start} to {end} do not lie on {}, which has {size}, or begin within a sector \
+             of {sector}",
             path.display()
         )));
     }

@@ -91,7 +91,8 @@ impl StoreName {
                 })
             }
             _ => Err(CliError::new(format!("{text}: unknown store")).with_remedy(
-                "Give a directory that hosts share, dir:PATH, or a cluster, ceph:CONF or ceph:CONF:/DIR.",
+                "Give a directory that hosts share, dir:PATH, or a cluster, ceph:CONF or \
+                 ceph:CONF:/DIR.",
             )),
         }
     }
@@ -126,10 +127,13 @@ impl StoreName {
         let kind = kind.filter(|_| !units::fault!("host-incoherent-store"));
         let Some((_, kind)) = kind else { return Ok(()) };
         Err(CliError::new(format!(
-            "{}: it lies on {kind}, whose locks and change times need not be the same for all hosts",
+            "{}: it lies on {kind}, whose locks and change times need not be the same for all \
+             hosts",
             self.full_name()
         ))
-        .with_remedy("Use a local file system, or ceph: for CephFS. --force takes it all the same."))
+        .with_remedy(
+            "Use a local file system, or ceph: for CephFS. --force takes it all the same.",
+        ))
     }
     /// Returns the path that is used as long as the host runs.
     pub fn path(&self) -> &Path {

@@ -273,8 +273,8 @@ impl fmt::Display for LogsReport {
         if let Some(SnapshotReport { pieces, end, read_from, logs }) = &self.snapshot {
             writeln!(
                 f,
-                "a snapshot in {pieces} pieces covers all before transaction {end}; a restart reads from {read_from} on, and \
-                 looks for later ones in {logs} logs"
+                "a snapshot in {pieces} pieces covers all before transaction {end}; a restart \
+                 reads from {read_from} on, and looks for later ones in {logs} logs"
             )?;
         }
         match self.live {

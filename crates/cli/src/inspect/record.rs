@@ -82,7 +82,8 @@ impl fmt::Display for Record {
                     true => write!(f, "block {block} whole, in log block {log_block}")?,
                     false => write!(
                         f,
-                        "bytes {from}..{to} of block {block}, in log block {log_block} at byte {log_offset}"
+                        "bytes {from}..{to} of block {block}, in log block {log_block} at byte \
+                         {log_offset}"
                     )?,
                 }
                 f.write_str(if *base_zero { ", the rest of it zeros" } else { "" })?;
@@ -117,8 +118,9 @@ impl fmt::Display for Record {
                 let plural = if *log_blocks == 1 { "" } else { "s" };
                 write!(
                     f,
-                    "T{transaction} packed at log block {log_block}: {log_blocks} log block{plural}, {bytes} bytes of records, \
-                 at {}; all up to T{durable} was durable",
+                    "T{transaction} packed at log block {log_block}: {log_blocks} log \
+                     block{plural}, {bytes} bytes of records, at {}; all up to T{durable} was \
+                     durable",
                     local_time::exact(*seconds, *nanoseconds)
                 )
             }

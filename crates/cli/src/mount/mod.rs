@@ -159,12 +159,14 @@ fn warn_of_no_journal(plan: &MountPlan) {
     // Of a mode that logs data the daemon warns.
     if !plan.settings.logs_data_by_name() {
         reporter::complain(&format!(
-            "okeanos: warning: {source} has no journal: after a crash run e2fsck -f; what was synced may be missing then"
+            "okeanos: warning: {source} has no journal: after a crash run e2fsck -f; what was \
+             synced may be missing then"
         ));
     }
     if !plan.is_claimed_from_kernel() {
         reporter::complain(&format!(
-            "okeanos: warning: {source} has no loop device, either: nothing keeps the kernel from mounting it, too"
+            "okeanos: warning: {source} has no loop device, either: nothing keeps the kernel from \
+             mounting it, too"
         ));
     }
 }

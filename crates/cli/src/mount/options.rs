@@ -143,7 +143,8 @@ impl MountSettings {
         let checks = [
             (
                 has_threshold && !matches!(data, None | Some(DataMode::Selective)),
-                "threshold= and threshold_per= do nothing here: they apply only with data=selective",
+                "threshold= and threshold_per= do nothing here: they apply only with \
+                 data=selective",
             ),
             (
                 engine.logged_write_size != usual.logged_write_size

@@ -60,7 +60,8 @@ fn warning_of_syncs(
     Some(format!(
         "{what} does not pass sync(2) and syncfs(2) on: they return before the volume is durable\n\
          What must be durable needs {instead}.\n\
-         All else is durable within {} (commit=), content that is not logged within {} (expire=, writeback=).",
+         All else is durable within {} (commit=), content that is not logged within {} (expire=, \
+         writeback=).",
         exact_duration(engine.commit),
         exact_duration(content)
     ))
@@ -435,9 +436,11 @@ fn no_ring(world: &RealWorld, why: Option<String>) -> CliError {
             Some(_) => "Mount with transport=classic, or have io_uring allowed.",
             None => "Mount with transport=classic, or allow the daemon more memory.",
         }),
-        None => CliError::new("transport=uring: the kernel does not offer FUSE over io_uring").with_remedy(
-            "Linux 6.14 or later is needed, and: echo 1 > /sys/module/fuse/parameters/enable_uring",
-        ),
+        None => CliError::new("transport=uring: the kernel does not offer FUSE over io_uring")
+            .with_remedy(
+                "Linux 6.14 or later is needed, and: \
+                 echo 1 > /sys/module/fuse/parameters/enable_uring",
+            ),
     }
 }
 
@@ -472,7 +475,8 @@ fn access_to(plan: &MountPlan) -> Result<DiskAccess, CliError> {
             path.display()
         ))
         .with_remedy(
-            "Make it writable, or mount with -o ro,noload: that shows the volume without what only its journal holds.",
+            "Make it writable, or mount with -o ro,noload: that shows the volume without what only \
+             its journal holds.",
         )),
     }
 }

@@ -122,7 +122,8 @@ fn name_other_mounts(mount: &Mount) {
     if let [first, ..] = others.as_slice() {
         let named: Vec<String> = others.iter().map(|at| at.display().to_string()).collect();
         reporter::complain(&format!(
-            "okeanos: {} is mounted on {}, too, and closes when that is unmounted as well: umount {}",
+            "okeanos: {} is mounted on {}, too, and closes when that is unmounted as well: umount \
+             {}",
             mount.image().display(),
             named.join(", "),
             word(first)
@@ -171,8 +172,8 @@ impl Daemon {
 }
 
 /// Remedy for a volume that an error has stopped and that is unmounted.
-const AFTER_STOP: &str = "See the system log for the cause. Then replay the journal, and have the volume checked: okeanos \
-     recover, e2fsck -f.";
+const AFTER_STOP: &str = "See the system log for the cause. Then replay the journal, and have the \
+     volume checked: okeanos recover, e2fsck -f.";
 
 fn take_dead_away(mount: &Mount) -> Result<(), CliError> {
     let next = match Again::of(mount) {
@@ -199,7 +200,8 @@ fn detach_dead(mount: &Mount, next: &str) -> Result<(), CliError> {
     let holders = holders_of(mount.device);
     if !holders.is_empty() {
         reporter::complain(&format!(
-            "okeanos: {} still have files of it open, which answer with errors; a device is free when they have ended",
+            "okeanos: {} still have files of it open, which answer with errors; a device is free \
+             when they have ended",
             holders.join(", ")
         ));
     }
@@ -225,8 +227,8 @@ fn take_away(mount: &Mount, flags: libc::c_int) -> Result<(), CliError> {
             users => format!("It is used by {}.", users.join(", ")),
         };
         text.with_remedy(format!(
-            "{users} To unmount it for new users at once, and for these when they close it: okeanos \
-             umount --lazy {}.",
+            "{users} To unmount it for new users at once, and for these when they close it: \
+             okeanos umount --lazy {}.",
             word(&mount.directory)
         ))
     })

@@ -120,7 +120,8 @@ pub const WORDS: &[(&[&str], Meaning)] = &[
     (
         &["auto_unmount"],
         Refused(
-            "a daemon that ends unmounts; one that was killed leaves its mount to the next okeanos mount",
+            "a daemon that ends unmounts; one that was killed leaves its mount to the next okeanos \
+             mount",
         ),
     ),
     (&["allow_root"], Refused("use allow_other, and modes that keep others out")),

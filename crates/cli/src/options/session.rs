@@ -54,8 +54,8 @@ impl<S: AsRef<SessionSettings> + AsMut<SessionSettings>> MountOption<S> {
         value: "auto|uring|classic",
         parse: |value, it| set(&mut it.as_mut().transport, choose(value, &TRANSPORTS)?),
         text: |it| name_of(&it.as_ref().transport, &TRANSPORTS),
-        help: "how requests come from the kernel: auto and classic by reads of /dev/fuse, uring over \
-               io_uring, which needs fuse.enable_uring=1",
+        help: "how requests come from the kernel: auto and classic by reads of /dev/fuse, uring \
+               over io_uring, which needs fuse.enable_uring=1",
         ..MountOption::BASE
     };
     pub const ALLOW_OTHER: MountOption<S> = MountOption {

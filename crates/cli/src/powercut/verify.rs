@@ -188,11 +188,13 @@ fn words(total: Counts) -> String {
     match total {
         Counts { acknowledged: 0, .. } => "undecided: no write was acknowledged".to_owned(),
         Counts { acknowledged, present, .. } if present == acknowledged => format!(
-            "honest this time: all {acknowledged} acknowledged writes are there; one cut proves little, so do it again"
+            "honest this time: all {acknowledged} acknowledged writes are there; one cut proves \
+             little, so do it again"
         ),
         Counts { lost, torn, unreadable, acknowledged, .. } => format!(
-            "it lies: of {acknowledged} acknowledged writes {lost} are lost, {torn} are torn and {unreadable} cannot be read; \
-             something between fsync and the medium acknowledges what it has not made durable"
+            "it lies: of {acknowledged} acknowledged writes {lost} are lost, {torn} are torn and \
+             {unreadable} cannot be read; something between fsync and the medium acknowledges what \
+             it has not made durable"
         ),
     }
 }

@@ -54,11 +54,12 @@ pub struct StatsArguments {
     #[arg(long, conflicts_with_all = ["json", "watch"])]
     pub prometheus: bool,
     /// Print a line of rates every second, or at this interval, until interrupted
-    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1",
-          value_parser = parse_interval)]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
+          default_missing_value = "1", value_parser = parse_interval)]
     pub watch: Option<Duration>,
     /// With --watch: end after this number of lines
-    #[arg(long, value_name = "LINES", requires = "watch", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "LINES", requires = "watch",
+          value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Mount point of the volume, any path in it, or its image file or device
     #[arg(value_name = "DIR|IMAGE|DEVICE")]
@@ -345,11 +346,14 @@ pub mod tests {
                 "cache": { "bytes": 1, "limit_bytes": 2 },
                 "log": { "blocks": 8, "free_blocks": 4 },
                 "commits": 3,
-                "sync": { "count": 7, "p50_nanoseconds": 150_000, "sum_nanoseconds": 1_500_000_000, "classes": [
-                    { "nanoseconds_max": 100_000, "count": 2 },
-                    { "nanoseconds_max": 150_000, "count": 4 },
-                    { "nanoseconds_max": 200_000, "count": 1 },
-                ] },
+                "sync": {
+                    "count": 7, "p50_nanoseconds": 150_000, "sum_nanoseconds": 1_500_000_000,
+                    "classes": [
+                        { "nanoseconds_max": 100_000, "count": 2 },
+                        { "nanoseconds_max": 150_000, "count": 4 },
+                        { "nanoseconds_max": 200_000, "count": 1 },
+                    ],
+                },
             },
             "coerced": [{ "barriers": 9, "evictions": 5, "bytes": 8192, "nanoseconds": 2_000_000 }],
             "front_end": { "requests": 12, "by_operation": { "write": 9, "lookup": 3 } },

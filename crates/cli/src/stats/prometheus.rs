@@ -377,7 +377,8 @@ mod tests {
         let host: serde_json::Map<String, Value> =
             OF_HOST.iter().map(|(.., field)| ((*field).to_owned(), 7.into())).collect();
         let text = exposition(&serde_json::json!({
-            "about": { "directory": "/mnt/h" }, "host": host, "front_end": { "by_operation": { "read": 2 } }
+            "about": { "directory": "/mnt/h" }, "host": host,
+            "front_end": { "by_operation": { "read": 2 } }
         }));
         assert!(
             text.contains("okeanos_host_destaged_bytes_total{volume=\"/mnt/h\"} 7\n"),

@@ -172,7 +172,9 @@ mod tests {
     #[test]
     fn a_line_of_a_host_has_its_dirty_bytes() {
         let before = serde_json::json!({
-            "host": { "dirty_in_memory": 9, "dirty_in_journal": 4096, "destaged_bytes": 1024, "commits": 2 },
+            "host": {
+                "dirty_in_memory": 9, "dirty_in_journal": 4096, "destaged_bytes": 1024, "commits": 2,
+            },
             "front_end": { "requests": 1 },
         });
         let mut after = before.clone();

@@ -53,7 +53,8 @@ fn a_checkpoint_by_hand_empties_the_log_and_reports_savings() {
 fn a_checkpoint_writes_back_what_changed_during_another() {
     let rig = Rig::new();
     rig.run(
-        r#"$O mkfs --journal-size 96M image 256M -- -q; serve data=journal,checkpoint=manual,noloop image
+        r#"$O mkfs --journal-size 96M image 256M -- -q
+           serve data=journal,checkpoint=manual,noloop image
            python3 -c '
 import json, os, socket, subprocess, sys
 program, mount = sys.argv[1:]
@@ -70,7 +71,8 @@ assert ask("checkpoint")["is_under_way"]
 open(mount + "/late", "w").write("late")
 assert ask("checkpointing")["is_under_way"], "the first checkpoint ended too soon for this test"
 subprocess.run([program, "checkpoint", mount], check=True)' $O $M
-           kill_daemon; umount $M; debugfs -R 'cat /late' image 2>said | grep -q late; $O recover image"#,
+           kill_daemon; umount $M; debugfs -R 'cat /late' image 2>said | grep -q late
+           $O recover image"#,
     );
     rig.check("");
 }
@@ -115,7 +117,8 @@ fn what_is_no_time_or_no_mount_is_refused_with_what_to_do() {
     let said = rig.run("refuses $O checkpoint $M 2>&1");
     assert!(said.contains("no okeanos volume"), "{said}");
     let said = rig.run(&format!(
-        "$O mount -o ro image $M; $O checkpoint --json $M; refuses $O mount -o remount,checkpoint=manual image $M 2>&1
+        "$O mount -o ro image $M; $O checkpoint --json $M
+         refuses $O mount -o remount,checkpoint=manual image $M 2>&1
          $O umount $M; {DETACHED}"
     ));
     assert!(said.contains("\"blocks_written\": 0") && said.contains("checkpoint"), "{said}");

@@ -33,7 +33,8 @@ fn every_mode_evicts_where_it_would_flush() {
     {
         for mode in ["writeback", "ordered", "journal", "wasteless", "selective"] {
             rig.run(&format!(
-                "rm -f image log; $O mkfs --flush-zone profile --force-profile {journal} image 64M -- -q"
+                "rm -f image log
+                 $O mkfs --flush-zone profile --force-profile {journal} image 64M -- -q"
             ));
             let counts = rig.run(&format!(
                 "$O mount -o barrier=coerce,data={mode}{option} image $M
@@ -61,7 +62,9 @@ fn the_zone_is_a_file_behind_the_journal_and_the_kernel_takes_the_volume() {
     let rig = with_profile();
     for kind in ["", "-t ext3"] {
         rig.run(&format!(
-            "rm -f image; $O mkfs --flush-zone profile --force-profile --journal-size 4M image 64M -- -q {kind}"
+            "rm -f image
+             $O mkfs --flush-zone profile --force-profile --journal-size 4M image 64M \
+                 -- -q {kind}"
         ));
         rig.check("");
         let printed = rig.run("$O inspect super image");
@@ -71,14 +74,19 @@ fn the_zone_is_a_file_behind_the_journal_and_the_kernel_takes_the_volume() {
         );
         let journal =
             rig.run("debugfs -R 'blocks <8>' image 2>/dev/null | tr ' ' '\n' | sort -n | tail -1");
-        let zone =
-            rig.run("debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sort -n | sed -n 2p");
+        let zone = rig.run(
+            "debugfs -R 'blocks /.flush-zone' image 2>/dev/null | tr ' ' '\n' | sort -n |
+                 sed -n 2p",
+        );
         let [journal, zone] = [journal, zone].map(|text| text.trim().parse::<u64>().unwrap());
         assert!(
             zone > journal && zone < journal + 16,
             "journal ends at {journal}, zone begins at {zone}"
         );
-        rig.run("mount -o loop image $M; ls -a $M | grep -q flush-zone; echo kernel >$M/file; umount $M");
+        rig.run(
+            "mount -o loop image $M; ls -a $M | grep -q flush-zone; echo kernel >$M/file
+             umount $M",
+        );
         rig.run("$O mount -o barrier=coerce image $M; cat $M/file; rm $M/file; $O umount $M");
         rig.check("");
     }
@@ -142,7 +150,8 @@ fn a_zone_of_another_drive_is_refused_at_mount_and_harms_no_recovery() {
     let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
     assert!(said.contains("A drive") && said.contains("barrier=flush"), "{said}");
     rig.run(&format!(
-        "serve data=wasteless image; {SYNC_WRITES}; kill_daemon; umount -l $M; settle image; $O recover image"
+        "serve data=wasteless image; {SYNC_WRITES}; kill_daemon; umount -l $M; settle image
+         $O recover image"
     ));
     rig.check("");
     rig.run("$O mount image $M; test $(stat -c %s $M/log) = 1600; $O umount $M");
@@ -162,7 +171,10 @@ fn a_zone_too_small_is_refused_at_mount_and_harms_no_recovery() {
 #[test]
 fn a_damaged_zone_is_reported_and_only_evictions_are_refused() {
     let rig = with_profile();
-    rig.run("$O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q -b 4096");
+    rig.run(
+        "$O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image \
+             64M -- -q -b 4096",
+    );
     for disk in ["image", "log"] {
         let printed = rig.run(&format!("$O inspect super {disk}; $O inspect super --json {disk}"));
         assert!(
@@ -187,7 +199,8 @@ fn a_damaged_zone_is_reported_and_only_evictions_are_refused() {
         let said = rig.run("refuses $O mount -o barrier=coerce,journal_dev=log image $M 2>&1");
         assert!(said.contains("checksum") && said.contains("barrier=flush"), "{said}");
         rig.run(&format!(
-            "serve data=wasteless,journal_dev=log image; {SYNC_WRITES}; kill_daemon; umount -l $M; settle image"
+            "serve data=wasteless,journal_dev=log image; {SYNC_WRITES}; kill_daemon; umount -l $M
+             settle image"
         ));
         let said = rig.run("$O recover --journal-device log image 2>&1");
         assert!(said.contains("recovering as with barrier=flush"), "{said}");
@@ -200,7 +213,8 @@ fn a_damaged_zone_is_reported_and_only_evictions_are_refused() {
 fn what_finds_no_room_or_does_not_fit_is_refused_with_the_reason() {
     let rig = with_profile();
     let said = rig.run(
-        "refuses $O mkfs --flush-zone hitachi-7k80 --force-profile image 32M -- -q 2>&1; test ! -e image",
+        "refuses $O mkfs --flush-zone hitachi-7k80 --force-profile image 32M -- -q 2>&1
+         test ! -e image",
     );
     assert!(said.contains("the flush zone needs") && said.contains("--journal-size"), "{said}");
     let said =
@@ -208,7 +222,8 @@ fn what_finds_no_room_or_does_not_fit_is_refused_with_the_reason() {
     assert!(said.contains("okeanos fingerprint") && said.contains("hitachi-7k80"), "{said}");
     rig.run("truncate -s 8M log");
     let said = rig.run(
-        "refuses $O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q 2>&1",
+        "refuses $O mkfs --flush-zone profile --force-profile --journal-device log \
+             --journal-size 8M image 64M -- -q 2>&1",
     );
     assert!(said.contains("behind it need"), "{said}");
 }
@@ -220,7 +235,8 @@ fn nobody_takes_the_zones_blocks_away() {
     rig.run("$O mkfs --flush-zone profile --force-profile image 64M -- -q");
     for options in ["barrier=coerce", "barrier=flush"] {
         rig.run(&format!(
-            "$O mount -o {options} image $M; refuses chattr -i $M/.flush-zone; refuses rm -f $M/.flush-zone
+            "$O mount -o {options} image $M; refuses chattr -i $M/.flush-zone
+             refuses rm -f $M/.flush-zone
              refuses truncate -s 0 $M/.flush-zone; refuses fallocate -p -l 64K $M/.flush-zone
              touch $M/other; chattr +i $M/other; chattr -i $M/other; $O umount $M"
         ));
@@ -230,7 +246,8 @@ fn nobody_takes_the_zones_blocks_away() {
         "mount -o loop image $M; chattr -i $M/.flush-zone; umount $M; settle image
          refuses $O mount -o barrier=coerce image $M 2>&1
          mount -o loop image $M; chattr +i $M/.flush-zone; umount $M; settle image
-         e2fsck -fp image >/dev/null; tune2fs -U random image >/dev/null; $O mount -o barrier=coerce image $M; $O umount $M",
+         e2fsck -fp image >/dev/null; tune2fs -U random image >/dev/null
+         $O mount -o barrier=coerce image $M; $O umount $M",
     );
     assert!(said.contains("no longer immutable"), "{said}");
     let said = rig.run(
@@ -308,7 +325,8 @@ fn a_mount_with_other_barriers_replays_through_the_zone() {
         rig.run(&format!("serve barrier=coerce,data=wasteless image; {SYNC_WRITES}; {CRASH}"));
         assert!(zone_bytes(&rig, true).iter().all(|byte| *byte == 0xa5));
         rig.run(&format!(
-            "$O mount -o {options} image $M; test $(stat -c %s $M/log) = 1600; $O umount $M; settle image"
+            "$O mount -o {options} image $M; test $(stat -c %s $M/log) = 1600; $O umount $M
+             settle image"
         ));
         assert!(zone_bytes(&rig, false).contains(&0), "{options}: no eviction");
         rig.check("");

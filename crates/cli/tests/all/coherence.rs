@@ -370,8 +370,10 @@ fn room_is_counted_as_the_kernels_ext4_counts_it() {
     Rig::new().run(
         r#"for size in 64M 512M 1G; do
              rm -f image; $O mkfs --force image $size -- -q >made
-             $O mount image $M; echo x >$M/x; sync -f $M; ours=$(stat -f -c '%b %f %a %c %d' $M); $O umount $M; settle image
-             mount -o loop,ro image $M; theirs=$(stat -f -c '%b %f %a %c %d' $M); umount $M; settle image
+             $O mount image $M; echo x >$M/x; sync -f $M; ours=$(stat -f -c '%b %f %a %c %d' $M)
+             $O umount $M; settle image
+             mount -o loop,ro image $M; theirs=$(stat -f -c '%b %f %a %c %d' $M); umount $M
+             settle image
              [ "$ours" = "$theirs" ] || { echo "$size: $ours, the kernel $theirs"; exit 1; }
            done"#,
     );

@@ -28,9 +28,16 @@ rescue() {
     for process in $(cat daemon 2>/dev/null); do kill -9 $process 2>/dev/null || true; done
 }
 trap rescue EXIT
-ended() { for i in $(seq 200); do grep -qv ') [ZX] ' /proc/$1/stat 2>/dev/null || return 0; sleep 0.1; done; echo "$1 does not end" >&2; exit 1; }
+ended() {
+    for i in $(seq 200); do
+        grep -qv ') [ZX] ' /proc/$1/stat 2>/dev/null || return 0; sleep 0.1
+    done
+    echo "$1 does not end" >&2; exit 1
+}
 daemon() { $O stats --json $M | sed -n 's/.*"process": \([0-9]*\).*/\1/p' >daemon; }
-alone() { unshare --mount --propagation private timeout -k 5 60 bash -euo pipefail -c "$WORDS; $1"; }
+alone() {
+    unshare --mount --propagation private timeout -k 5 60 bash -euo pipefail -c "$WORDS; $1"
+}
 sync_returns() { sync & ended $!; }
 WORDS="O=$O M=$M; $(declare -f daemon)"
 $O mkfs --force image 64M -- -q >made
@@ -85,7 +92,8 @@ fn a_container_that_is_killed_as_a_whole_leaves_nothing_behind() {
             "{RESCUED}
              for foreground in '' -f; do
                  rm -f up
-                 unshare --pid --fork --mount --mount-proc --propagation private bash -euo pipefail -c \"
+                 unshare --pid --fork --mount --mount-proc --propagation private \
+                     bash -euo pipefail -c \"
                      $O mount -o transport={transport} $foreground image $M &
                      for i in \\$(seq 600); do mountpoint -q $M && break; sleep 0.1; done
                      echo kept >$M/file; sync $M/file; touch up; sleep 1000\" & CONTAINER=$!
@@ -118,17 +126,20 @@ fn a_signal_takes_no_mount_away_but_the_daemons_own() {
             "{RESCUED}
              $O mkfs --force other 64M -- -q >made; mkdir elsewhere
              # Another volume lies over it.
-             serve transport={transport} image; $O mount -o transport={transport} other $M; echo theirs >$M/file
+             serve transport={transport} image; $O mount -o transport={transport} other $M
+             echo theirs >$M/file
              kill $DAEMON; wait $DAEMON; [ $(cat $M/file) = theirs ]
              $O umount $M; $O umount $M; settle image other; clean image; clean other
              # It was moved, and another volume is in its place.
              serve transport={transport} image; echo ours >$M/file; mount --move $M elsewhere
              $O mount -o transport={transport} other $M; kill $DAEMON; wait $DAEMON
-             [ $(cat $M/file) = theirs ]; unmounted elsewhere; $O umount $M; settle image; clean image
+             [ $(cat $M/file) = theirs ]; unmounted elsewhere; $O umount $M; settle image
+             clean image
              # The same of served disks.
              $LAB disk serve -f --model cheetah-15k5 $M >printed & DAEMON=$!
              for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
-             $O mount -o transport={transport} other $M; kill $DAEMON; wait $DAEMON || true; [ $(cat $M/file) = theirs ]
+             $O mount -o transport={transport} other $M; kill $DAEMON; wait $DAEMON || true
+             [ $(cat $M/file) = theirs ]
              $O umount $M; umount -l $M"
         ));
     }
@@ -144,7 +155,8 @@ fn a_mount_may_cover_every_place_that_the_daemon_knows() {
                 "{RESCUED}
                  timeout 60 $O mount -o transport={transport} image {place}; echo in >{place}/file
                  $O stats {place} >printed || [ {place} = /proc ]
-                 {{ [ {place} = /proc ] && umount /proc; }} || $O umount {place}; settle image; clean image"
+                 {{ [ {place} = /proc ] && umount /proc; }} || $O umount {place}; settle image
+                 clean image"
             ));
         }
     }
@@ -161,15 +173,20 @@ fn an_ordinary_user_may_cover_the_place_of_his_own_socket() {
             // A private node for /dev/fuse: the system's may be closed to ordinary users.
             Rig::new().run(&format!(
                 "mknod -m 666 fuse c 10 229; mount --bind fuse /dev/fuse; chmod 755 .; cp $O okeanos
-                 truncate -s 64M image; mke2fs -q -t ext4 -E root_owner=65534:65534 image; chown 65534 image
-                 mkdir run; chown 65534 run; export XDG_RUNTIME_DIR=$PWD/run; as_nobody mkdir -p -m 700 {place}
+                 truncate -s 64M image; mke2fs -q -t ext4 -E root_owner=65534:65534 image
+                 chown 65534 image
+                 mkdir run; chown 65534 run; export XDG_RUNTIME_DIR=$PWD/run
+                 as_nobody mkdir -p -m 700 {place}
                  in_time() {{ as_nobody timeout 60 \"$@\"; }}
                  for round in first second; do
-                     in_time ./okeanos mount -o transport={transport} image {place}; as_nobody touch {place}/$round
-                     in_time ./okeanos stats --json {place} >printed; grep -q '\"transport\": \"{printed}\"' printed
+                     in_time ./okeanos mount -o transport={transport} image {place}
+                     as_nobody touch {place}/$round
+                     in_time ./okeanos stats --json {place} >printed
+                     grep -q '\"transport\": \"{printed}\"' printed
                      in_time ./okeanos umount {place}; clean image
                  done
-                 in_time ./okeanos mount image {place}; as_nobody ls {place}/first {place}/second; in_time ./okeanos umount {place}"
+                 in_time ./okeanos mount image {place}; as_nobody ls {place}/first {place}/second
+                 in_time ./okeanos umount {place}"
             ));
         }
     }

@@ -19,10 +19,12 @@ fn errno<T: std::fmt::Debug>(result: io::Result<T>) -> i32 {
 #[test]
 fn a_read_only_mount_changes_nothing() {
     Rig::new().run(
-        r#"$O mkfs --force image 64M -- -q >made; $O mount image $M; echo a >$M/a; $O umount $M; settle image; before="$(sha256sum <image)"
+        r#"$O mkfs --force image 64M -- -q >made; $O mount image $M; echo a >$M/a; $O umount $M
+           settle image; before="$(sha256sum <image)"
            for options in ro ro,data=wasteless,noloop; do
              $O mount -o $options image $M; [ "$(cat $M/a)" = a ]
-             for change in "touch $M/new" "mkdir $M/new" "rm $M/a" "chmod 600 $M/a" "truncate -s 0 $M/a" "setfattr -n user.x -v 1 $M/a" "mv $M/a $M/b"; do
+             for change in "touch $M/new" "mkdir $M/new" "rm $M/a" "chmod 600 $M/a" \
+                 "truncate -s 0 $M/a" "setfattr -n user.x -v 1 $M/a" "mv $M/a $M/b"; do
                refuses $change 2>printed; grep -q 'Read-only file system' printed
              done
              sync -f $M; $O umount $M; settle image; [ "$before" = "$(sha256sum <image)" ]
@@ -34,14 +36,22 @@ fn a_read_only_mount_changes_nothing() {
 fn options_of_time_and_size_mount_and_warn_only_where_data_is_in_danger() {
     Rig::new().run(
         r#"$O mkfs --force image 64M -- -q >made
-           for option in threshold=0 threshold=1 threshold=1000 threshold=1G threshold=auto commit=0 commit=1 writeback=1 expire=500ms nojournal_checksum; do
+           for option in threshold=0 threshold=1 threshold=1000 threshold=1G threshold=auto \
+               commit=0 commit=1 writeback=1 expire=500ms nojournal_checksum; do
              $O mount -o data=selective,$option image $M 2>warned; quiet warned
-             for size in 1 100 999 1000 4096 100000; do head -c $size /dev/zero | tr '\0' x | dd of=$M/t$size bs=1M oflag=sync status=none; done
+             for size in 1 100 999 1000 4096 100000; do
+                 head -c $size /dev/zero | tr '\0' x | dd of=$M/t$size bs=1M oflag=sync status=none
+             done
              $O umount $M; settle image; clean image; $O mount image $M
-             for size in 1 100 999 1000 4096 100000; do [ $(tr -d x <$M/t$size | wc -c)-$(stat -c %s $M/t$size) = 0-$size ]; done; rm $M/t*
+             for size in 1 100 999 1000 4096 100000; do
+                 [ $(tr -d x <$M/t$size | wc -c)-$(stat -c %s $M/t$size) = 0-$size ]
+             done
+             rm $M/t*
              $O umount $M; settle image
            done
-           for option in threshold=-1 threshold= commit=soon writeback=; do refuses $O mount -o $option image $M 2>printed; grep -q "$option" printed; done
+           for option in threshold=-1 threshold= commit=soon writeback=; do
+               refuses $O mount -o $option image $M 2>printed; grep -q "$option" printed
+           done
            $O mount -o barrier=none image $M 2>warned; grep -q 'power cut' warned; $O umount $M"#,
     );
 }
@@ -49,9 +59,14 @@ fn options_of_time_and_size_mount_and_warn_only_where_data_is_in_danger() {
 #[test]
 fn the_journal_has_checksums_unless_forbidden() {
     Rig::new().run(
-        r#"features() { $O mount -o data=ordered,$1 image $M; echo x >$M/x; $O umount $M; settle image; dumpe2fs -h image 2>/dev/null | grep 'Journal features'; }
-           $O mkfs --force image 64M -- -q >made; features journal_checksum | grep -q journal_checksum_v3
-           refuses grep -q checksum <<<"$(features nojournal_checksum)"; features journal_checksum | grep -q journal_checksum_v3; clean image"#,
+        r#"features() {
+               $O mount -o data=ordered,$1 image $M; echo x >$M/x; $O umount $M; settle image
+               dumpe2fs -h image 2>/dev/null | grep 'Journal features'
+           }
+           $O mkfs --force image 64M -- -q >made
+           features journal_checksum | grep -q journal_checksum_v3
+           refuses grep -q checksum <<<"$(features nojournal_checksum)"
+           features journal_checksum | grep -q journal_checksum_v3; clean image"#,
     );
 }
 
@@ -64,7 +79,8 @@ fn changes_become_durable_in_time_without_being_synced() {
            commits() { $O stats --json $M | tr -d ' ' | grep -o '"commits":[0-9]*' | cut -d: -f2; }
            serve data=wasteless,commit=1 image; before=$(commits); echo content >$M/file
            for i in $(seq 600); do [ $(commits) -gt $before ] && break; sleep 0.1; done
-           kill_daemon; umount $M; settle image; $O mount image $M; [ "$(cat $M/file)" = content ]; $O umount $M; settle image; clean image"#,
+           kill_daemon; umount $M; settle image; $O mount image $M; [ "$(cat $M/file)" = content ]
+           $O umount $M; settle image; clean image"#,
     );
 }
 
@@ -78,7 +94,8 @@ fn times_of_four_centuries_are_kept_and_others_become_the_nearest() {
             "mke2fs -q -t ext4 -I {size} image 64M >made 2>&1; {mount} image $M; rmdir $M/lost+found
              for t in 2200-01-01 2039-01-01 1901-12-14 2500-01-01 1800-01-01; do
                  touch -d \"$t 00:00:00.123456789 UTC\" $M/$t; done
-             {times}; {umount} $M; settle image; {mount} image $M; {times}; {umount} $M; settle image; rm image"
+             {times}; {umount} $M; settle image; {mount} image $M; {times}; {umount} $M
+             settle image; rm image"
         )
     };
     for size in [128, 256] {

@@ -46,7 +46,8 @@ fn what_is_no_disk_is_refused_and_not_touched() {
 fn a_device_is_read_and_left_as_it_was() {
     Rig::new().run(
         r#"head -c 8M /dev/urandom >image; before=$(sha256sum <image)
-           DEVICE=$(losetup --find --show --sector-size 4096 image); trap 'losetup --detach $DEVICE' EXIT
+           DEVICE=$(losetup --find --show --sector-size 4096 image)
+           trap 'losetup --detach $DEVICE' EXIT
            $O doctor --json $DEVICE >report; $O doctor $DEVICE >printed
            [ "$before" = "$(sha256sum <image)" ]
            cat >check.py <<'END'

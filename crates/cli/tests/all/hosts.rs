@@ -7,7 +7,8 @@ const HOST: &str = r#"
     mkdir store; truncate -s 64M journal
     host() { # store, journal, then the words before
         local store=$1 journal=$2; shift 2
-        "$@" $O host mount -f $OPTIONS --store dir:$PWD/$store --journal $PWD/$journal $M & DAEMON=$!
+        "$@" $O host mount -f $OPTIONS --store dir:$PWD/$store --journal $PWD/$journal $M &
+        DAEMON=$!
         for i in $(seq 600); do mountpoint -q $M && return; sleep 0.1; done; false
     }
 "#;
@@ -43,15 +44,19 @@ fn locks_over_a_ring_leave_an_entry_for_the_unlock() {
         r#"{HOST}
            OPTIONS="-o transport=uring"; host store journal taskset -c 0
            $O stats --json $M | grep -q '"transport": *"io_uring"'; echo content >$M/file
-           taskset -c 1 flock $M/file sh -c 'touch held; until [ -e unlock ]; do sleep 0.02; done' & HOLDER=$!
+           taskset -c 1 flock $M/file sh -c 'touch held; until [ -e unlock ]; do sleep 0.02; done' &
+           HOLDER=$!
            until [ -e held ]; do sleep 0.02; done
            taskset -c 1 timeout 20 flock $M/file true 2>printed & WAITER=$!
            sleep 0.5; touch unlock
-           for i in $(seq 200); do kill -0 $HOLDER 2>gone || break; sleep 0.05; done; refuses kill -0 $HOLDER 2>gone
+           for i in $(seq 200); do kill -0 $HOLDER 2>gone || break; sleep 0.05; done
+           refuses kill -0 $HOLDER 2>gone
            refuses wait $WAITER; grep -q 'No locks available' printed
            # With more entries a program waits.
-           rm held unlock; taskset -c 0 flock $M/file sh -c 'touch held; until [ -e unlock ]; do sleep 0.02; done' &
-           until [ -e held ]; do sleep 0.02; done; taskset -c 0 timeout 20 flock $M/file true & WAITER=$!
+           rm held unlock
+           taskset -c 0 flock $M/file sh -c 'touch held; until [ -e unlock ]; do sleep 0.02; done' &
+           until [ -e held ]; do sleep 0.02; done; taskset -c 0 timeout 20 flock $M/file true &
+           WAITER=$!
            sleep 0.2; touch unlock; wait $WAITER
            $O umount $M; wait $DAEMON"#
     ));
@@ -73,7 +78,8 @@ fn a_mount_takes_the_place_of_its_own_dead_one() {
            grep -q 'has died' printed; [ $(mounts) = 1 ]
            $O host mount --store dir:$PWD/store --journal $PWD/journal $M 2>printed
            grep -q 'taken away' printed; [ $(mounts) = 1 ]; grep -q kept $M/file; $O umount $M
-           host store journal; major=$(mountpoint -d $M | cut -d: -f1); minor=$(mountpoint -d $M | cut -d: -f2)
+           host store journal; major=$(mountpoint -d $M | cut -d: -f1)
+           minor=$(mountpoint -d $M | cut -d: -f2)
            kill -STOP $DAEMON; echo 1 >/sys/fs/fuse/connections/$((major << 20 | minor))/abort
            for i in $(seq 100); do stat -f $M >stat 2>&1 || break; sleep 0.1; done
            refuses $O host mount --store dir:$PWD/store --journal $PWD/journal $M 2>printed
@@ -109,11 +115,13 @@ END
 fn a_journal_is_private_before_it_is_claimed() {
     Rig::new().run(&format!(
         r#"{HOST}
-           OPTIONS=; host store journal; mkdir two; [ $(stat -c %a journal) = 600 ]; chmod 644 journal
+           OPTIONS=; host store journal; mkdir two; [ $(stat -c %a journal) = 600 ]
+           chmod 644 journal
            refuses $O host mount --store dir:$PWD/store --journal $PWD/journal two 2>printed
            [ $(stat -c %a journal) = 600 ]; $O umount $M; wait $DAEMON
            # No journal, and not to become one.
-           cp /bin/true other; refuses $O host mount --store dir:$PWD/store --journal $PWD/other $M 2>printed
+           cp /bin/true other
+           refuses $O host mount --store dir:$PWD/store --journal $PWD/other $M 2>printed
            [ $(stat -c %a other) = 755 ]"#
     ));
 }
@@ -124,9 +132,12 @@ fn a_store_on_fuse_is_refused_unless_forced() {
         r#"$O mkfs image 64M -- -q; mkdir fuse; $O mount image fuse; truncate -s 64M journal
            refuses $O host mount --store dir:$PWD/fuse --journal $PWD/journal $M 2>printed
            grep -q 'it lies on FUSE' printed; grep -q -- --force printed
-           $O host mount --force --store dir:$PWD/fuse --journal $PWD/journal $M; echo kept >$M/file; $O umount $M
-           grep -q kept fuse/file; refuses $O host recover --store dir:$PWD/fuse --journal $PWD/journal 2>printed
-           grep -q 'it lies on FUSE' printed; $O host recover --dry-run --store dir:$PWD/fuse --journal $PWD/journal
+           $O host mount --force --store dir:$PWD/fuse --journal $PWD/journal $M; echo kept >$M/file
+           $O umount $M
+           grep -q kept fuse/file
+           refuses $O host recover --store dir:$PWD/fuse --journal $PWD/journal 2>printed
+           grep -q 'it lies on FUSE' printed
+           $O host recover --dry-run --store dir:$PWD/fuse --journal $PWD/journal
            $O host recover --force --store dir:$PWD/fuse --journal $PWD/journal; $O umount fuse"#,
     );
 }
@@ -137,10 +148,15 @@ fn list_counts_files_that_the_store_refuses() {
         r#"{HOST}
            mount -t tmpfs -o size=1M none store; head -c 100000 /dev/urandom >content
            OPTIONS="-o destage=1,writeback=1"; host store journal; $O list | grep "$M" | grep -q ok
-           touch $M/file; sync $M/file; head -c 2M /dev/zero >store/filler 2>printed && exit 1; cat content >$M/file; sync $M/file
-           for i in $(seq 300); do $O list >listed; grep -q '1 files cannot go to the store' listed && break; sleep 0.1; done
-           grep "$M" listed | grep -q '1 files cannot go to the store: see the system log' || {{ cat listed; exit 1; }}
-           cmp content $M/file; rm store/filler; $O umount $M; wait $DAEMON; cmp content store/file; umount store"#
+           touch $M/file; sync $M/file; head -c 2M /dev/zero >store/filler 2>printed && exit 1
+           cat content >$M/file; sync $M/file
+           for i in $(seq 300); do
+               $O list >listed; grep -q '1 files cannot go to the store' listed && break; sleep 0.1
+           done
+           grep "$M" listed | grep -q '1 files cannot go to the store: see the system log' ||
+               {{ cat listed; exit 1; }}
+           cmp content $M/file; rm store/filler; $O umount $M; wait $DAEMON; cmp content store/file
+           umount store"#
     ));
 }
 
@@ -150,13 +166,17 @@ fn list_counts_files_that_the_store_refuses() {
 fn synced_bytes_survive_on_a_store_with_times_in_seconds() {
     Rig::new().run(&format!(
         r#"{HOST}
-           truncate -s 200M image; mke2fs -q -F -t ext4 -I 128 image >made 2>&1; mount -o loop image store
+           truncate -s 200M image; mke2fs -q -F -t ext4 -I 128 image >made 2>&1
+           mount -o loop image store
            OPTIONS="-o destage=1,writeback=1"; host store journal; exec 3<>$M/file
            printf 'A%.0s' $(seq 5000) >&3; sync $M/file
-           for i in $(seq 100); do [ $(stat -c %s store/file) = 5000 ] && break; sleep 0.1; done; sleep 2
-           printf 'B%.0s' $(seq 3000) | dd of=$M/file bs=1000 seek=1 conv=notrunc oflag=sync status=none
+           for i in $(seq 100); do [ $(stat -c %s store/file) = 5000 ] && break; sleep 0.1; done
+           sleep 2
+           printf 'B%.0s' $(seq 3000) |
+               dd of=$M/file bs=1000 seek=1 conv=notrunc oflag=sync status=none
            kill_daemon; exec 3>&-; umount -l $M; host store journal
-           (printf 'A%.0s' $(seq 1000); printf 'B%.0s' $(seq 3000); printf 'A%.0s' $(seq 1000)) | cmp - $M/file
+           (printf 'A%.0s' $(seq 1000); printf 'B%.0s' $(seq 3000)
+            printf 'A%.0s' $(seq 1000)) | cmp - $M/file
            [ ! -e $M/okeanos-conflicts ]; $O umount $M; wait $DAEMON; umount store"#
     ));
 }
@@ -167,9 +187,12 @@ fn an_idle_host_that_holds_a_file_sleeps() {
     Rig::new().run(&format!(
         r#"{HOST}
            OPTIONS=; host store journal; exec 3>$M/file; echo held >&3; sync $M/file; sleep 3
-           wakes() {{ echo $(($(sed -n 's/^voluntary_ctxt_switches:\t//p' /proc/$DAEMON/task/*/status | paste -sd+))); }}
+           wakes() {{
+               echo $(($(sed -n 's/^voluntary_ctxt_switches:\t//p' /proc/$DAEMON/task/*/status | paste -sd+)))
+           }}
            ticks() {{ set -- $(cat /proc/$DAEMON/stat); echo $((${{14}} + ${{15}})); }}
-           wakes=$(wakes) ticks=$(ticks); sleep 2; wakes=$(($(wakes) - wakes)) ticks=$(($(ticks) - ticks))
+           wakes=$(wakes) ticks=$(ticks); sleep 2
+           wakes=$(($(wakes) - wakes)) ticks=$(($(ticks) - ticks))
            exec 3>&-; $O umount $M; wait $DAEMON; echo "$wakes wakes, $ticks ticks"
            test $wakes -le 150; test $ticks -le 10"#
     ));
@@ -184,14 +207,16 @@ fn a_store_within_a_store_is_refused_unless_forced() {
            truncate -s 64M journal2
            refuses $O host mount --store dir:$PWD/store/inner --journal $PWD/journal2 $M 2>printed
            grep -q "it lies in the store dir:$PWD/store" printed; grep -q -- --force printed
-           $O host mount --force --store dir:$PWD/store/inner --journal $PWD/journal2 $M; $O umount $M"#
+           $O host mount --force --store dir:$PWD/store/inner --journal $PWD/journal2 $M
+           $O umount $M"#
     ));
 }
 
 #[test]
 fn a_store_on_overlayfs_is_refused() {
     Rig::new().run(
-        r#"mkdir base merged; mount -t tmpfs none base; mkdir base/lower base/upper base/work; truncate -s 64M journal
+        r#"mkdir base merged; mount -t tmpfs none base; mkdir base/lower base/upper base/work
+           truncate -s 64M journal
            mount -t overlay none -o lowerdir=base/lower,upperdir=base/upper,workdir=base/work merged
            refuses $O host mount --store dir:$PWD/merged --journal $PWD/journal $M 2>printed
            grep -q 'it lies on overlayfs' printed"#,

@@ -32,7 +32,8 @@ fn both_ways(mke2fs: &str, mount: &str) {
         "mount -o loop image $M; rm -r $M/*\n{work}\n{LIST_TREE}\numount $M; settle image"
     ));
     let ours = rig.run(&format!(
-        "$O mount -o {mount} image $M\n{LIST_TREE}\nrm -r $M/many $M/large $M/a; $O umount $M; settle image"
+        "$O mount -o {mount} image $M\n{LIST_TREE}\nrm -r $M/many $M/large $M/a; $O umount $M
+         settle image"
     ));
     assert_eq!(ours, theirs, "{mke2fs}: written by the kernel");
     rig.check("");
@@ -109,7 +110,8 @@ fn a_volume_with_an_external_journal_goes_both_ways() {
             rig.run(&format!("{mount}\n{WORK}\n{LIST_TREE}\n$O umount $M; settle image log"));
         let by_the_kernel = |script: &str| {
             rig.run(&format!(
-                "{JOURNAL} journal log; clean $J image; mount -o loop$K image $M; HERE=$PWD\n{script}\ncd $HERE; umount $M; settle image
+                "{JOURNAL} journal log; clean $J image; mount -o loop$K image $M
+                 HERE=$PWD\n{script}\ncd $HERE; umount $M; settle image
                  clean $J image; no_journal log; trap - EXIT"
             ))
         };
@@ -129,7 +131,8 @@ fn features_that_cannot_be_kept_right_are_refused_by_name() {
         [("quota", true), ("verity", true), ("bigalloc", false), ("encrypt", false)]
     {
         rig.run(&format!(
-            "rm -f image; mke2fs -q -t ext4 -O {feature} image 64M 2>made; before=$(sha256sum <image)
+            "rm -f image; mke2fs -q -t ext4 -O {feature} image 64M 2>made
+             before=$(sha256sum <image)
              refuses $O mount image $M 2>printed; grep -q {feature} printed
              [ \"$before\" = \"$(sha256sum <image)\" ]"
         ));
@@ -144,9 +147,12 @@ fn features_that_cannot_be_kept_right_are_refused_by_name() {
 const CRASH: &str = r#"
     mkdir $M/d $M/gone; for i in $(seq 200); do echo "content $i" >$M/d/f$i; done; sync -f $M
     for i in $(seq 50); do rm $M/d/f$i; echo more >>$M/d/f$((i+50)); done
-    rmdir $M/gone; head -c 300000 /dev/urandom >$M/large; ln -s target $M/link; setfattr -n user.a -v b $M/large
+    rmdir $M/gone; head -c 300000 /dev/urandom >$M/large; ln -s target $M/link
+    setfattr -n user.a -v b $M/large
     exec 7>$M/open; echo unlinked >&7; rm $M/open; sync $M/large
-    for i in $(seq 20); do printf 'record %05d\n' $i | dd of=$M/log bs=13 oflag=sync,append conv=notrunc status=none; done
+    for i in $(seq 20); do
+        printf 'record %05d\n' $i | dd of=$M/log bs=13 oflag=sync,append conv=notrunc status=none
+    done
     copy image crash; exec 7>&-; umount $M; settle image
 "#;
 
@@ -160,7 +166,8 @@ fn recovered_alike(mke2fs: &str, options: &str) {
          timeout 60 e2fsck -fy by_fsck >out 2>&1 || [ $? = 1 ]
          mount -o loop by_kernel $M; umount $M; settle by_kernel
          $O recover by_recover >printed; grep -q replayed printed; clean by_recover
-         $O mount -o data=wasteless by_mount $M; [ $(wc -l <$M/log) = 20 ]; $O umount $M; settle by_mount; clean by_mount"
+         $O mount -o data=wasteless by_mount $M; [ $(wc -l <$M/log) = 20 ]; $O umount $M
+         settle by_mount; clean by_mount"
     ));
     let content = |image: &str| {
         rig.run(&format!(
@@ -194,9 +201,11 @@ fn a_kernel_crash_with_asynchronous_commits_is_recovered_as_by_the_kernel() {
 #[test]
 fn live_fast_commits_are_left_to_the_kernel() {
     Rig::new().run(&format!(
-        "truncate -s 64M image; mke2fs -q -t ext4 -b 4096 -O fast_commit image; mount -o loop image $M\n{CRASH}
+        "truncate -s 64M image; mke2fs -q -t ext4 -b 4096 -O fast_commit image
+         mount -o loop image $M\n{CRASH}
          before=$(sha256sum <crash)
-         refuses $O recover crash 2>printed; grep -q 'mount and unmount the volume with the kernel' printed
+         refuses $O recover crash 2>printed
+         grep -q 'mount and unmount the volume with the kernel' printed
          refuses $O mount crash $M 2>printed; grep -q 'fast commits' printed; settle crash
          [ \"$before\" = \"$(sha256sum <crash)\" ]
          mount -o loop crash $M; umount $M; settle crash; clean crash
@@ -217,9 +226,12 @@ fn killed(mode: &str, place: &str, mke2fs: &str) -> Rig {
     };
     rig.run(&format!(
         "$O mkfs --force {mkfs} image 96M -- -q {mke2fs} >made; serve data={mode}{option} image
-         mkdir $M/d; for i in $(seq 30); do echo \"content $i\" >$M/d/f$i; done; rm $M/d/f1*; sync -f $M
+         mkdir $M/d; for i in $(seq 30); do echo \"content $i\" >$M/d/f$i; done; rm $M/d/f1*
+         sync -f $M
          $LAB bench streams --writers 8 --until-error --acknowledged ack $M >streams & WRITERS=$!
-         for i in $(seq 300); do [ $(cat $M/stream-* 2>/dev/null | wc -c) -gt 1000000 ] && break; sleep 0.1; done
+         for i in $(seq 300); do
+             [ $(cat $M/stream-* 2>/dev/null | wc -c) -gt 1000000 ] && break; sleep 0.1
+         done
          kill_daemon; wait $WRITERS; umount $M; settle image log"
     ));
     rig
@@ -227,7 +239,8 @@ fn killed(mode: &str, place: &str, mke2fs: &str) -> Rig {
 
 /// Sets `$J` for e2fsck, `$K` for the kernel, to name an external journal.
 const JOURNAL: &str = r#"
-    J= K=; journal() { if [ -f log ]; then L=$(losetup -f --show $1); J="-j $L" K=",journal_path=$L"; fi; }
+    J= K=
+    journal() { if [ -f log ]; then L=$(losetup -f --show $1); J="-j $L" K=",journal_path=$L"; fi; }
     no_journal() { if [ -f log ]; then losetup -d $L; settle $1; fi; }
     trap 'no_journal log' EXIT
 "#;
@@ -260,13 +273,17 @@ fn e2fsck_and_the_kernel_replay_the_plain_journal_of_a_killed_okeanos() {
         for (judge, replay) in [
             (
                 "e2fsck",
-                "timeout 60 e2fsck -fy $J copy >out 2>&1 || [ $? = 1 ]; grep -q 'recovering journal' out",
+                "timeout 60 e2fsck -fy $J copy >out 2>&1 || [ $? = 1 ]; \
+                 grep -q 'recovering journal' out",
             ),
             ("kernel", "mount -o loop$K copy $M; umount $M; settle copy"),
         ] {
             let printed = rig.run(&format!(
                 "{JOURNAL}{VERIFY}
-                 copy image copy; if [ -f log ]; then copy log log_copy; journal log_copy; trap 'no_journal log_copy' EXIT; fi
+                 copy image copy
+                 if [ -f log ]; then
+                     copy log log_copy; journal log_copy; trap 'no_journal log_copy' EXIT
+                 fi
                  {replay}; clean $J copy; verify copy"
             ));
             nothing_is_lost(&printed, &format!("{mode}, {place} journal, {mke2fs}, {judge}"));
@@ -284,11 +301,16 @@ fn e2fsck_and_the_kernel_refuse_a_live_journal_of_parts_until_recovered() {
              before=$(cat image log 2>/dev/null | sha256sum || true); journal log
              refuses e2fsck -fn $J image >out 2>&1; grep -q 'unknown incompatible feature' out
              refuses e2fsck -fy $J image >out 2>&1; grep -q 'unknown incompatible feature' out
-             refuses mount -o loop$K image $M 2>out; refuses mount -o loop,ro$K image $M 2>>out; no_journal log; settle image
+             refuses mount -o loop$K image $M 2>out; refuses mount -o loop,ro$K image $M 2>>out
+             no_journal log; settle image
              [ \"$before\" = \"$(cat image log 2>/dev/null | sha256sum || true)\" ]
              # As at boot. It notes in the superblock that it found an error; that does no harm.
              journal log; refuses e2fsck -p $J image >out 2>&1; no_journal log
-             if [ -f log ]; then $O recover --journal-device log image >out; else $O recover image >out; fi
+             if [ -f log ]; then
+                 $O recover --journal-device log image >out
+             else
+                 $O recover image >out
+             fi
              journal log; clean $J image; verify image"
         ));
         nothing_is_lost(&printed, &format!("{mode}, {place} journal"));
@@ -303,9 +325,11 @@ fn a_volume_of_all_the_features_that_mke2fs_leaves_off_goes_both_ways() {
 #[test]
 fn chattr_sets_projects_through_a_mount() {
     Rig::new().run(
-        "mke2fs -q -t ext4 -O project image 64M; $O mount image $M; mkdir $M/d; chattr -p 7 $M/d; chattr +P $M/d
+        "mke2fs -q -t ext4 -O project image 64M; $O mount image $M; mkdir $M/d; chattr -p 7 $M/d
+         chattr +P $M/d
          touch $M/d/inside $M/outside; [ \"$(lsattr -p $M/d/inside | awk '{ print $1 }')\" = 7 ]
-         refuses ln $M/outside $M/d/link; chattr -p 7 $M/outside; ln $M/outside $M/d/link; chattr -p 9 $M/outside
+         refuses ln $M/outside $M/d/link; chattr -p 7 $M/outside; ln $M/outside $M/d/link
+         chattr -p 9 $M/outside
          $O umount $M; settle image; clean image
          debugfs -R 'stat d/inside' image 2>printed | grep -q 'Project: *7'
          debugfs -R 'stat outside' image 2>printed | grep -q 'Project: *9'",

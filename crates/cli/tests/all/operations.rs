@@ -354,7 +354,8 @@ fn chattr_sets_the_flags_that_the_kernel_lets_users_set_and_they_are_obeyed() {
         shell(
             0,
             &format!(
-                "[ \"$(lsattr fixed | cut -c 5,15)\" = i{extents} ]; lsattr log | cut -c 6 | grep -q a"
+                "[ \"$(lsattr fixed | cut -c 5,15)\" = i{extents} ]
+                 lsattr log | cut -c 6 | grep -q a"
             ),
         );
         shell(
@@ -363,13 +364,15 @@ fn chattr_sets_the_flags_that_the_kernel_lets_users_set_and_they_are_obeyed() {
         );
         shell(
             0,
-            "! ln fixed other && ! chmod 600 fixed && ! touch fixed && ! setfattr -n user.a -v b fixed",
+            "! ln fixed other && ! chmod 600 fixed && ! touch fixed &&
+                 ! setfattr -n user.a -v b fixed",
         );
         shell(0, "! (echo no > log) && ! rm -f log && ! truncate -s 0 log && ! chmod 600 log");
         shell(0, "echo new >> log; touch log; [ \"$(cat log)\" = \"$(printf 'old\\nnew')\" ]");
         shell(
             0,
-            "! touch sealed/more && ! rm -f sealed/inside && ! mv sealed/inside . && echo yes > sealed/inside",
+            "! touch sealed/more && ! rm -f sealed/inside && ! mv sealed/inside . &&
+                 echo yes > sealed/inside",
         );
         shell(
             0,

@@ -15,10 +15,14 @@ const OKEANOS: &str = env!("CARGO_BIN_EXE_okeanos");
 fn nothing_else_is_made_of_a_file_that_is_written() {
     Rig::new().run(
         r#"truncate -s 64M file; $O powercut listen --address 127.0.0.1:0 --log log >where & L=$!
-           trap 'kill $L $W' EXIT; W=$L; for i in $(seq 100); do grep -q listening where && break; sleep 0.1; done
-           $O powercut write --destroy --length 256K --count 1000000 --listener $(sed 's/.* //' where) file >written 2>&1 & W=$!
+           trap 'kill $L $W' EXIT; W=$L
+           for i in $(seq 100); do grep -q listening where && break; sleep 0.1; done
+           $O powercut write --destroy --length 256K --count 1000000 \
+               --listener $(sed 's/.* //' where) file >written 2>&1 &
+           W=$!
            for i in $(seq 100); do [ $(stat -c %s file) = 262144 ] && break; sleep 0.1; done
-           refuses $O mkfs --force file -- -q 2>printed; grep -q 'in use' printed || { cat printed written; exit 1; }"#,
+           refuses $O mkfs --force file -- -q 2>printed
+           grep -q 'in use' printed || { cat printed written; exit 1; }"#,
     );
 }
 

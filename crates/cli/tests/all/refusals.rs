@@ -56,7 +56,8 @@ fn a_damaged_journal_of_a_host_is_not_made_anew() {
            $O host mount -f -o destage=infinite $S journal $M & DAEMON=$!
            for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
            echo synced >$M/file; sync $M/file; kill_daemon; $O umount $M || true
-           cp journal whole; printf X | dd of=journal bs=1 seek=$((4*4096+30)) conv=notrunc status=none
+           cp journal whole
+           printf X | dd of=journal bs=1 seek=$((4*4096+30)) conv=notrunc status=none
            kept journal $O host mount --format $S journal $M
            cp whole journal; $O host recover $S journal; grep -q synced store/file"#
     ));
@@ -69,7 +70,10 @@ fn a_foreign_file_system_becomes_no_journal_unasked() {
         r#"{KEPT} mkdir store; truncate -s 64M ext4 btrfs; mke2fs -q -F -t ext4 ext4
            printf _BHRfS_M | dd of=btrfs bs=1 seek=$((65536 + 64)) conv=notrunc status=none
            S="--store dir:$PWD/store --journal"
-           for image in ext4 btrfs; do kept $image $O host mount $S $image $M; kept $image $O host mount --format $S $image $M; done
+           for image in ext4 btrfs; do
+               kept $image $O host mount $S $image $M
+               kept $image $O host mount --format $S $image $M
+           done
            [ $(grep -c -- --force printed) = 4 ] || {{ cat printed; exit 1; }}
            $O host mount --format --force $S btrfs $M; $O umount $M"#
     ));
@@ -95,10 +99,13 @@ fn a_trial_of_mke2fs_makes_nothing_else_either() {
 fn options_for_mke2fs_count_however_they_are_spelled() {
     Rig::new().run(&format!(
         r#"{KEPT} truncate -s 64M journal; F='--force --journal-device journal --journal-size 16M'
-           kept journal $O mkfs $F image 64M -- -b 0; [ ! -e image ]; refuses grep -q panicked printed
-           $O mkfs $F image 64M -- -qb1024; dumpe2fs -h journal 2>said | grep -q '^Block size: *1024'
+           kept journal $O mkfs $F image 64M -- -b 0; [ ! -e image ]
+           refuses grep -q panicked printed
+           $O mkfs $F image 64M -- -qb1024
+           dumpe2fs -h journal 2>said | grep -q '^Block size: *1024'
            dumpe2fs -h journal 2>said | grep -q '^Block count: *16384'
-           refuses $O mkfs --scattered-logs old 256M -- -qtext3 2>printed; [ ! -e old ]; grep -q 'extents' printed
+           refuses $O mkfs --scattered-logs old 256M -- -qtext3 2>printed; [ ! -e old ]
+           grep -q 'extents' printed
            mkdir mine; chmod 777 . mine; as_nobody $O mkfs mine/image 64M -- -qEroot_owner=7:8
            debugfs -R 'stat /' mine/image 2>said | grep -q 'User: *7 *Group: *8'"#
     ));
@@ -109,7 +116,8 @@ fn each_error_of_scattered_logs_names_its_own_remedy() {
     Rig::new().run(
         r#"says() { local sizes=$1 options=$2 problem=$3 remedy=$4
                refuses $O mkfs --scattered-logs$sizes new 64M -- -q $options 2>printed; [ ! -e new ]
-               grep -q -- "$problem" printed && grep -q -- "$remedy" printed || { echo "$options"; cat printed; exit 1; }
+               grep -q -- "$problem" printed && grep -q -- "$remedy" printed ||
+                   { echo "$options"; cat printed; exit 1; }
                [ "$remedy" = 'Give other sizes' ] || refuses grep -q 'Give other sizes' printed; }
            says '' '-t ext3' 'have extents' 'Leave out -t ext2, -t ext3'
            says '' '-O ^extent,^64bit' 'have extents' '-O ^extent'
@@ -130,8 +138,10 @@ fn what_does_not_fit_overwrites_nothing() {
                kept old $O mkfs --force --scattered-logs=$sizes old -- -q
            done
            grep -q 'Give other sizes' printed
-           kept small $O mkfs --force --flush-zone hitachi-7k80 --force-profile small -- -q; grep -q 'flush zone' printed
-           kept tiny $O mkfs tiny -- -q; grep -q 'too small for a journal' printed; refuses $O mkfs new 1M -- -q 2>printed; [ ! -e new ]
+           kept small $O mkfs --force --flush-zone hitachi-7k80 --force-profile small -- -q
+           grep -q 'flush zone' printed
+           kept tiny $O mkfs tiny -- -q; grep -q 'too small for a journal' printed
+           refuses $O mkfs new 1M -- -q 2>printed; [ ! -e new ]
            $O mkfs new 1M -- -q -O ^has_journal; clean new; $O mkfs --force tiny -- -q -t ext2"#
     ));
 }
@@ -140,8 +150,10 @@ fn what_does_not_fit_overwrites_nothing() {
 fn a_remount_does_not_take_another_volume_for_the_mounted_one() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q; $O mkfs other 64M -- -q; ln -s image link; $O mount image $M
-           refuses $O mount -o remount,ro other $M 2>printed; grep -q "other is not what is mounted on $M" printed; touch $M/file
-           $O mount -o remount,ro link $M; refuses touch $M/new 2>printed; $O mount -o remount,rw $M; touch $M/new; $O umount $M"#,
+           refuses $O mount -o remount,ro other $M 2>printed
+           grep -q "other is not what is mounted on $M" printed; touch $M/file
+           $O mount -o remount,ro link $M; refuses touch $M/new 2>printed; $O mount -o remount,rw $M
+           touch $M/new; $O umount $M"#,
     );
 }
 
@@ -149,9 +161,14 @@ fn a_remount_does_not_take_another_volume_for_the_mounted_one() {
 fn a_pipe_is_no_disk_and_is_not_waited_for() {
     Rig::new().run(
         r#"mkfifo pipe; $O mkfs --scattered-logs image 256M -- -q; mkdir store
-           is_refused() { refuses timeout 20 $O "$@" 2>printed && grep -q 'pipe' printed || { echo "$*"; cat printed; exit 1; }; }
-           is_refused mount pipe $M; is_refused blocks attach pipe; is_refused inspect super pipe; is_refused check pipe
-           is_refused mount -o log=scattered,mtl=pipe image $M; is_refused host mount --store dir:$PWD/store --journal pipe $M
+           is_refused() {
+               refuses timeout 20 $O "$@" 2>printed && grep -q 'pipe' printed ||
+                   { echo "$*"; cat printed; exit 1; }
+           }
+           is_refused mount pipe $M; is_refused blocks attach pipe; is_refused inspect super pipe
+           is_refused check pipe
+           is_refused mount -o log=scattered,mtl=pipe image $M
+           is_refused host mount --store dir:$PWD/store --journal pipe $M
            is_refused mkfs --flush-zone pipe new 64M; [ ! -e new ]"#,
     );
 }
@@ -159,9 +176,11 @@ fn a_pipe_is_no_disk_and_is_not_waited_for() {
 #[test]
 fn a_profile_of_the_journal_alone_is_refused() {
     Rig::new().run(
-        r#"refuses $O mkfs --journal-device log --journal-flush-zone hitachi-7k80 image 64M 2>printed
+        r#"refuses $O mkfs --journal-device log --journal-flush-zone hitachi-7k80 image 64M \
+               2>printed
            grep -q -- --flush-zone printed; [ ! -e log ] && [ ! -e image ]; truncate -s 64M v log
-           refuses $O blocks format --log log --log-flush-zone hitachi-7k80 v 2>printed; grep -q -- --flush-zone printed"#,
+           refuses $O blocks format --log log --log-flush-zone hitachi-7k80 v 2>printed
+           grep -q -- --flush-zone printed"#,
     );
 }
 
@@ -169,12 +188,15 @@ fn a_profile_of_the_journal_alone_is_refused() {
 #[test]
 fn a_file_of_an_unknown_kind_is_kept() {
     Rig::new().run(&format!(
-        r#"{KEPT} mkdir some; head -c 3000000 /dev/urandom >some/file; tar cf archive some; truncate -s 64M archive
+        r#"{KEPT} mkdir some; head -c 3000000 /dev/urandom >some/file; tar cf archive some
+           truncate -s 64M archive
            cp archive log; truncate -s 64M image
-           kept archive $O fingerprint --flush-test archive; kept archive $O mkfs archive; kept archive $O blocks format archive
+           kept archive $O fingerprint --flush-test archive; kept archive $O mkfs archive
+           kept archive $O blocks format archive
            kept log $O mkfs --journal-device log image; kept log $O blocks format --log log image
            [ $(grep -c 'data of an unknown kind' printed) = 5 ] || {{ cat printed; exit 1; }}
-           $O blocks format --force archive; $O mkfs --force --journal-device log --journal-size 16M image -- -q"#
+           $O blocks format --force archive
+           $O mkfs --force --journal-device log --journal-size 16M image -- -q"#
     ));
 }
 
@@ -204,7 +226,8 @@ fn of_two_commands_that_make_something_one_is_refused() {
 fn a_failed_mount_says_so() {
     Rig::new().run(
         r#"$O mkfs --journal-device journal v 64M -- -q >made; : >up.img
-           refuses $O mount -o journal_dev=up.img v $M 2>printed; unmounted $M; grep -q up.img printed"#,
+           refuses $O mount -o journal_dev=up.img v $M 2>printed; unmounted $M
+           grep -q up.img printed"#,
     );
 }
 
@@ -215,6 +238,7 @@ fn a_check_of_a_mount_whose_daemon_dies_is_no_verdict() {
            for i in $(seq 40); do mkdir $M/d$i; for j in $(seq 50); do : >$M/d$i/$j; done; done
            strace -qq -o calls -e trace=llistxattr -e inject=llistxattr:error=ENOTCONN:when=30+ \
                $O check $M >printed 2>&1 && { cat printed; exit 1; }
-           grep -q 'ENOTCONN.*INJECTED' calls; refuses grep -q 'nothing is wrong' printed; $O umount $M; wait $DAEMON; settle image"#,
+           grep -q 'ENOTCONN.*INJECTED' calls; refuses grep -q 'nothing is wrong' printed
+           $O umount $M; wait $DAEMON; settle image"#,
     );
 }

@@ -184,7 +184,8 @@ fn no_call_changes_what_its_caller_may_only_read() {
 fn projects_are_changed_by_owners_whom_the_machine_knows() {
     let rig = Rig::new();
     let printed = rig.run(
-        r#"chmod 755 .; mke2fs -q -t ext4 -O project image 64M >made 2>&1; $O mount -o allow_other image $M
+        r#"chmod 755 .; mke2fs -q -t ext4 -O project image 64M >made 2>&1
+           $O mount -o allow_other image $M
            cat >change.py <<'END'
 import fcntl, os, struct, sys
 GET, SET = 0x801c581f, 0x401c5820
@@ -201,7 +202,8 @@ END
            stranger() { setpriv --reuid 1000 --regid 1000 --clear-groups -- "$@"; }
            no_owner() { setpriv --bounding-set -fowner -- "$@"; }
            INHERIT=512
-           for who in as_nobody stranger no_owner 'as_nobody unshare --user' 'unshare --user --map-root-user' env; do
+           for who in as_nobody stranger no_owner \
+               'as_nobody unshare --user' 'unshare --user --map-root-user' env; do
                for what in '0 7' "$INHERIT 0" '0 0' '0 4294967295'; do
                    $who /usr/bin/python3 change.py $M/d $what; chattr -p 0 $M/d; chattr -P $M/d
                done

@@ -46,7 +46,8 @@ fn mkfs_makes_the_wanted_logs_and_e2fsck_and_the_kernel_accept_them() {
         assert_eq!(found, expected, "{sizes} {extra}");
         assert_eq!(printed["listed"].as_array().unwrap().len() as u64, expected.0, "{printed}");
         rig.run(&format!(
-            "mount -o loop image $M; ls -a $M | grep -q scattered-logs; refuses truncate -s 0 $M/.scattered-logs
+            "mount -o loop image $M; ls -a $M | grep -q scattered-logs
+             refuses truncate -s 0 $M/.scattered-logs
              echo kernel >$M/file; umount $M; {DETACHED}"
         ));
         rig.run(
@@ -72,7 +73,8 @@ fn logs_that_do_not_fit_are_refused_and_leave_no_image() {
         ("--scattered-logs=size=1M", "", "log-size=SIZE"),
     ] {
         let said = rig.run(&format!(
-            "refuses $O mkfs {arguments} image 64M -- -q {extra} 2>&1; test ! -e image; test ! -e log"
+            "refuses $O mkfs {arguments} image 64M -- -q {extra} 2>&1; test ! -e image
+             test ! -e log"
         ));
         assert!(said.contains(reason), "{arguments} {extra}: {said}");
         assert!(!said.contains("panicked"), "{arguments} {extra}: {said}");
@@ -88,7 +90,8 @@ fn all_modes_and_formats_work_over_scattered_logs_and_the_kernel_reads_them() {
                 "rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q",
             );
             let ours = rig.run(&format!(
-                "$O mount -o log=scattered,data={mode},records={records} image $M; {WORK} {LIST_TREE} $O umount $M; {DETACHED}"
+                "$O mount -o log=scattered,data={mode},records={records} image $M
+                 {WORK} {LIST_TREE} $O umount $M; {DETACHED}"
             ));
             rig.check("");
             let kernel =
@@ -113,7 +116,9 @@ fn every_mode_evicts_beside_scattered_logs() {
     );
     for mode in MODES {
         rig.run(
-            "rm -f image; $O mkfs --flush-zone profile --force-profile --scattered-logs=log-size=2M,group-size=16M image 128M -- -q",
+            "rm -f image
+             $O mkfs --flush-zone profile --force-profile \
+                 --scattered-logs=log-size=2M,group-size=16M image 128M -- -q",
         );
         let counts = rig.run(&format!(
             "$O mount -o barrier=coerce,log=scattered,data={mode} image $M
@@ -125,8 +130,10 @@ fn every_mode_evicts_beside_scattered_logs() {
         assert!(evictions >= 16, "{mode}: {counts}");
         rig.check("");
         rig.run(&format!(
-            "serve barrier=coerce,log=scattered,data={mode} image; {SYNC_WRITES}; {KILL}; $O recover image
-             $O mount -o barrier=coerce image $M; test $(stat -c %s $M/log) = 3200; $O umount $M; {DETACHED}"
+            "serve barrier=coerce,log=scattered,data={mode} image; {SYNC_WRITES}; {KILL}
+             $O recover image
+             $O mount -o barrier=coerce image $M; test $(stat -c %s $M/log) = 3200; $O umount $M
+             {DETACHED}"
         ));
         rig.check("");
     }
@@ -176,7 +183,8 @@ fn synced_writes_survive_the_killed_daemon_with_any_recovery() {
         );
         rig.check("");
         rig.run(&format!(
-            "mount -o loop image $M; grep -q kept $M/a/file; test $(stat -c %s $M/log) = 1600; umount $M; {DETACHED}"
+            "mount -o loop image $M; grep -q kept $M/a/file; test $(stat -c %s $M/log) = 1600
+             umount $M; {DETACHED}"
         ));
     }
 }
@@ -194,19 +202,27 @@ fn acknowledged_files_survive_many_kills_of_the_daemon() {
             "serve log=scattered,data=adaptive,mtl=memory image
              while read name; do test \"$(cat $M/$name)\" = \"$name\"; done <acknowledged
              write() {{ for at in $(seq 2000); do
-                 echo \"round-{round}-$1-$at\" >$M/round-{round}-$1-$at && sync $M/round-{round}-$1-$at || break
+                 echo \"round-{round}-$1-$at\" >$M/round-{round}-$1-$at &&
+                     sync $M/round-{round}-$1-$at || break
                  echo \"round-{round}-$1-$at\" >>acknowledged
-                 [ $at -lt 4 ] || dd if=/dev/zero of=$M/large-$1 bs=256K count=1 conv=notrunc,fsync status=none || break
+                 [ $at -lt 4 ] ||
+                     dd if=/dev/zero of=$M/large-$1 bs=256K count=1 conv=notrunc,fsync \
+                         status=none ||
+                     break
              done; }}
              write 1 2>/dev/null & ONE=$!; write 2 2>/dev/null & TWO=$!
-             for i in $(seq 600); do [ $(wc -l <acknowledged) -gt $(({round} * 20 + 20)) ] && break; sleep 0.1; done
+             for i in $(seq 600); do
+                 [ $(wc -l <acknowledged) -gt $(({round} * 20 + 20)) ] && break; sleep 0.1
+             done
              # Once the dead mount is away, the directory below it would take what they write.
              kill_daemon; wait $ONE $TWO || true; umount -l $M; settle image"
         ));
     }
     rig.run(&format!(
         "test $(wc -l <acknowledged) -gt 80
-         $O mount image $M; while read name; do test \"$(cat $M/$name)\" = \"$name\"; done <acknowledged; $O umount $M; {DETACHED}"
+         $O mount image $M
+         while read name; do test \"$(cat $M/$name)\" = \"$name\"; done <acknowledged; $O umount $M
+         {DETACHED}"
     ));
     rig.check("");
 }
@@ -216,14 +232,20 @@ fn acknowledged_files_survive_many_kills_of_the_daemon() {
 #[test]
 fn a_failed_mount_leaves_no_table_of_mtl() {
     Rig::new().run(
-        r#"$O mkfs --scattered-logs image 64M -- -q >made; mkdir there; dd if=/dev/zero of=broken bs=1M count=8 status=none
-           refuses $O mount -o log=scattered,mtl=there/table broken $M 2>printed; [ -z "$(ls there)" ]
+        r#"$O mkfs --scattered-logs image 64M -- -q >made; mkdir there
+           dd if=/dev/zero of=broken bs=1M count=8 status=none
+           refuses $O mount -o log=scattered,mtl=there/table broken $M 2>printed
+           [ -z "$(ls there)" ]
            # The volume is open when the mount itself fails.
            refuses strace -f -qqq -o calls -e trace=mount -e inject=mount:error=ENOMEM:when=2+ \
-               $O mount -o log=scattered,noloop,mtl=there/table image $M 2>printed; cat printed; [ -z "$(ls there)" ]
-           $O mount -o log=scattered,mtl=there/table image $M; $O umount $M; [ -s there/table ]; settle image
+               $O mount -o log=scattered,noloop,mtl=there/table image $M 2>printed; cat printed
+               [ -z "$(ls there)" ]
+           $O mount -o log=scattered,mtl=there/table image $M; $O umount $M; [ -s there/table ]
+           settle image
            # One that was there stays.
-           cp there/table before; refuses $O mount -o log=scattered,mtl=there/table broken $M 2>printed; cmp before there/table"#,
+           cp there/table before
+           refuses $O mount -o log=scattered,mtl=there/table broken $M 2>printed
+           cmp before there/table"#,
     );
 }
 
@@ -233,7 +255,9 @@ fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
     rig.run("$O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
     let life = |options: &str| {
         let said = rig.run(&format!(
-            "rm -f printed; serve log=scattered,data=adaptive,writeback=1h,expire=1h,log_level=info,log_file=printed{options} image
+            "rm -f printed
+             serve log=scattered,data=adaptive,writeback=1h,expire=1h,log_level=info,\
+             log_file=printed{options} image
              {SYNC_WRITES}; {KILL}; cat printed"
         ));
         said.lines().find(|line| line.contains("recovered in")).unwrap_or_default().to_owned()
@@ -254,7 +278,8 @@ fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
     rig.run("$O recover image; $O mount image $M; test $(stat -c %s $M/log) = 11200; $O umount $M");
     rig.check("");
     let said = rig.run(
-        "echo mine >other; refuses $O mount -o log=scattered,mtl=other image $M 2>&1; grep -q mine other
+        "echo mine >other; refuses $O mount -o log=scattered,mtl=other image $M 2>&1
+         grep -q mine other
          refuses $O mount -o mtl=memory image $M 2>&1",
     );
     assert!(
@@ -268,12 +293,18 @@ fn a_mount_after_a_kill_reads_the_table_of_mtl_or_says_why_not() {
 #[test]
 fn a_dry_run_forecasts_a_restart_from_the_snapshot() {
     let rig = Rig::new();
-    rig.run("$O mkfs --scattered-logs=log-size=20M,group-size=40M image 480M -- -q; head -c 1M /dev/urandom >content");
+    rig.run(
+        "$O mkfs --scattered-logs=log-size=20M,group-size=40M image 480M -- -q
+         head -c 1M /dev/urandom >content",
+    );
     rig.run(&format!(
         "serve log=scattered,data=journal,records=blocks,writeback=1h,expire=1h,swap_above=off image
          for at in $(seq 72); do
-             dd if=content of=$M/large bs=1M seek=$((at % 6)) oflag=dsync conv=notrunc status=none; done
-         for i in $(seq 100); do $O inspect logs image | grep -c snapshot >seen && break; sleep 0.1; done
+             dd if=content of=$M/large bs=1M seek=$((at % 6)) oflag=dsync conv=notrunc status=none
+         done
+         for i in $(seq 100); do
+             $O inspect logs image | grep -c snapshot >seen && break; sleep 0.1
+         done
          {SYNC_WRITES}; {KILL}; cp --sparse=always image before"
     ));
     let (logs, printed) = (logs(&rig, ""), rig.run("$O recover --dry-run image"));
@@ -304,7 +335,8 @@ fn a_dry_run_forecasts_a_restart_from_the_snapshot() {
     );
     // The first extent is lost.
     let lost = rig.run(
-        "dd if=/dev/zero of=before bs=4096 count=1 seek=$(debugfs -R 'bmap <8> 1' before 2>/dev/null) conv=notrunc status=none
+        "dd if=/dev/zero of=before bs=4096 count=1 \
+             seek=$(debugfs -R 'bmap <8> 1' before 2>/dev/null) conv=notrunc status=none
          $O recover --dry-run before",
     );
     assert!(
@@ -330,9 +362,12 @@ fn a_killed_daemon_loses_nothing_of_a_log_that_was_swapped() {
         );
         rig.run("head -c 2600K /dev/urandom >content");
         let said = rig.run(&format!(
-            "serve log=scattered,data={mode},records={records},checkpoint=manual,writeback=200ms,cache=4M image
+            "serve log=scattered,data={mode},records={records},checkpoint=manual,\
+             writeback=200ms,cache=4M image
              dd if=content of=$M/file bs=52K oflag=dsync status=none
-             swaps() {{ $O stats --json $M | tr -d ' \n' | grep -o '\"swaps\":[0-9]*' | grep -o '[0-9]*'; }}
+             swaps() {{
+                 $O stats --json $M | tr -d ' \n' | grep -o '\"swaps\":[0-9]*' | grep -o '[0-9]*'
+             }}
              for i in $(seq 100); do [ $(swaps) -gt 0 ] && break; sleep 0.1; done
              cmp content $M/file; $O stats $M | grep -i 'swapped'
              # The log that was emptied is filled again, and the next swap is cut short perhaps.
@@ -350,7 +385,8 @@ fn a_killed_daemon_loses_nothing_of_a_log_that_was_swapped() {
         rig.run("$O recover image");
         rig.check("");
         rig.run(&format!(
-            "mount -o loop image $M; cmp content $M/file; cmp content $M/again; umount $M; {DETACHED}"
+            "mount -o loop image $M; cmp content $M/file; cmp content $M/again; umount $M
+             {DETACHED}"
         ));
     }
 }
@@ -431,7 +467,8 @@ fn a_mount_without_logs_or_with_logs_that_lost_their_protection_is_refused() {
     rig.check("");
     rig.run("rm image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
     let said = rig.run(&format!(
-        "$O mount -o log=circular image $M; refuses chattr -i $M/.scattered-logs; refuses rm -f $M/.scattered-logs
+        "$O mount -o log=circular image $M; refuses chattr -i $M/.scattered-logs
+         refuses rm -f $M/.scattered-logs
          $O umount $M; {DETACHED}
          mount -o loop image $M; chattr -i $M/.scattered-logs; umount $M; {DETACHED}
          refuses $O mount -o log=scattered image $M 2>&1
@@ -449,7 +486,8 @@ fn a_rotted_header_of_a_long_run_is_damage_and_hides_nothing() {
     rig.run("$O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q");
     rig.run(&format!(
         "serve log=scattered,data=journal,records=blocks,writeback=1h,expire=1h image
-         dd if=/dev/urandom of=$M/large bs=400K count=1 oflag=dsync status=none; {SYNC_WRITES}; {KILL}"
+         dd if=/dev/urandom of=$M/large bs=400K count=1 oflag=dsync status=none; {SYNC_WRITES}
+         {KILL}"
     ));
     let printed = logs(&rig, "");
     let tail = number(&printed, "tail");
@@ -464,7 +502,8 @@ fn a_rotted_header_of_a_long_run_is_damage_and_hides_nothing() {
     assert!(number(log, "live_bytes") > 400 << 10, "{printed}");
     let at = number(log, "first_block");
     rig.run(&format!(
-        "cp --sparse=always image before; dd if=/dev/zero of=image bs=4096 seek={at} count=1 conv=notrunc status=none
+        "cp --sparse=always image before
+         dd if=/dev/zero of=image bs=4096 seek={at} count=1 conv=notrunc status=none
          cp --sparse=always image rotten"
     ));
     let said = rig.run("refuses $O recover image 2>&1; cmp image rotten");
@@ -481,7 +520,8 @@ fn a_rotted_header_of_a_long_run_is_damage_and_hides_nothing() {
 fn logs_that_overlap_are_refused() {
     let rig = Rig::new();
     rig.run(
-        "$O mkfs --scattered-logs=log-size=2M,group-size=16M --journal-size 4M image 48M -- -q -O ^64bit",
+        "$O mkfs --scattered-logs=log-size=2M,group-size=16M --journal-size 4M image 48M -- -q \
+             -O ^64bit",
     );
     let printed = logs(&rig, "--all");
     let starts: Vec<u64> = printed["listed"]

@@ -119,7 +119,8 @@ fn modes_left_by(more_calls: &str) -> String {
            for call in write direct append ftruncate truncate open 'fallocate 0 65536 65536' \
                        'fallocate 3 0 4096' {more_calls}; do
                for mode in 2666 6666 2766 2777 4777 2676; do for who in stranger member env; do
-                   fresh $mode; echo "$call $mode $who: $($who /usr/bin/python3 /tmp/change.$$ file $call) $(stat -c %a file)"
+                   fresh $mode
+                   echo "$call $mode $who: $($who /usr/bin/python3 /tmp/change.$$ file $call) $(stat -c %a file)"
                done; done
            done; rm file /tmp/change.$$"#
     )
@@ -153,10 +154,14 @@ fn a_copy_takes_the_bits_that_a_write_takes() {
         "-t ext4",
         &format!(
             r#"{CHANGE}
-               sed -i 's,"/bin/true",path + "s",' /tmp/change.$$; cp /bin/true files; chmod 644 files
-               for mode in 2666 6777; do for who in stranger member env 'setpriv --bounding-set -fsetid --'; do
-                   fresh $mode; echo "$mode $who: $($who /usr/bin/python3 /tmp/change.$$ file copy) $(stat -c %a file)"
-               done; done; rm file files /tmp/change.$$"#
+               sed -i 's,"/bin/true",path + "s",' /tmp/change.$$; cp /bin/true files
+               chmod 644 files
+               for mode in 2666 6777; do
+                   for who in stranger member env 'setpriv --bounding-set -fsetid --'; do
+                       fresh $mode
+                       echo "$mode $who: $($who /usr/bin/python3 /tmp/change.$$ file copy) $(stat -c %a file)"
+                   done
+               done; rm file files /tmp/change.$$"#
         ),
     );
 }
@@ -167,7 +172,8 @@ fn fallocate_that_fails_keeps_what_ext4_keeps() {
         format!(
             r#"{CHANGE}
                for range in {ranges}; do
-                   fresh 6777; echo "$range: $(stranger /usr/bin/python3 /tmp/change.$$ file fallocate $range) $(stat -c %a file)"
+                   fresh 6777
+                   echo "$range: $(stranger /usr/bin/python3 /tmp/change.$$ file fallocate $range) $(stat -c %a file)"
                done; rm file /tmp/change.$$"#
         )
     };
@@ -214,7 +220,9 @@ for name in "user.a", "user.none":
             try: os.removexattr("file", name)
             except OSError: pass
 END
-           for who in stranger env 'setpriv --bounding-set -sys_admin --' 'setpriv --reuid 1000 --regid 1000 --clear-groups --inh-caps +sys_admin --ambient-caps +sys_admin --' 'unshare --user --map-root-user'; do
+           for who in stranger env 'setpriv --bounding-set -sys_admin --' \
+               'setpriv --reuid 1000 --regid 1000 --clear-groups --inh-caps +sys_admin --ambient-caps +sys_admin --' \
+               'unshare --user --map-root-user'; do
                fresh 666; setfattr -n trusted.a -v 1 file; setfattr -n user.a -v 1 file
                echo "$who: $($who /usr/bin/python3 /tmp/attributes.$$)"
            done; rm file /tmp/attributes.$$"#;
@@ -232,9 +240,11 @@ fn default_access_lists_and_cuts_to_the_same_size_go_as_on_ext4() {
     let printed = host_same_as_kernel(
         r#"mkdir a; setfacl -m u:1000:rwx,d:u:1000:rwx,d:g::r-x,d:o::---,d:m::rwx a
            (umask 077; echo x >a/x; mkdir a/s); getfacl -cn a/x a/s; stat -c %a a/x a/s
-           for by in 'truncate -s 7' 'python3 -c "import os; os.ftruncate(os.open(\"f\", os.O_WRONLY), 7)" #'; do
+           for by in 'truncate -s 7' \
+               'python3 -c "import os; os.ftruncate(os.open(\"f\", os.O_WRONLY), 7)" #'; do
                echo abcdef >f; touch -d @1000 f; before=$(stat -c %Z f); sleep 1.1; eval "$by f"
-               [ $(stat -c %Y f) = 1000 ] && echo kept || echo set; [ $(stat -c %Z f) = $before ] && echo kept || echo set
+               [ $(stat -c %Y f) = 1000 ] && echo kept || echo set
+               [ $(stat -c %Z f) = $before ] && echo kept || echo set
                cat f
            done; rm -r a f"#,
     );

@@ -63,13 +63,15 @@ fn prove_without_kernel(block: u32, mode: &str) {
     let killed = rig.run(&format!(
         "serve data={mode} image
          {LIST_TREE}
-         cp $M/log $M/kept; sync $M/kept $M; echo later | dd of=$M/log conv=notrunc,fsync status=none
+         cp $M/log $M/kept; sync $M/kept $M
+         echo later | dd of=$M/log conv=notrunc,fsync status=none
          kill_daemon; umount -l $M; {DETACHED}; $O recover image >recovered"
     ));
     assert_eq!(before, killed, "blocks of {block}: after an unmount");
     rig.check("");
     rig.run(&format!(
-        "$O mount -o data={mode} image $M; head -c 6 $M/log | grep later; cmp -i 6 $M/log $M/kept; $O umount $M"
+        "$O mount -o data={mode} image $M; head -c 6 $M/log | grep later; cmp -i 6 $M/log $M/kept
+         $O umount $M"
     ));
     rig.check("");
 }
@@ -118,11 +120,14 @@ fn what_was_acknowledged_survives_a_killed_daemon_in_every_mode() {
         let printed = rig.run(&format!(
             "$O mount -f -o data={mode} image $M & DAEMON=$!
              for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
-             $LAB bench streams --writers 20 --until-error --acknowledged ack $M >streams & WRITERS=$!
+             $LAB bench streams --writers 20 --until-error --acknowledged ack $M >streams &
+             WRITERS=$!
              sleep 1; kill -9 $DAEMON; wait $WRITERS; wait $DAEMON || true; umount $M
              {DETACHED}
-             $O recover image >recovered; timeout 60 e2fsck -fn image >out 2>&1 || {{ cat out recovered; exit 1; }}
-             $O mount -o data={mode} image $M; $LAB bench verify --acknowledged ack --json $M; $O umount $M"
+             $O recover image >recovered
+             timeout 60 e2fsck -fn image >out 2>&1 || {{ cat out recovered; exit 1; }}
+             $O mount -o data={mode} image $M; $LAB bench verify --acknowledged ack --json $M
+             $O umount $M"
         ));
         let verdict: serde_json::Value = serde_json::from_str(&printed).unwrap();
         assert!(verdict["acknowledged"].as_u64() > Some(20), "{mode}: {printed}");
@@ -191,7 +196,8 @@ fn transactions_behind_gaps_are_listed_as_recovery_finds_them() {
         "serve data=wasteless,log_unit=512,log_gap=10K,commit=1h,writeback=1h,expire=1h image
          $LAB bench streams --writers 1 --count 20 $M >streams
          kill_daemon; umount $M; settle image
-         $O inspect journal --json image; $O inspect journal image >printed; $O recover image >>printed",
+         $O inspect journal --json image; $O inspect journal image >printed
+         $O recover image >>printed",
     );
     let listing: serde_json::Value = serde_json::from_str(&printed).unwrap();
     assert!(listing["features"].as_array().unwrap().contains(&"gaps".into()), "{printed}");
@@ -258,9 +264,13 @@ fn mount_with_a_namespace_mounts_there() {
     Rig::new().run(
         r#"$O mkfs image 64M -- -q >made; ln -s $O mount.fuse.okeanos
            unshare --mount --propagation private sleep 1000 & S=$!; trap 'kill $S' EXIT
-           for i in $(seq 100); do [ "$(readlink /proc/$S/ns/mnt)" != "$(readlink /proc/self/ns/mnt)" ] && break; sleep 0.1; done
+           for i in $(seq 100); do
+               [ "$(readlink /proc/$S/ns/mnt)" != "$(readlink /proc/self/ns/mnt)" ] && break
+               sleep 0.1
+           done
            ./mount.fuse.okeanos $PWD/image $M -N /proc/$S/ns/mnt; unmounted $M
-           nsenter --mount --target $S mountpoint -q $M; nsenter --mount --target $S $O umount $M; settle image; clean image"#,
+           nsenter --mount --target $S mountpoint -q $M; nsenter --mount --target $S $O umount $M
+           settle image; clean image"#,
     );
 }
 
@@ -288,8 +298,14 @@ fn what_is_no_volume_is_refused_in_words_and_left_alone() {
         assert!(printed.contains("text") && !printed.contains("panicked"), "{command}: {printed}");
     }
     assert_eq!(std::fs::read(rig.path("text")).unwrap(), before);
-    rig.run("mke2fs -q -t ext4 image 64M; truncate -s 20M image; if $O mount image $M 2>printed; then exit 1; fi; grep -qi trunc printed");
-    rig.run("rm image; mke2fs -q -t ext4 -O casefold image 64M; if $O mount image $M 2>printed; then exit 1; fi; grep -q casefold printed");
+    rig.run(
+        "mke2fs -q -t ext4 image 64M; truncate -s 20M image
+         if $O mount image $M 2>printed; then exit 1; fi; grep -qi trunc printed",
+    );
+    rig.run(
+        "rm image; mke2fs -q -t ext4 -O casefold image 64M
+         if $O mount image $M 2>printed; then exit 1; fi; grep -q casefold printed",
+    );
 }
 
 #[test]
@@ -297,7 +313,8 @@ fn what_is_in_use_is_refused() {
     let rig = Rig::new();
     rig.run(
         "$O mkfs image 64M -- -q; $O mount image $M
-         refuses $O mount image $M 2>printed; refuses $O recover image 2>>printed; refuses $O mkfs image 2>>printed
+         refuses $O mount image $M 2>printed; refuses $O recover image 2>>printed
+         refuses $O mkfs image 2>>printed
          echo alive >$M/a; $O umount $M",
     );
     rig.check("");
@@ -323,7 +340,8 @@ fn a_recovery_killed_after_the_replay_is_finished_by_the_next() {
     for (mode, mkfs) in [("ordered", "-O orphan_file"), ("wasteless", "-O ^orphan_file")] {
         let rig = Rig::new();
         rig.run(&format!(
-            "$O mkfs image 64M -- -q {mkfs}; serve noloop,data={mode} image; exec 7>$M/orphan; echo text >&7
+            "$O mkfs image 64M -- -q {mkfs}; serve noloop,data={mode} image; exec 7>$M/orphan
+             echo text >&7
              rm $M/orphan; sync $M; kill_daemon; exec 7>&-; umount $M"
         ));
         replay(&rig.path("image"));

@@ -54,7 +54,8 @@ pub enum SuperblockError {
     NoJournal,
     /// A volume whose inodes keep a translator in the place of a version.
     #[error(
-        "the volume was made for GNU/Hurd (s_creator_os is 1), whose inodes differ from Linux's: it is not supported"
+        "the volume was made for GNU/Hurd (s_creator_os is 1), whose inodes differ from Linux's: \
+         it is not supported"
     )]
     Hurd,
     #[error("the volume uses features that are not supported: {}", names.join(", "))]

@@ -73,7 +73,8 @@ fn superblock(text: &mut String) {
         (
             at::MAX_TRANSACTION,
             "`s_max_transaction`",
-            "where 0x05c says so, no transaction of the log takes more log blocks than this; else kept",
+            "where 0x05c says so, no transaction of the log takes more log blocks than this; else \
+             kept",
         ),
         (at::MAX_TRANSACTION_DATA, "`s_max_trans_data`", "kept"),
         (at::CHECKSUM_TYPE, "`s_checksum_type`", "1 byte: 4 is CRC-32C"),
@@ -95,7 +96,8 @@ fn superblock(text: &mut String) {
         (
             at::SCATTERED_NONCE,
             "ours",
-            "be64: the nonce of scattered logs; be32 with the feature gaps: most units between two transactions; else 0",
+            "be64: the nonce of scattered logs; be32 with the feature gaps: most units between two \
+             transactions; else 0",
         ),
         (at::SCATTERED_ACTIVE, "ours", "128 bytes: which scattered logs recovery looks at; else 0"),
         (at::PACKED_NONCE, "ours", "be64: the nonce of a log of packed transactions; else 0"),
@@ -128,17 +130,20 @@ fn superblock(text: &mut String) {
         (
             at::SNAPSHOT_LONGEST,
             "ours",
-            "likewise: no later run has more log blocks, its header included, or they have less than 64 KiB",
+            "likewise: no later run has more log blocks, its header included, or they have less \
+             than 64 KiB",
         ),
         (
             at::SCATTERED_MOVING,
             "ours",
-            "with the feature moving: the log block from which on, up to the end of its log, copies do not count",
+            "with the feature moving: the log block from which on, up to the end of its log, \
+             copies do not count",
         ),
         (
             at::SNAPSHOT_SINCE,
             "ours",
-            "with the feature snapshot, 128 bytes: the logs that may hold runs that it does not cover",
+            "with the feature snapshot, 128 bytes: the logs that may hold runs that it does not \
+             cover",
         ),
     ];
     for (at, name, meaning) in fields {
@@ -228,8 +233,12 @@ fn tag_flags(text: &mut String) {
     for (bit, name, meaning) in flags {
         row(text, &[&format!("{bit:#x}"), &name, &meaning]);
     }
-    writeln!(text, "\nBehind a tag: {RANGE_BYTES} bytes of range with MULTIWRITE, then {UUID_BYTES} bytes of UUID without SAME_UUID.")
-        .expect("text");
+    writeln!(
+        text,
+        "\nBehind a tag: {RANGE_BYTES} bytes of range with MULTIWRITE, then {UUID_BYTES} bytes of \
+         UUID without SAME_UUID."
+    )
+    .expect("text");
 }
 
 fn sizes(text: &mut String) {

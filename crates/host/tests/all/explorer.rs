@@ -833,7 +833,8 @@ fn a_network_outage_beyond_the_lease_loses_nothing_promised() {
                 };
                 assert!(
                     cut.finished || script.iter().any(may_end),
-                    "script {number} at {backend:?}, message {message}, {moment:?}: the host reconnects"
+                    "script {number} at {backend:?}, message {message}, {moment:?}: the host \
+                     reconnects"
                 );
                 let what =
                     format!("script {number} at {backend:?}, network at {message}, {moment:?}");

@@ -43,7 +43,8 @@ pub struct CompareArguments {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     seconds: Duration,
     /// Number of runs of everything
-    #[arg(long, alias = "turns", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, alias = "turns", default_value = "5",
+          value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Size of each image, or of the emulated disk
     #[arg(long, default_value = "1G", value_parser = parse_size)]

@@ -107,13 +107,16 @@ fn report(options: &DemoOptions, rows: &[DemoRow]) -> String {
     }
     let kernel = match rows.iter().any(|row| row.mode == KERNEL) {
         true => {
-            "ext4 is the kernel's own, data=ordered, on the same devices: measured, and not crashed.\n"
+            "ext4 is the kernel's own, data=ordered, on the same devices: measured, and not \
+             crashed.\n"
         }
         false => "",
     };
     format!(
-        "{} writers, each appending records of {} bytes with O_SYNC to a file of its own:\n\n{table}\n\
-         In each mode the daemon was killed (kill -9) while they wrote; after okeanos recover, e2fsck -fn found\n\
+        "{} writers, each appending records of {} bytes with O_SYNC to a file of its own:\n\n\
+         {table}\n\
+         In each mode the daemon was killed (kill -9) while they wrote; after okeanos recover, \
+         e2fsck -fn found\n\
          nothing wrong, and every acknowledged record was read back.\n{kernel}\n{NEXT}",
         options.writers, options.size
     )

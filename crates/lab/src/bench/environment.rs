@@ -11,7 +11,12 @@ use testbeds::{Environment, Programs, RigError};
 /// Disk under the volumes that are compared, beside [`OutputArguments`].
 #[derive(clap::Args)]
 pub struct EnvironmentArguments {
-    #[arg(help = disk::models_help("Lay the volumes on this disk, emulated in real time, instead of on images"), long)]
+    #[arg(
+        help = disk::models_help(
+            "Lay the volumes on this disk, emulated in real time, instead of on images"
+        ),
+        long
+    )]
     model: Option<String>,
     #[command(flatten)]
     output: OutputArguments,
@@ -120,8 +125,8 @@ mod tests {
         let line = caption(machine, Some(("cloud-volume", &volume)));
         assert_eq!(
             line,
-            "Linux 1.2, a durable write of 4 KiB: 3 us; above it cloud-volume, emulated: 0.6 ms for a \
-             request; requests by `/dev/fuse` unless a column says otherwise."
+            "Linux 1.2, a durable write of 4 KiB: 3 us; above it cloud-volume, emulated: 0.6 ms \
+             for a request; requests by `/dev/fuse` unless a column says otherwise."
         );
         assert!(caption("", None).contains("loop devices"));
     }

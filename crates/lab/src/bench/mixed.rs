@@ -36,7 +36,8 @@ pub struct MixedArguments {
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     seconds: Duration,
     /// Number of runs of everything
-    #[arg(long, alias = "turns", default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, alias = "turns", default_value = "3",
+          value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Size of the file that is read, and of the one that is overwritten
     #[arg(long, default_value = "512M", value_parser = parse_size)]

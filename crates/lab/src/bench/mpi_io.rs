@@ -35,7 +35,8 @@ pub struct MpiIoArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     link: Option<u64>,
     /// Time of a message and its answer, without its bytes
-    #[arg(long, value_name = "TIME", default_value = "0", requires = "link", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "0", requires = "link",
+          value_parser = parse_duration)]
     round_trip: Duration,
     /// Print JSON
     #[arg(long)]

@@ -22,7 +22,8 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct PostmarkArguments {
     /// Bytes of one read or write; several numbers make several runs
-    #[arg(long, value_name = "SIZE,SIZE,…", value_delimiter = ',', default_value = "4K", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE,SIZE,…", value_delimiter = ',', default_value = "4K",
+          value_parser = parse_size)]
     request: Vec<u64>,
     /// Files made before the transactions begin
     #[arg(long, default_value = "500")]
@@ -33,10 +34,12 @@ pub struct PostmarkArguments {
     #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
     transactions: u64,
     /// Number of transactions in ten that read; the others append
-    #[arg(long, value_name = "0-10", default_value = "5", value_parser = clap::value_parser!(u64).range(0..=10))]
+    #[arg(long, value_name = "0-10", default_value = "5",
+          value_parser = clap::value_parser!(u64).range(0..=10))]
     read_bias: u64,
     /// Number of transactions in ten that create; the others delete
-    #[arg(long, value_name = "0-10", default_value = "9", value_parser = clap::value_parser!(u64).range(0..=10))]
+    #[arg(long, value_name = "0-10", default_value = "9",
+          value_parser = clap::value_parser!(u64).range(0..=10))]
     create_bias: u64,
     /// Bytes of the smallest file
     #[arg(long, value_name = "SIZE", default_value = "500", value_parser = parse_size)]

@@ -32,7 +32,8 @@ pub struct ProgramsArguments {
           value_parser = clap::builder::PossibleValuesParser::new(WORKS.map(|(name, _)| name)))]
     works: Vec<String>,
     /// Number of runs of everything
-    #[arg(long, alias = "turns", default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, alias = "turns", default_value = "3",
+          value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Scale of each workload; the tables of docs/PERFORMANCE.md say theirs
     #[arg(long, default_value = "1")]

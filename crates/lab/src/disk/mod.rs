@@ -58,7 +58,8 @@ pub struct DriveArguments {
     #[arg(help = models_help("The drive"), long)]
     pub model: String,
     /// Number of these drives, in a RAID-0
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
     pub drives: u32,
     /// Chunk size of a RAID-0
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_chunk)]
@@ -217,8 +218,9 @@ fn text_of(replayed: &Replayed) -> String {
     }) = comparison
     {
         text += &format!(
-            "mean off by {mean_error_percent:+.2} %; demerit {demerit_ms:.3} ms, {demerit_percent:.2} % of the mean; \
-             single requests off by {request_error_ms:.3} ms (root mean square)\n"
+            "mean off by {mean_error_percent:+.2} %; demerit {demerit_ms:.3} ms, \
+             {demerit_percent:.2} % of the mean; single requests off by {request_error_ms:.3} ms \
+             (root mean square)\n"
         );
         for (kind, apart) in [("reads", reads), ("writes", writes)] {
             let Some(KindComparison { mean_error_percent, demerit_ms, demerit_percent }) = apart
@@ -235,8 +237,8 @@ fn text_of(replayed: &Replayed) -> String {
         virtual_seconds, processor_seconds, requests_per_processor_second: speed, ..
     } = replayed;
     text + &format!(
-        "{virtual_seconds:.1} s of the drive in {processor_seconds:.2} s of processor time: {speed:.0} requests \
-         simulated each second\n"
+        "{virtual_seconds:.1} s of the drive in {processor_seconds:.2} s of processor time: \
+         {speed:.0} requests simulated each second\n"
     )
 }
 

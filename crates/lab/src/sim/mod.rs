@@ -65,11 +65,13 @@ pub struct SimArguments {
     hours: Option<f64>,
     /// Small worlds exhaustively; then all scripts of up to this many letters of the alphabet, each
     /// once in every mode, instead of random ones
-    #[arg(long, value_name = "LETTERS", conflicts_with_all = ["rounds", "seed", "script", "cut", "fault"])]
+    #[arg(long, value_name = "LETTERS",
+          conflicts_with_all = ["rounds", "seed", "script", "cut", "fault"])]
     enumerated: Option<usize>,
     /// Workloads within the bounds of ACE (CrashMonkey): all sequences of one operation or of two,
     /// with every persistence point, each once in every mode
-    #[arg(long, value_name = "OPERATIONS", value_parser = clap::value_parser!(u8).range(1..=2), conflicts_with_all = ["rounds", "seed", "script", "cut", "fault", "enumerated"])]
+    #[arg(long, value_name = "OPERATIONS", value_parser = clap::value_parser!(u8).range(1..=2),
+          conflicts_with_all = ["rounds", "seed", "script", "cut", "fault", "enumerated"])]
     ace: Option<u8>,
     /// Operations of the scripts in small worlds, second lives included; each world has a bound of
     /// its own unless given; 0: none
@@ -82,7 +84,8 @@ pub struct SimArguments {
     again: Option<Replay>,
     /// Print what was explored with these state files, and with the tests that wrote such records
     /// ($OKEANOS_EXPLORED), as a Markdown page
-    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["state", "rounds", "hours", "enumerated", "ace"])]
+    #[arg(long, value_name = "FILE", num_args = 1..,
+          conflicts_with_all = ["state", "rounds", "hours", "enumerated", "ace"])]
     proof: Option<Vec<PathBuf>>,
     /// Write that page to this file
     #[arg(long, value_name = "FILE", requires = "proof")]
@@ -110,7 +113,8 @@ pub struct SimArguments {
     #[arg(long, requires_all = ["mode", "setup"], help = faults_help())]
     fault: Option<FaultPlan>,
     /// Let the bitmaps lie half way through; needs --mode and --setup
-    #[arg(long, requires_all = ["mode", "setup"], conflicts_with_all = ["fault", "cut", "script", "lying"])]
+    #[arg(long, requires_all = ["mode", "setup"],
+          conflicts_with_all = ["fault", "cut", "script", "lying"])]
     hostile: bool,
     /// Bytes of the engine's cache
     #[arg(long, default_value_t = CACHE_BYTES)]
@@ -122,7 +126,8 @@ pub struct SimArguments {
     #[arg(long, value_enum, value_name = "REPLACEMENT", conflicts_with = "fault")]
     lying: Option<Lying>,
     /// Trials of the profile that the evictions are from
-    #[arg(long, value_name = "N", default_value_t = TRIALS, requires = "lying", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = TRIALS, requires = "lying",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
     trials: u32,
     /// After a failure, leave out steps of its script while it still fails
     #[arg(long)]

@@ -44,8 +44,8 @@ impl std::fmt::Display for Evictions {
         let Evictions { profile, loss_bound, targets, targets_lost } = self;
         writeln!(
             f,
-            "evictions: {}; tried {} times, so with 95 % confidence a sector is lost at most once in {:.0}; of {targets} \
-             sectors it lost {targets_lost}",
+            "evictions: {}; tried {} times, so with 95 % confidence a sector is lost at most once \
+             in {:.0}; of {targets} sectors it lost {targets_lost}",
             profile.workload,
             profile.trials,
             1.0 / loss_bound

@@ -18,13 +18,16 @@ fn a_kernel_file_system_runs_on_a_served_disk_and_its_syncs_flush() {
         "{DRIVE}
          serve_disk --model hitachi-7k80 --size 128M
          [ $(stat -c %s $M/disk) = 134217728 ]; [ $(ls $M) = disk ]
-         L=$(losetup --find --show --direct-io=on $M/disk); trap 'umount here || true; losetup -d $L || true' EXIT
+         L=$(losetup --find --show --direct-io=on $M/disk)
+         trap 'umount here || true; losetup -d $L || true' EXIT
          [ $(losetup --noheadings --output DIO $L) = 1 ]
          # What was last set for a loop device outlives it.
          echo write back >/sys/block/$(basename $L)/queue/write_cache
          mke2fs -q -t ext4 -E lazy_itable_init=0 $L; mkdir here; mount $L here
          F=$(drive flushes) W=$(drive writes)
-         for i in $(seq 10); do echo $i | dd of=here/log bs=100 oflag=sync,append conv=notrunc status=none; done
+         for i in $(seq 10); do
+             echo $i | dd of=here/log bs=100 oflag=sync,append conv=notrunc status=none
+         done
          echo $(($(drive flushes) - F)) $(($(drive writes) - W))
          seq 10 | cmp - here/log; cp -r /etc/default here/; umount here
          mount -o ro $L here; seq 10 | cmp - here/log; umount here
@@ -50,7 +53,8 @@ fn forced_writes_syncs_and_lies_reach_the_drive_as_they_are() {
              {write},fsync; echo $(drive cached_writes) $(drive flushes)
              head -c 1000 $M/disk | cmp - <(head -c 1000 /dev/zero)
              refuses dd if=/dev/zero of=$M/disk bs=100 count=1 conv=notrunc status=none 2>said
-             refuses dd if=/dev/zero of=$M/disk bs=512 count=1 seek=2097152 conv=notrunc status=none 2>said
+             refuses dd if=/dev/zero of=$M/disk bs=512 count=1 seek=2097152 conv=notrunc \
+                 status=none 2>said
              $O umount $M"
         ));
         assert_eq!(counts.split_whitespace().collect::<Vec<_>>().join(" "), cached, "{options}");
@@ -63,12 +67,19 @@ fn raid_0_drives_share_the_writes_and_the_replay_goes_to_all() {
         "{DRIVE}
          serve_disk --model hitachi-7k80 --size 64M --drives 4 --chunk 16K
          [ $(stat -c %s $M/disk) = 268435456 ]
-         seq 40000 >written; truncate -s 192K written; dd if=written of=$M/disk bs=64K conv=notrunc oflag=dsync status=none
-         cmp -n 196608 written $M/disk; drive bytes_written; $O stats $M | grep -q 'drive 4'; $O umount $M
+         seq 40000 >written; truncate -s 192K written
+         dd if=written of=$M/disk bs=64K conv=notrunc oflag=dsync status=none
+         cmp -n 196608 written $M/disk; drive bytes_written; $O stats $M | grep -q 'drive 4'
+         $O umount $M
          printf 'time_us,op,offset_bytes,size_bytes\\n1,W,0,1048576\\n2,W,1048576,1048576\\n' >trace
-         replay() {{ $LAB disk replay --model barracuda-7200.11 ${{1:-}} trace | awk '$1 == \"writes\" {{ print int($3 * 1000) }}'; }}
+         replay() {{
+             $LAB disk replay --model barracuda-7200.11 ${{1:-}} trace |
+                 awk '$1 == \"writes\" {{ print int($3 * 1000) }}'
+         }}
          [ $(replay '--drives 8') -lt $(replay) ]
-         for wrong in '--chunk 100' '--drives 0' '--chunk 0'; do refuses replay \"$wrong\" 2>refused; done"
+         for wrong in '--chunk 100' '--drives 0' '--chunk 0'; do
+             refuses replay \"$wrong\" 2>refused
+         done"
     ));
     assert_eq!(counts.split_whitespace().collect::<Vec<_>>(), ["49152"; 4]);
 }
@@ -79,14 +90,17 @@ fn stats_of_a_volume_report_the_arm_travel_beneath_it() {
     let report = Rig::new().run(&format!(
         "{DRIVE}
          serve_disk --model cheetah-15k5 --size 256M --cache off; mkdir here
-         beneath() {{ $O stats --json here | tr -d ' ,' | sed -n \"/drives_beneath/,\\$ s/^\\\"$1\\\"://p\"; }}
+         beneath() {{
+             $O stats --json here | tr -d ' ,' | sed -n \"/drives_beneath/,\\$ s/^\\\"$1\\\"://p\"
+         }}
          L=$(losetup --find --show --direct-io=on $M/disk); trap 'losetup -d $L || true' EXIT
          $O mkfs --scattered-logs=log-size=2M,group-size=32M --force $L -- -q >/dev/null
          for over in loop file; do
              [ $over = loop ] || {{ losetup -d $L; settle $M/disk; L=$M/disk; trap - EXIT; }}
              $O mount -o log=scattered,data=journal $L here
              dd if=/dev/zero of=here/file bs=4096 count=5 oflag=sync status=none
-             [ $(beneath seeks) = $(drive seeks) ]; [ $(beneath seeks) -gt 0 ]; beneath cylinders_crossed
+             [ $(beneath seeks) = $(drive seeks) ]; [ $(beneath seeks) -gt 0 ]
+             beneath cylinders_crossed
              $O stats here | grep -q 'cylinders crossed'; $O stats here | grep -q 'logs swapped'
              $O inspect logs --json $L | grep -q 'nanoseconds.: [1-9]'
              $O inspect logs $L | grep -q 'to checkpoint all of them: .* on cheetah-15k5'
@@ -187,8 +201,12 @@ fn a_daemon_whose_connection_is_aborted_before_the_first_request_ends_and_says_s
     for what in ["$LAB disk serve --model hitachi-7k80 --size 1G", "$O mount -o noloop image"] {
         Rig::new().run(&format!(
             r#"$O mkfs image 64M -- -q; mkdir control; mount -t fusectl none control
-               strace -f -qqq -o calls -e trace=mount -e inject=mount:delay_exit=3s {what} $M 2>out & DAEMON=$!
-               connection() {{ awk -v at=$M '$5 == at {{ sub(".*:", "", $3); print $3 }}' /proc/self/mountinfo; }}
+               strace -f -qqq -o calls -e trace=mount -e inject=mount:delay_exit=3s {what} $M \
+                   2>out &
+               DAEMON=$!
+               connection() {{
+                   awk -v at=$M '$5 == at {{ sub(".*:", "", $3); print $3 }}' /proc/self/mountinfo
+               }}
                for i in $(seq 600); do [ -n "$(connection)" ] && break; sleep 0.05; done
                echo 1 >control/$(connection)/abort
                timeout 60 tail --pid=$DAEMON -f /dev/null || {{ echo hangs; kill $DAEMON; exit 1; }}

@@ -7,7 +7,11 @@ use crate::rig::Rig;
 #[test]
 fn what_is_kept_goes_on_under_the_same_conditions_alone() {
     let rig = Rig::new();
-    rig.run("timeout -s KILL 7 $LAB fingerprint --model hitachi-7k80 --ignore-flush --quick --out kept || test -e kept/fingerprint.json");
+    rig.run(
+        "timeout -s KILL 7 $LAB fingerprint --model hitachi-7k80 --ignore-flush --quick \
+             --out kept ||
+             test -e kept/fingerprint.json",
+    );
     let said = rig.run("refuses $LAB fingerprint --model hitachi-7k80 --out kept 2>&1");
     assert!(said.contains("ignoring flushes") && said.contains("--out"), "{said}");
     let said =

@@ -8,8 +8,10 @@ use serde_json::Value;
 /// device stays.
 fn bench(rig: &Rig, words: &str) -> Value {
     let report = rig.run(&format!(
-        "$LAB bench {words} --directory . --runs 1 --json >report 2>errors || {{ cat errors; exit; }}
-         cat report; [ -z \"$(losetup -n -O BACK-FILE | grep $PWD/okeanos-bench)\" ]; [ -z \"$(ls -d okeanos-bench-* 2>/dev/null)\" ]"
+        "$LAB bench {words} --directory . --runs 1 --json >report 2>errors ||
+             {{ cat errors; exit; }}
+         cat report; [ -z \"$(losetup -n -O BACK-FILE | grep $PWD/okeanos-bench)\" ]
+         [ -z \"$(ls -d okeanos-bench-* 2>/dev/null)\" ]"
     ));
     serde_json::from_str(&report).expect(&report)
 }
@@ -58,7 +60,8 @@ fn each_who_works_at_once_was_measured_alone_before() {
     let rig = Rig::new();
     let report = bench(
         &rig,
-        "mixed --model nvme-ssd --contenders ext4:ordered,okeanos --writers 2 --seconds 200ms --large 8M --dirty 8M",
+        "mixed --model nvme-ssd --contenders ext4:ordered,okeanos --writers 2 --seconds 200ms \
+         --large 8M --dirty 8M",
     );
     let cases = ["writers", "reading", "overwriting", "together", "beside_dirty_data"];
     assert_eq!(words(&report, "case"), [cases, cases].concat());

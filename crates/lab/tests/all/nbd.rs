@@ -29,7 +29,8 @@ fn run(script: &str) -> Value {
 fn an_emulated_drive_is_exported_and_reports_what_it_did() {
     let report = run(
         "export_disk $LAB nbd --socket s --model constellation-es3 --size 1G --cache off --json
-         q -c 'write -P 7 0 4k' -c 'write -P 7 500M 4k' -c flush -c 'read -P 7 500M 4k'; stop; cat out",
+         q -c 'write -P 7 0 4k' -c 'write -P 7 500M 4k' -c flush -c 'read -P 7 500M 4k'; stop
+         cat out",
     );
     assert_eq!(report["drive"]["writes"], 2, "{report}");
     assert!(report["drive"]["cylinders_crossed"].as_u64().unwrap() > 0, "{report}");

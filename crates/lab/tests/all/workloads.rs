@@ -11,7 +11,8 @@ fn bench(words: &str) -> (Value, u64, u64) {
     let report = rig.run(&format!(
         "$O mkfs --force image 128M -- -q >made; $O mount -o data=wasteless image $M; mkdir $M/d
          $LAB bench {words} --json $M/d
-         find $M/d -type f -printf '%s\\n' | awk '{{ all += $1 }} END {{ printf \"%d %d\", NR, all }}' >left
+         find $M/d -type f -printf '%s\\n' |
+             awk '{{ all += $1 }} END {{ printf \"%d %d\", NR, all }}' >left
          refuses $LAB bench {words} $M/missing >said 2>&1; grep -q missing said
          $O umount $M; settle image; clean image"
     ));
@@ -90,9 +91,14 @@ fn what_streams_wrote_is_read_back_whole() {
 fn file_systems_are_compared_on_an_emulated_disk() {
     let compare = |model: &str| {
         Rig::new().run(&format!(
-            "$LAB bench compare --model {model} --image-size 400M --directory . --writers 2 --seconds 300ms --runs 1 \\
-                --contenders ext4:ordered,okeanos:wasteless,okeanos-classic:wasteless,blocks:ordered+cache=16M --json >report 2>errors || {{ cat errors; exit; }}
-             cat report; [ -z \"$(losetup -n -O BACK-FILE | grep okeanos-bench)\" ]; [ -z \"$(ls -d okeanos-bench-* 2>/dev/null)\" ]"
+            "$LAB bench compare --model {model} --image-size 400M --directory . --writers 2 \
+                 --seconds 300ms --runs 1 \\
+                --contenders \
+                ext4:ordered,okeanos:wasteless,okeanos-classic:wasteless,blocks:ordered+cache=16M \
+                --json >report 2>errors ||
+                {{ cat errors; exit; }}
+             cat report; [ -z \"$(losetup -n -O BACK-FILE | grep okeanos-bench)\" ]
+             [ -z \"$(ls -d okeanos-bench-* 2>/dev/null)\" ]"
         ))
     };
     let rows: Value = serde_json::from_str(&compare("nvme-ssd")).expect("JSON");

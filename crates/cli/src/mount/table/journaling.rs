@@ -56,8 +56,8 @@ pub const ROWS: &[Row] = &[
             })
         },
         default: "auto; a block where data=selective is named",
-        help: "selective mode: a request is small below SIZE, or below what the times of log writes \
-               and home writes suggest",
+        help: "selective mode: a request is small below SIZE, or below what the times of log \
+               writes and home writes suggest",
         more: "Which requests are small",
         in_superblock: true,
         ..Row::BASE

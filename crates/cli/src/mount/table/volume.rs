@@ -111,7 +111,8 @@ pub const ROWS: &[Row] = &[
         parse: |value, it| set(&mut it.volume.attributes.without_access_lists, switch(value)?),
         text: |it| on_off(it.volume.attributes.without_access_lists),
         help: "modes alone decide: access control lists on the disk stay as they are and count for \
-               nothing, new files inherit none, and a list can be neither read nor set (EOPNOTSUPP)",
+               nothing, new files inherit none, and a list can be neither read nor set \
+               (EOPNOTSUPP)",
         ..Row::BASE
     },
     Row {

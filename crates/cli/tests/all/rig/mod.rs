@@ -13,9 +13,19 @@ const PATIENCE: &str = "300";
 /// moment later. `as_nobody COMMAND...`: as an ordinary user. `refuses COMMAND...`: it must fail
 /// (bash ignores the status of a `!`).
 const WORDS: &str = r#"
-settle() { for file; do for i in $(seq 600); do [ -z "$(losetup -j $file)" ] && break; sleep 0.1; done; done; }
-serve() { $O mount -f -o $1 $2 $M & DAEMON=$!; for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done; }
-kill_daemon() { kill -9 $DAEMON; wait $DAEMON || true; for i in $(seq 600); do stat -f $M >stat 2>&1 || break; sleep 0.1; done; }
+settle() {
+    for file; do
+        for i in $(seq 600); do [ -z "$(losetup -j $file)" ] && break; sleep 0.1; done
+    done
+}
+serve() {
+    $O mount -f -o $1 $2 $M & DAEMON=$!
+    for i in $(seq 600); do mountpoint -q $M && break; sleep 0.1; done
+}
+kill_daemon() {
+    kill -9 $DAEMON; wait $DAEMON || true
+    for i in $(seq 600); do stat -f $M >stat 2>&1 || break; sleep 0.1; done
+}
 as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"; }
 copy() { cp --sparse=always $1 $2; }
 # mountpoint(1) calls a dead mount none.
@@ -71,15 +81,19 @@ pub const DETACHED: &str = "settle image";
 /// Makes every kind of object that a volume can hold, and changes it a few times.
 pub const WORK: &str = r#"
     cd $M
-    mkdir -p a/b/c many; mkfifo fifo; mknod null c 1 3; ln -s a/b link; ln -s $(head -c 200 /dev/zero | tr '\0' x) long
+    mkdir -p a/b/c many; mkfifo fifo; mknod null c 1 3; ln -s a/b link
+    ln -s $(head -c 200 /dev/zero | tr '\0' x) long
     for i in $(seq 300); do echo "file $i" >many/name-of-file-$i; done
     rm many/name-of-file-*7; mv many/name-of-file-10 a/moved; ln a/moved a/b/hard
-    head -c 3000000 /dev/zero | tr '\0' y >large; truncate -s 100000 large; truncate -s 5000000 large
+    head -c 3000000 /dev/zero | tr '\0' y >large; truncate -s 100000 large
+    truncate -s 5000000 large
     dd if=/dev/zero of=sparse bs=4096 count=1 seek=3000 status=none
     # Preallocation needs extents.
     fallocate -l 1M room || [ "${EXTENTS:-yes}" = no ]
     fallocate -p -o 8192 -l 8192 large
-    for i in $(seq 50); do printf 'record %05d\n' $i | dd of=log bs=13 oflag=sync,append conv=notrunc status=none; done
+    for i in $(seq 50); do
+        printf 'record %05d\n' $i | dd of=log bs=13 oflag=sync,append conv=notrunc status=none
+    done
     setfattr -n user.colour -v red log; setfattr -n trusted.secret -v x a
     setfattr -n user.big -v $(head -c 700 /dev/zero | tr '\0' v) log
     setfacl -m u:1234:rw log; setfacl -d -m g:77:rx a; touch a/inherits; mkdir a/too
@@ -89,8 +103,13 @@ pub const WORK: &str = r#"
 
 /// Prints everything visible of a tree, for comparison.
 pub const LIST_TREE: &str = r#"
-    (cd $M; find . -not -path './lost+found*' -printf '%p %y %m %U %G %n %l %T@ ' \( -not -type d -printf '%s' -o -true \) -printf '\n' | sort
+    (cd $M
+     find . -not -path './lost+found*' -printf '%p %y %m %U %G %n %l %T@ ' \( -not -type d \
+         -printf '%s' -o -true \) -printf '\n' |
+         sort
      find . -type f -print0 | sort -z | xargs -0 sha256sum
-     find . -not -type l -not -path './lost+found*' -print0 | sort -z | xargs -0 getfattr -d -m - --absolute-names -e hex
-     find . -not -type l -not -path './lost+found*' -print0 | sort -z | xargs -0 getfacl -n --absolute-names)
+     find . -not -type l -not -path './lost+found*' -print0 | sort -z |
+         xargs -0 getfattr -d -m - --absolute-names -e hex
+     find . -not -type l -not -path './lost+found*' -print0 | sort -z |
+         xargs -0 getfacl -n --absolute-names)
 "#;

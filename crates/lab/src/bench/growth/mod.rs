@@ -52,22 +52,24 @@ pub struct GrowthArguments {
           value_parser = clap::value_parser!(u64).range(1..=100_000))]
     writers: Vec<u64>,
     /// Sizes of the volumes
-    #[arg(long, value_name = "SIZE,SIZE,…", value_delimiter = ',', default_value = "1G,16G,128G,1T,8T",
-          value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE,SIZE,…", value_delimiter = ',',
+          default_value = "1G,16G,128G,1T,8T", value_parser = parse_size)]
     volumes: Vec<u64>,
     /// Numbers of files
-    #[arg(long, value_name = "N,N,…", value_delimiter = ',', default_value = "1000,10000,100000,1000000,10000000",
+    #[arg(long, value_name = "N,N,…", value_delimiter = ',',
+          default_value = "1000,10000,100000,1000000,10000000",
           value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     files: Vec<u64>,
     /// Sizes of the journals
-    #[arg(long, value_name = "SIZE,SIZE,…", value_delimiter = ',', default_value = "4M,32M,256M,1G,4G",
-          value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE,SIZE,…", value_delimiter = ',',
+          default_value = "4M,32M,256M,1G,4G", value_parser = parse_size)]
     journals: Vec<u64>,
     /// Duration of each measurement of writers
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     seconds: Duration,
     /// Number of measurements of each point
-    #[arg(long, alias = "turns", default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, alias = "turns", default_value = "3",
+          value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// A look, not a table: small points only, for half a second, once
     #[arg(long)]
