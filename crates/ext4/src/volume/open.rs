@@ -52,7 +52,7 @@ impl Volume {
                     *volume.protection.borrow_mut() = Some(protection)
                 }
                 // If the release cannot be written, others wait a while. They wait after a failure,
-                // too: a note of it may be on its way to the journal's superblock.
+                // too: a note of it may be in flight to the journal's superblock.
                 _ => drop(protection.end(opened.is_ok()).await),
             }
         }
