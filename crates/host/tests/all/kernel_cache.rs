@@ -47,7 +47,7 @@ struct Kernel {
     before_token: Cell<u64>,
     /// Lookups between an invalidation and the token of the peer.
     lookups_under_recall: Cell<u64>,
-    is_over: Cell<bool>,
+    has_ended: Cell<bool>,
 }
 
 impl Kernel {
@@ -61,7 +61,7 @@ impl Kernel {
         kernel
     }
     async fn look_up(&self, host: &Host, world: &dyn World, file: FileId) {
-        while !self.is_over.get() {
+        while !self.has_ended.get() {
             let before = self.invalidations.get();
             let (attributes, time) = host.attributes_to_cache(file).await.unwrap();
             // As in the kernel: an answer requested before the invalidation is dropped.
@@ -79,7 +79,7 @@ impl Kernel {
     }
     /// Takes the token again and again, so that there is something to cache.
     async fn read(&self, host: &Host, world: &dyn World, file: FileId) {
-        while !self.is_over.get() {
+        while !self.has_ended.get() {
             let _ = host.read(file, 0, 1).await;
             sleep(world, Duration::from_micros(50)).await;
         }
@@ -117,7 +117,7 @@ fn kernel_forgets_attributes_before_a_peer_has_the_file() {
                 assert_eq!(kernel.cached.get(), None, "seed {seed}: a peer has written");
                 peer.return_token(file).await.unwrap();
             }
-            kernel.is_over.set(true);
+            kernel.has_ended.set(true);
             peer.close(open).await.unwrap();
             lookups.await.unwrap();
             reads.await.unwrap();

@@ -212,7 +212,7 @@ fn a_volume_changed_by_others_is_not_written_to() {
     });
 }
 
-/// As a read-only mount of the kernel leaves it, which frees orphans and changes no time.
+/// A read-only mount of the kernel leaves it so: it frees orphans, and changes no time.
 #[test]
 fn a_volume_whose_orphans_others_freed_is_not_written_to() {
     let image = TestImage::of(Kind { arguments: "-t ext3 -b 1024", size: "40M" });
