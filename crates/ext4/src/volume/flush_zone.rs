@@ -23,6 +23,8 @@ pub const FLUSH_ZONE_NAME: &str = ".flush-zone";
 const CANDIDATES: u32 = 8;
 /// Bound on the zone's pieces: more would cost the seeks that a zone beside the journal is to save.
 const PIECES_MAX: usize = 64;
+/// Bound on the pieces of a zone that was found, which other programs may have moved (resize2fs).
+const FOUND_PIECES_MAX: usize = 4096;
 /// Bytes of one write while the zone is made.
 const WRITE: u64 = 1 << 20;
 
@@ -209,7 +211,7 @@ async fn first_block(parts: &OpenParts, volume: &Volume, inode: &Inode) -> Resul
 
 /// The blocks of the zone's file, all of which must be mapped.
 async fn runs(volume: &Volume, inode: &Inode, count: u64) -> Result<Vec<(HomeBlock, u64)>> {
-    runs_of(volume, inode, count, "the flush zone").await
+    runs_of(volume, inode, count, ("the flush zone", FOUND_PIECES_MAX)).await
 }
 
 /// Finds the zone behind the blocks that the journal device's superblock claims.
