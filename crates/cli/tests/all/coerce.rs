@@ -370,3 +370,21 @@ fn a_page_cache_further_below_is_refused() {
     assert_eq!(said.matches("losetup --direct-io=on").count(), 2, "{said}");
     assert!(said.contains("no direct I/O for it"), "{said}");
 }
+
+/// There are more reasons than the kernel reports for a disk to open a file without direct I/O.
+#[test]
+fn a_file_that_is_opened_without_direct_io_is_refused() {
+    let rig = with_profile();
+    let said = rig.run(
+        "mkdir memory; mount -t ramfs none memory; trap 'umount -q memory' EXIT
+         $O mkfs --flush-zone profile --force-profile memory/image 64M -- -q
+         refuses $O mount -o barrier=coerce,noloop memory/image $M 2>&1
+         $O mkfs --flush-zone profile --force-profile --journal-device memory/log --journal-size 8M image 64M -- -q
+         refuses $O mount -o barrier=coerce,journal_dev=memory/log image $M 2>&1
+         truncate -s 64M memory/blocks; $O blocks format --flush-zone profile --force-profile memory/blocks 2>&1
+         refuses $O blocks attach -o barrier=coerce memory/blocks 2>&1
+         $O recover memory/image 2>&1",
+    );
+    assert_eq!(said.matches("keeps what is written in the page cache").count(), 4, "{said}");
+    assert_eq!(said.matches("recovering as with barrier=flush").count(), 1, "{said}");
+}
