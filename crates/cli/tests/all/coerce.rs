@@ -189,8 +189,12 @@ fn a_damaged_zone_is_reported_and_only_evictions_are_refused() {
         rig.run(&format!(
             "serve data=wasteless,journal_dev=log image; {SYNC_WRITES}; kill_daemon; umount -l $M; settle image"
         ));
+        let is_log = disk == "log";
+        assert!(!is_log || zone_bytes(&rig, true).iter().all(|byte| *byte == 0xa5));
         let said = rig.run("$O recover --journal-device log image 2>&1");
         assert!(said.contains("recovering as with barrier=flush"), "{said}");
+        // The other disk evicts all the same.
+        assert!(!is_log || zone_bytes(&rig, false).contains(&0), "no eviction of home");
         rig.check("-j log");
         rig.run("mv image.good image; mv log.good log");
     }
@@ -387,4 +391,23 @@ fn a_file_that_is_opened_without_direct_io_is_refused() {
     );
     assert_eq!(said.matches("keeps what is written in the page cache").count(), 4, "{said}");
     assert_eq!(said.matches("recovering as with barrier=flush").count(), 1, "{said}");
+}
+
+/// The device may have had an earlier life, or the journal another UUID (tune2fs -U).
+#[test]
+fn a_journals_zone_of_another_journal_is_reported() {
+    let rig = with_profile();
+    rig.run("$O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q -b 4096");
+    let file = std::fs::File::options().read(true).write(true).open(rig.path("log")).unwrap();
+    let mut bytes = [0; FLUSH_ZONE_SUPERBLOCK_SIZE];
+    file.read_exact_at(&mut bytes, 8 << 20).unwrap();
+    let zone = FlushZoneSuperblock::parse(&bytes).unwrap();
+    let zone = FlushZoneSuperblock { uuid: [7; 16], ..zone };
+    file.write_all_at(&zone.serialize(), 8 << 20).unwrap();
+    let said = rig.run(
+        "refuses $O mount -o barrier=coerce,journal_dev=log image $M 2>&1
+         $O recover --journal-device log image 2>&1",
+    );
+    assert_eq!(said.matches("log: the flush zone is another journal's").count(), 2, "{said}");
+    assert!(said.contains("recovering as with barrier=flush"), "{said}");
 }

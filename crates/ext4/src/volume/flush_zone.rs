@@ -104,21 +104,24 @@ impl Volume {
     }
 }
 
-/// The flush zone of a volume that is not open, if it has one; and that of its journal device.
+/// The flush zone of a disk, if it has one; or why it cannot be used.
+pub type FlushZoneResult = Result<Option<FoundFlushZone>>;
+
+/// The flush zone of a volume that is not open, and that of its journal device. What is wrong with
+/// one disk's takes no evictions from the other disk.
 ///
 /// # Errors
-/// [`Error::FlushZone`] for a zone that cannot be used; others for what cannot be read, or is
-/// damaged, and may belong to one: a replay may restore it.
-pub async fn find_flush_zones(
-    parts: &OpenParts,
-) -> Result<(Option<FoundFlushZone>, Option<FoundFlushZone>)> {
-    let superblock = superblock::read(&*parts.home).await?;
-    let home = of_volume(parts, &superblock).await?;
-    let journal = match &parts.journal {
-        Some(disk) => of_journal_device(&**disk).await?,
-        None => None,
+/// Of each disk: [`Error::FlushZone`] for a zone that cannot be used; others for what cannot be
+/// read, or is damaged, and may belong to one: a replay may restore it.
+pub async fn find_flush_zones(parts: &OpenParts) -> (FlushZoneResult, FlushZoneResult) {
+    let home = async { of_volume(parts, &superblock::read(&*parts.home).await?).await };
+    let journal = async {
+        match &parts.journal {
+            Some(disk) => of_journal_device(&**disk).await,
+            None => Ok(None),
+        }
     };
-    Ok((home, journal))
+    (home.await, journal.await)
 }
 
 /// Refuses a volume with multiple mount protection: each count of its block would be an eviction,
@@ -230,13 +233,19 @@ async fn of_journal_device(disk: &dyn Disk) -> Result<Option<FoundFlushZone>> {
     let bytes = disk.read(at, block as usize).await.map_err(engine::EngineError::from)?;
     let zone = match FlushZoneSuperblock::parse(&bytes) {
         Err(FlushZoneError::NoZone) => return Ok(None),
-        Err(error) => return Err(Error::FlushZone(format!("{}: {error}", disk.name()))),
+        Err(error) => return Err(Error::FlushZone(error.to_string())),
         Ok(zone) => zone,
     };
+    if zone.uuid != device.uuid {
+        return Err(Error::FlushZone("the flush zone is another journal's".to_owned()));
+    }
     let start = at + block;
-    let end = start.checked_add(zone.length).filter(|end| *end <= size && zone.uuid == device.uuid);
-    let extents = end.map(|end| start..end).into_iter().collect();
-    Ok(end.map(|_| FoundFlushZone { superblock: zone, extents }))
+    let end = start.checked_add(zone.length).filter(|end| *end <= size);
+    let end = end.ok_or_else(|| {
+        Error::FlushZone("the flush zone ends behind the journal's device".to_owned())
+    })?;
+    let extents = std::iter::once(start..end).collect();
+    Ok(Some(FoundFlushZone { superblock: zone, extents }))
 }
 
 /// Writes the flush zone of a journal device, behind its journal; for mkfs. `zone` as for

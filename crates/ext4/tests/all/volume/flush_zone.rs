@@ -66,7 +66,7 @@ fn find(image: &Image, block: Option<u64>) -> ext4::Result<Option<FoundFlushZone
     let parts = OpenParts { world, home: Rc::new(disk), journal: None, options };
     let found = virtual_world.run(async move { find_flush_zones(&parts).await });
     virtual_world.end();
-    found.map(|(home, _)| home)
+    found.0
 }
 
 #[test]
