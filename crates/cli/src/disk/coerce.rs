@@ -218,6 +218,7 @@ impl ZonePlan {
                         "Give the zone more room: a larger volume or journal device, or a smaller \
                          journal (--journal-size).",
                     ),
+                ext4::Error::NotFirst { .. } => plain.with_remedy(COPY_LATER),
                 _ => plain,
             }
         })
@@ -226,6 +227,9 @@ impl ZonePlan {
 
 /// Advice about a zone that cannot be used.
 pub const ELSE: &str = "Use barrier=flush, or make the volume anew with a profile of this drive.";
+
+/// Advice about a volume that has files before its flush zone or scattered logs.
+pub const COPY_LATER: &str = "Leave out -d, and copy the files into the volume when it is mounted.";
 
 /// Maximum block size of a volume.
 const BLOCK_MAX: u32 = 4096;

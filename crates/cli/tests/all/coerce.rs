@@ -210,6 +210,12 @@ fn what_finds_no_room_or_does_not_fit_is_refused_with_the_reason() {
     let said =
         rig.run("refuses $O mkfs --flush-zone no-such-drive image 64M -- -q 2>&1; test ! -e image");
     assert!(said.contains("okeanos fingerprint") && said.contains("hitachi-7k80"), "{said}");
+    let said = rig.run(
+        "mkdir files; (cd files; touch 1 2 3 4 5 6 7 8 9); rm -f image
+         refuses $O mkfs --flush-zone profile --force-profile image 64M -- -q -d files 2>&1; test ! -e image
+         refuses $O mkfs --scattered-logs image 1G -- -q -d files 2>&1; test ! -e image",
+    );
+    assert_eq!(said.matches("copy the files into the volume").count(), 2, "{said}");
     rig.run("truncate -s 8M log");
     let said = rig.run(
         "refuses $O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q 2>&1",

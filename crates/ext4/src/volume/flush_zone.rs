@@ -4,7 +4,7 @@
 //! It is located before the journal is replayed, since recovery needs its barriers, too. Its inode
 //! is one of the first that are not reserved, and never changes after mkfs.
 
-use super::readable::{readable, runs_of};
+use super::readable::{CANDIDATES, readable, refuse_not_first, runs_of};
 use super::{OpenParts, Volume, superblock};
 use crate::{Caller, Error, Inode, MappingState, Result, WriteFlags};
 use device::{Buffer, Disk};
@@ -19,8 +19,6 @@ use units::{FileBlock, HomeBlock, InodeNumber};
 
 /// The file's name, in the root.
 pub const FLUSH_ZONE_NAME: &str = ".flush-zone";
-/// mke2fs makes lost+found and perhaps an orphan file first; the zone is next.
-const CANDIDATES: u32 = 8;
 /// Bound on the zone's pieces: more would cost the seeks that a zone beside the journal is to save.
 const PIECES_MAX: usize = 64;
 /// Bound on the pieces of a zone that was found, which other programs may have moved (resize2fs).
@@ -49,6 +47,7 @@ impl Volume {
         let root = self.inode(InodeNumber(2)).await?;
         let made =
             self.mknod(&root, FLUSH_ZONE_NAME.as_bytes(), &Caller::ROOT, 0o100_400, 0).await?.value;
+        refuse_not_first(self, &made, "the flush zone")?;
         made.mapping_cache.first_goal.set(self.journal_end);
         let mut length = 0;
         let mut missing = space.div_ceil(write);

@@ -10,8 +10,21 @@ use runtime::WalkPace;
 use std::rc::Rc;
 use units::{FileBlock, HomeBlock};
 
+/// Inodes among which the flush zone and the scattered logs are looked for. mke2fs makes lost+found
+/// and perhaps an orphan file first.
+pub(super) const CANDIDATES: u32 = 8;
 /// Runs of a file that are visited before other tasks run.
 const RUNS_AT_ONCE: usize = 1024;
+
+/// Refuses a file that mkfs has just made where no search would find it.
+pub(super) fn refuse_not_first(volume: &Volume, made: &Inode, what: &'static str) -> Result<()> {
+    let last = volume.superblock.borrow().first_inode.saturating_add(CANDIDATES - 1);
+    let number = made.number;
+    match number.0 <= last || units::fault!("made-where-nobody-looks") {
+        true => Ok(()),
+        false => Err(Error::NotFirst { what, number, last }),
+    }
+}
 
 /// The blocks of the volume.
 pub(super) fn home_of(parts: &OpenParts, superblock: &VolumeSuperblock) -> Rc<dyn Home> {
