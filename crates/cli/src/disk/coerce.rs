@@ -327,7 +327,11 @@ impl Coercion<'_> {
         let name = name.display();
         if let Some(why) = foreign(&zone.superblock, Drive::of(path).as_ref()) {
             let why = format!("the flush zone of {name} may not fit: {why}");
-            return Err(CliError::new(why).with_remedy(ELSE));
+            if self.wanted == Wanted::Required {
+                return Err(CliError::new(why).with_remedy(ELSE));
+            }
+            // The drive may have grown. An eviction flushes first, so it is no worse than a flush.
+            complain(&format!("okeanos: {why}; recovering through it all the same"));
         }
         refuse_page_cache(path)?;
         CoercedDisk::over(self.world.clone(), disk.clone(), zone)

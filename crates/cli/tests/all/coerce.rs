@@ -141,9 +141,12 @@ fn a_zone_of_another_drive_is_refused_at_mount_and_harms_no_recovery() {
     claim_drive(&rig, "A drive", 64 << 20);
     let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
     assert!(said.contains("A drive") && said.contains("barrier=flush"), "{said}");
-    rig.run(&format!(
-        "serve data=wasteless image; {SYNC_WRITES}; kill_daemon; umount -l $M; settle image; $O recover image"
-    ));
+    rig.run(&format!("serve data=wasteless image; {SYNC_WRITES}; {CRASH}"));
+    assert!(zone_bytes(&rig, true).iter().all(|byte| *byte == 0xa5));
+    let said = rig.run("$O recover image 2>&1");
+    // It may be the drive that it was made for, and have grown.
+    assert!(said.contains("recovering through it all the same"), "{said}");
+    assert!(zone_bytes(&rig, false).contains(&0), "no eviction");
     rig.check("");
     rig.run("$O mount image $M; test $(stat -c %s $M/log) = 1600; $O umount $M");
 }
@@ -333,7 +336,7 @@ fn a_mount_with_other_barriers_replays_through_the_zone() {
         // A log that is empty needs no evictions.
         let warning = "may not fit: the profile is of";
         assert_eq!(said.matches(warning).count(), 1, "{options}: {said}");
-        assert!(said.contains("recovering as with barrier=flush"), "{options}: {said}");
+        assert!(said.contains("recovering through it all the same"), "{options}: {said}");
     }
 }
 
