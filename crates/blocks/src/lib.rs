@@ -37,4 +37,4 @@ pub use report::BlocksReport;
 pub use requests::BlockRequests;
 pub use shared::Persistence;
 pub use volume::BlockVolume;
-pub use zone::{NewFlushZone, find_flush_zones};
+pub use zone::{FlushZoneResult, NewFlushZone, find_flush_zones};

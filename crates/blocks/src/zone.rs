@@ -46,23 +46,25 @@ fn owner(superblock: &BlocksSuperblock) -> [u8; 16] {
     }
 }
 
+/// The flush zone of a disk, if it has one; or why it cannot be used.
+pub type FlushZoneResult = Result<Option<FoundFlushZone>, BlocksError>;
+
 /// Finds the flush zones of a volume that is not open: of its disk, and of its journal's device.
+/// What is wrong with one disk's takes no evictions from the other disk.
 ///
 /// # Errors
-/// [`BlocksError::FlushZone`] for a zone that cannot be used; others as
+/// Of each disk: [`BlocksError::FlushZone`] for a zone that cannot be used; others as
 /// [`crate::BlockVolume::open`].
-pub async fn find_flush_zones(
-    parts: &BlockParts,
-) -> Result<(Option<FoundFlushZone>, Option<FoundFlushZone>), BlocksError> {
-    let home = zone_of(&*parts.disk).await?;
+pub async fn find_flush_zones(parts: &BlockParts) -> (FlushZoneResult, FlushZoneResult) {
+    let home = zone_of(&*parts.disk).await;
     let journal = match &parts.journal {
-        Some(disk) => zone_of(&**disk).await?,
-        None => None,
+        Some(disk) => zone_of(&**disk).await,
+        None => Ok(None),
     };
-    Ok((home, journal))
+    (home, journal)
 }
 
-async fn zone_of(disk: &dyn Disk) -> Result<Option<FoundFlushZone>, BlocksError> {
+async fn zone_of(disk: &dyn Disk) -> FlushZoneResult {
     let (BlocksDisk::Volume(found) | BlocksDisk::Journal(found)) = find_superblock(disk).await?;
     let superblock = &found.superblock;
     if superblock.zone_blocks == 0 {

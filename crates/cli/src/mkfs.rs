@@ -2,7 +2,7 @@
 
 use crate::daemon::file_size::{refuse_beyond_limit, refuse_longer_than_limit};
 use crate::daemon::reporter::complain;
-use crate::disk::coerce::ZonePlan;
+use crate::disk::coerce::{COPY_LATER, ZonePlan};
 use crate::disk::content::refuse_to_overwrite;
 use crate::disk::open_disk::{claim, open_disk, refuse_same};
 use crate::error::CliError;
@@ -350,6 +350,7 @@ fn logs_not_made(target: &Path, error: &ext4::Error) -> CliError {
         ext4::Error::OnlyReadable { .. } => {
             plain.with_remedy("Leave out these features (-O); or leave out --scattered-logs.")
         }
+        ext4::Error::NotFirst { .. } => plain.with_remedy(COPY_LATER),
         _ => plain,
     }
 }

@@ -28,6 +28,9 @@ pub enum Error {
     /// Scattered logs of the sizes asked for do not fit the volume.
     #[error("{0}")]
     LogSizes(String),
+    /// A file of mkfs would not be found again: the volume has other files already.
+    #[error("{what} would be {number}, and is looked for up to inode {last} alone")]
+    NotFirst { what: &'static str, number: InodeNumber, last: u32 },
     /// The volume is in use by another computer or program.
     #[error("{0}")]
     InUse(String),

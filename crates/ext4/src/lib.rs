@@ -34,8 +34,8 @@ pub use namespace::{DirectoryEntry, FileType, RenameMode, Stamped};
 pub use orphan::OrphanReport;
 pub use tree_check::{TreeFindings, TreeReport};
 pub use volume::{
-    Access, BlockOwner, FLUSH_ZONE_NAME, FoundFlushZone, LOGS_NAME, LiveOptions, OnError,
-    OpenParts, OpenReport, Statfs, Volume, VolumeOptions, check_unused, find_flush_zones,
+    Access, BlockOwner, FLUSH_ZONE_NAME, FlushZoneResult, FoundFlushZone, LOGS_NAME, LiveOptions,
+    OnError, OpenParts, OpenReport, Statfs, Volume, VolumeOptions, check_unused, find_flush_zones,
     make_journal_flush_zone, read_superblock, recover, replay_preview, was_closed,
 };
 pub use xattr::{Existence, SetXattr};

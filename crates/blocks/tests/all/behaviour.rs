@@ -424,7 +424,8 @@ fn a_superblock_that_cannot_be_read_is_restored_from_its_copy() {
         }
         let parts = life.parts(&options(), Persistence::WriteBack);
         let open = async move {
-            find_flush_zones(&parts).await?;
+            let (home, journal) = find_flush_zones(&parts).await;
+            home.and(journal)?;
             let volume = BlockVolume::open(parts).await?;
             volume.close().await?;
             Ok(!volume.report().superblocks_restored.is_empty())

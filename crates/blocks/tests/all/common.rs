@@ -1,8 +1,8 @@
 //! Block volumes over memory disks in virtual time.
 
 use blocks::{
-    BlockParts, BlockVolume, BlocksError, BlocksFormatOptions, GroupBytes, NewDisk, NewFlushZone,
-    Persistence, find_flush_zones,
+    BlockParts, BlockVolume, BlocksError, BlocksFormatOptions, FlushZoneResult, GroupBytes,
+    NewDisk, NewFlushZone, Persistence, find_flush_zones,
 };
 use device::{Buffer, Disk, Durability, LocalFuture, World};
 use disks::{CrashPolicy, Image, Latency, MemoryDisk};
@@ -171,9 +171,9 @@ pub fn eviction_of(lines: usize) -> EvictionWorkload {
 
 /// Makes the flush of each disk that has a flush zone an eviction.
 pub async fn coerce(parts: BlockParts) -> BlockParts {
-    let (home, journal) = find_flush_zones(&parts).await.expect("zones that can be read");
-    let over = |disk: Rc<dyn Disk>, zone| -> Rc<dyn Disk> {
-        match zone {
+    let (home, journal) = find_flush_zones(&parts).await;
+    let over = |disk: Rc<dyn Disk>, zone: FlushZoneResult| -> Rc<dyn Disk> {
+        match zone.expect("a zone that can be read") {
             Some(zone) => {
                 Rc::new(CoercedDisk::over(parts.world.clone(), disk, &zone).expect("a fit zone"))
             }

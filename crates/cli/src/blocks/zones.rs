@@ -3,7 +3,7 @@
 use super::{FormatArguments, failed};
 use crate::disk::coerce::{Coercion, ELSE, Wanted, zone_for};
 use crate::error::CliError;
-use blocks::{BlockParts, BlocksError, NewFlushZone, find_flush_zones};
+use blocks::{BlockParts, BlocksError, FlushZoneResult, NewFlushZone, find_flush_zones};
 use eviction::CoercedDisk;
 use std::path::Path;
 
@@ -36,21 +36,23 @@ pub async fn coerce(
     paths: (&Path, Option<&Path>),
     wanted: Wanted,
 ) -> Result<(BlockParts, Vec<CoercedDisk>), CliError> {
-    let zones = match find_flush_zones(&parts).await {
+    let (home, journal) = find_flush_zones(&parts).await;
+    let usable = |path: &Path, zone: FlushZoneResult| match zone {
         Err(BlocksError::FlushZone { why, .. }) => {
-            Err(CliError::new(format!("{}: {why}", paths.0.display())).with_remedy(ELSE))
+            Ok(Err(CliError::new(format!("{}: {why}", path.display())).with_remedy(ELSE)))
         }
         Err(BlocksError::Device(error)) => {
-            let name = paths.0.display();
+            let name = path.display();
             let why = format!("{name}: the search for its flush zone failed: {error}");
-            Err(CliError::new(why).with_remedy(
+            Ok(Err(CliError::new(why).with_remedy(
                 "Use barrier=flush: what evictions need cannot be read. The log may still hold \
                  acknowledged writes; keep them with okeanos blocks drain before formatting anew.",
-            ))
+            )))
         }
         // Anything else recovery would fail with, too.
-        zones => Ok(zones.map_err(|error| failed(paths.0, &error))?),
+        zone => zone.map(Ok).map_err(|error| failed(paths.0, &error)),
     };
+    let zones = (usable(paths.0, home)?, usable(paths.1.unwrap_or(paths.0), journal)?);
     let world = parts.world.clone();
     let coercion = Coercion { world, wanted, paths, made_by: "okeanos blocks format" };
     let coerced = coercion.wrap(&mut parts.disk, parts.journal.as_mut(), zones)?;

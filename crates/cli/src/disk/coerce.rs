@@ -226,6 +226,7 @@ impl ZonePlan {
                         "Give the zone more room: a larger volume or journal device, or a smaller \
                          journal (--journal-size).",
                     ),
+                ext4::Error::NotFirst { .. } => plain.with_remedy(COPY_LATER),
                 _ => plain,
             }
         })
@@ -234,6 +235,9 @@ impl ZonePlan {
 
 /// Advice about a zone that cannot be used.
 pub const ELSE: &str = "Use barrier=flush, or make the volume anew with a profile of this drive.";
+
+/// Advice about a volume that has files before its flush zone or scattered logs.
+pub const COPY_LATER: &str = "Leave out -d, and copy the files into the volume when it is mounted.";
 
 /// Maximum block size of a volume.
 const BLOCK_MAX: u32 = 4096;
@@ -245,8 +249,8 @@ pub enum Wanted {
     IfThere,
 }
 
-/// Flush zones of a volume's disk and its journal's, as they were found.
-type FoundZones = (Option<FoundFlushZone>, Option<FoundFlushZone>);
+/// The flush zone of a disk as it was found; an error where it cannot be used or read.
+type FoundZone = Result<Option<FoundFlushZone>, CliError>;
 
 /// Puts coerced disks in place of those that have a flush zone.
 pub struct Coercion<'a> {
@@ -259,24 +263,20 @@ pub struct Coercion<'a> {
 }
 
 impl Coercion<'_> {
-    /// Wraps the disks; returns the coerced ones, home first. `zones` is an error where one cannot
-    /// be used or read: then recovery alone goes on, without, and says so.
+    /// Wraps the disks; returns the coerced ones, home first. `zones`: home's and the journal's.
+    /// Where one is an error recovery alone goes on, on that disk without, and says so. A journal
+    /// makes none without home: its log would be empty for certain, and what was written home not
+    /// there.
     pub fn wrap(
         &self,
         home: &mut Rc<dyn Disk>,
         journal: Option<&mut Rc<dyn Disk>>,
-        zones: Result<FoundZones, CliError>,
+        zones: (FoundZone, FoundZone),
     ) -> Result<Vec<CoercedDisk>, CliError> {
-        let zones = match zones {
-            Err(error) if self.wanted == Wanted::IfThere => {
-                without(&error);
-                (None, None)
-            }
-            zones => zones?,
-        };
         let mut coerced = Vec::new();
+        let is_usable = zones.0.is_ok();
         coerced.extend(self.wrap_one(home, self.paths.0, zones.0)?);
-        if let (Some(disk), Some(path)) = (journal, self.paths.1) {
+        if let (Some(disk), Some(path), true) = (journal, self.paths.1, is_usable) {
             coerced.extend(self.wrap_one(disk, path, zones.1)?);
         }
         Ok(coerced)
@@ -286,8 +286,15 @@ impl Coercion<'_> {
         &self,
         disk: &mut Rc<dyn Disk>,
         path: &Path,
-        zone: Option<FoundFlushZone>,
+        zone: FoundZone,
     ) -> Result<Option<CoercedDisk>, CliError> {
+        let zone = match zone {
+            Err(error) if self.wanted == Wanted::IfThere => {
+                without(&error);
+                return Ok(None);
+            }
+            zone => zone?,
+        };
         let name = mount_table::behind(path);
         let name = name.display();
         let Some(zone) = zone else {
@@ -331,7 +338,11 @@ impl Coercion<'_> {
         let name = name.display();
         if let Some(why) = foreign(&zone.superblock, Drive::of(path).as_ref()) {
             let why = format!("the flush zone of {name} may not fit: {why}");
-            return Err(CliError::new(why).with_remedy(ELSE));
+            if self.wanted == Wanted::Required {
+                return Err(CliError::new(why).with_remedy(ELSE));
+            }
+            // The drive may have grown. An eviction flushes first, so it is no worse than a flush.
+            complain(&format!("okeanos: {why}; recovering through it all the same"));
         }
         refuse_page_cache(path)?;
         CoercedDisk::over(self.world.clone(), disk.clone(), zone)
@@ -356,24 +367,34 @@ pub async fn coerce(
     journal_path: Option<&Path>,
     wanted: Wanted,
 ) -> Result<(OpenParts, Vec<CoercedDisk>), CliError> {
-    let name = mount_table::behind(home_path);
-    let name = name.display();
-    let zones = match ext4::find_flush_zones(&parts).await {
-        // Without a superblock there is nothing to recover either.
-        Err(error @ (ext4::Error::Superblock(_) | ext4::Error::Truncated { .. })) => {
-            return Err(CliError::new(format!("{}: {error}", home_path.display())));
-        }
-        zones => zones,
-    };
-    let zones = zones.map_err(|error| match error {
-        ext4::Error::FlushZone(why) => CliError::new(format!("{name}: {why}")).with_remedy(ELSE),
-        // A power cut may have torn the block, and then the log holds it.
-        error => CliError::new(format!("{name}: the search for its flush zone failed: {error}"))
+    let volume = mount_table::behind(home_path);
+    let volume = volume.display();
+    let (home, journal) = ext4::find_flush_zones(&parts).await;
+    // Without a superblock there is nothing to recover either.
+    if let Err(error @ (ext4::Error::Superblock(_) | ext4::Error::Truncated { .. })) = home {
+        return Err(CliError::new(format!("{}: {error}", home_path.display())));
+    }
+    let unusable = |path: &Path, error| {
+        let name = mount_table::behind(path);
+        let name = name.display();
+        match error {
+            ext4::Error::FlushZone(why) => {
+                CliError::new(format!("{name}: {why}")).with_remedy(ELSE)
+            }
+            // A power cut may have torn the block, and then the log holds it.
+            error => CliError::new(format!(
+                "{name}: the search for its flush zone failed: {error}"
+            ))
             .with_remedy(format!(
-                "The log may hold what is damaged: recover it with okeanos recover {name}, and \
-                 mount it again. If that does not help, use barrier=flush."
+                "The log may hold what is damaged: recover it with okeanos recover {volume}, \
+                     and mount it again. If that does not help, use barrier=flush."
             )),
-    });
+        }
+    };
+    let zones = (
+        home.map_err(|error| unusable(home_path, error)),
+        journal.map_err(|error| unusable(journal_path.unwrap_or(home_path), error)),
+    );
     let coercion = Coercion {
         world: parts.world.clone(),
         wanted,

@@ -149,10 +149,12 @@ fn a_zone_of_another_drive_is_refused_at_mount_and_harms_no_recovery() {
     claim_drive(&rig, "A drive", 64 << 20);
     let said = rig.run("refuses $O mount -o barrier=coerce image $M 2>&1");
     assert!(said.contains("A drive") && said.contains("barrier=flush"), "{said}");
-    rig.run(&format!(
-        "serve data=wasteless image; {SYNC_WRITES}; kill_daemon; umount -l $M; settle image
-         $O recover image"
-    ));
+    rig.run(&format!("serve data=wasteless image; {SYNC_WRITES}; {CRASH}"));
+    assert!(zone_bytes(&rig, true).iter().all(|byte| *byte == 0xa5));
+    let said = rig.run("$O recover image 2>&1");
+    // It may be the drive that it was made for, and have grown.
+    assert!(said.contains("recovering through it all the same"), "{said}");
+    assert!(zone_bytes(&rig, false).contains(&0), "no eviction");
     rig.check("");
     rig.run("$O mount image $M; test $(stat -c %s $M/log) = 1600; $O umount $M");
 }
@@ -202,8 +204,13 @@ fn a_damaged_zone_is_reported_and_only_evictions_are_refused() {
             "serve data=wasteless,journal_dev=log image; {SYNC_WRITES}; kill_daemon; umount -l $M
              settle image"
         ));
+        let is_log = disk == "log";
+        let other_zone = if is_log { zone_bytes } else { log_zone_bytes };
+        assert!(other_zone(&rig, true).iter().all(|byte| *byte == 0xa5));
         let said = rig.run("$O recover --journal-device log image 2>&1");
         assert!(said.contains("recovering as with barrier=flush"), "{said}");
+        // Home evicts all the same. The log does not without home: it would be empty for certain.
+        assert_eq!(other_zone(&rig, false).contains(&0), is_log, "{disk} is damaged");
         rig.check("-j log");
         rig.run("mv image.good image; mv log.good log");
     }
@@ -220,6 +227,13 @@ fn what_finds_no_room_or_does_not_fit_is_refused_with_the_reason() {
     let said =
         rig.run("refuses $O mkfs --flush-zone no-such-drive image 64M -- -q 2>&1; test ! -e image");
     assert!(said.contains("okeanos fingerprint") && said.contains("hitachi-7k80"), "{said}");
+    let said = rig.run(
+        "mkdir files; (cd files; touch 1 2 3 4 5 6 7 8 9); rm -f image
+         refuses $O mkfs --flush-zone profile --force-profile image 64M -- -q -d files 2>&1
+         test ! -e image
+         refuses $O mkfs --scattered-logs image 1G -- -q -d files 2>&1; test ! -e image",
+    );
+    assert_eq!(said.matches("copy the files into the volume").count(), 2, "{said}");
     rig.run("truncate -s 8M log");
     let said = rig.run(
         "refuses $O mkfs --flush-zone profile --force-profile --journal-device log \
@@ -314,6 +328,18 @@ fn zone_bytes(rig: &Rig, fills: bool) -> Vec<u8> {
     bytes
 }
 
+/// The same of the zone behind the journal on `log`.
+fn log_zone_bytes(rig: &Rig, fills: bool) -> Vec<u8> {
+    let file = std::fs::File::options().read(true).write(true).open(rig.path("log")).unwrap();
+    let start = (8 << 20) + 4096;
+    let mut bytes = vec![0xa5; (file.metadata().unwrap().len() - start) as usize];
+    if fills {
+        file.write_all_at(&bytes, start).unwrap();
+    }
+    file.read_exact_at(&mut bytes, start).unwrap();
+    bytes
+}
+
 /// The log was left by a mount that evicted: the drive may ignore the flushes of this one.
 #[test]
 fn a_mount_with_other_barriers_replays_through_the_zone() {
@@ -341,7 +367,7 @@ fn a_mount_with_other_barriers_replays_through_the_zone() {
         // A log that is empty needs no evictions.
         let warning = "may not fit: the profile is of";
         assert_eq!(said.matches(warning).count(), 1, "{options}: {said}");
-        assert!(said.contains("recovering as with barrier=flush"), "{options}: {said}");
+        assert!(said.contains("recovering through it all the same"), "{options}: {said}");
     }
 }
 
@@ -387,4 +413,41 @@ fn a_page_cache_further_below_is_refused() {
     );
     assert_eq!(said.matches("losetup --direct-io=on").count(), 2, "{said}");
     assert!(said.contains("no direct I/O for it"), "{said}");
+}
+
+/// There are more reasons than the kernel reports for a disk to open a file without direct I/O.
+#[test]
+fn a_file_that_is_opened_without_direct_io_is_refused() {
+    let rig = with_profile();
+    let said = rig.run(
+        "mkdir memory; mount -t ramfs none memory; trap 'umount -q memory' EXIT
+         $O mkfs --flush-zone profile --force-profile memory/image 64M -- -q
+         refuses $O mount -o barrier=coerce,noloop memory/image $M 2>&1
+         $O mkfs --flush-zone profile --force-profile --journal-device memory/log --journal-size 8M image 64M -- -q
+         refuses $O mount -o barrier=coerce,journal_dev=memory/log image $M 2>&1
+         truncate -s 64M memory/blocks; $O blocks format --flush-zone profile --force-profile memory/blocks 2>&1
+         refuses $O blocks attach -o barrier=coerce memory/blocks 2>&1
+         $O recover memory/image 2>&1",
+    );
+    assert_eq!(said.matches("keeps what is written in the page cache").count(), 4, "{said}");
+    assert_eq!(said.matches("recovering as with barrier=flush").count(), 1, "{said}");
+}
+
+/// The device may have had an earlier life, or the journal another UUID (tune2fs -U).
+#[test]
+fn a_journals_zone_of_another_journal_is_reported() {
+    let rig = with_profile();
+    rig.run("$O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q -b 4096");
+    let file = std::fs::File::options().read(true).write(true).open(rig.path("log")).unwrap();
+    let mut bytes = [0; FLUSH_ZONE_SUPERBLOCK_SIZE];
+    file.read_exact_at(&mut bytes, 8 << 20).unwrap();
+    let zone = FlushZoneSuperblock::parse(&bytes).unwrap();
+    let zone = FlushZoneSuperblock { uuid: [7; 16], ..zone };
+    file.write_all_at(&zone.serialize(), 8 << 20).unwrap();
+    let said = rig.run(
+        "refuses $O mount -o barrier=coerce,journal_dev=log image $M 2>&1
+         $O recover --journal-device log image 2>&1",
+    );
+    assert_eq!(said.matches("log: the flush zone is another journal's").count(), 2, "{said}");
+    assert!(said.contains("recovering as with barrier=flush"), "{said}");
 }

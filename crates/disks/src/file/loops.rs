@@ -1,7 +1,9 @@
 //! Loop devices (loop(4)): their backing files or devices, and the byte ranges.
 
 use super::abandoned::is_abandoned;
-use super::system::{DirectAlignment, LoopStatus, direct_alignment, loop_status};
+use super::system::{
+    DirectAlignment, LoopStatus, direct_alignment, goes_past_page_cache, loop_status,
+};
 use std::ffi::OsString;
 use std::fs::{File, Metadata, metadata, read, read_dir, read_to_string};
 use std::io;
@@ -93,13 +95,19 @@ pub fn loop_device_over(
 }
 
 /// The first file or loop device under `path`, itself included, at which writes end in the page
-/// cache instead of going on to a drive; `None` if there is none that the kernel knows of. Not
-/// every kernel does, of files: before Linux 6.1 none.
+/// cache instead of going on to a drive; `None` if there is none that the kernel knows of. `path`
+/// itself counts as [`super::FileDisk`] writes to it; of files under loop devices not every kernel
+/// knows: before Linux 6.1 none.
 pub fn page_cache_under(path: &Path) -> Option<PathBuf> {
     /// Deepest stack of loop devices on files.
     const LEVELS_MAX: usize = 8;
     let mut found = metadata(path).ok()?;
     let mut path = path.to_owned();
+    // A disk gives up direct I/O also where the kernel knows of some.
+    if found.is_file() && !units::fault!("eviction-into-page-cache") && !goes_past_page_cache(&path)
+    {
+        return Some(path);
+    }
     for _ in 0..LEVELS_MAX {
         if !found.file_type().is_block_device() {
             let alignment = File::open(&path).map(|file| direct_alignment(&file));

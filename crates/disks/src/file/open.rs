@@ -6,15 +6,13 @@ use super::claim::{
 };
 use super::dsync::honours_dsync;
 use super::refusal::{DiskOpenError, kind_of};
-use super::system::{
-    DirectAlignment, WHOLE, direct_alignment, is_write_protected, leave_direct, logical_sector,
-};
+use super::system::{WHOLE, file_sector, is_write_protected, leave_direct, logical_sector};
 use super::{DiskAccess, Kind, claims};
-use device::{Buffer, Geometry};
+use device::Geometry;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub(super) struct Opened {
@@ -116,22 +114,4 @@ fn options(access: DiskAccess, flags: i32) -> OpenOptions {
     // The standard library sets O_CLOEXEC.
     options.read(true).write(access.opens_for_writing()).custom_flags(flags);
     options
-}
-
-/// The unit of direct I/O on a file, and whether it works with buffers aligned to 512 bytes.
-fn file_sector(file: &File) -> (u32, bool) {
-    match direct_alignment(file) {
-        DirectAlignment::Unsupported => (512, false),
-        DirectAlignment::Bytes { memory, .. } if memory > 512 => (512, false),
-        DirectAlignment::Bytes { offset, .. } => (offset.max(512), true),
-        DirectAlignment::Unknown => {
-            // Unknown: try. A read past the end is refused for its alignment all the same.
-            let works = |length| file.read_at(&mut Buffer::zeroed(length)[..], 0).is_ok();
-            match () {
-                () if works(512) => (512, true),
-                () if works(4096) => (4096, true),
-                () => (512, false),
-            }
-        }
-    }
 }

@@ -1,12 +1,14 @@
 //! The system calls that the standard library does not have. The only unsafe code of this crate.
 #![allow(unsafe_code)]
 
+use device::Buffer;
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Alignment that a file system requires for direct I/O, in bytes (statx(2), STATX_DIOALIGN).
@@ -44,6 +46,33 @@ pub fn direct_alignment(file: &File) -> DirectAlignment {
             memory: status.stx_dio_mem_align,
             offset: status.stx_dio_offset_align,
         }
+    }
+}
+
+/// Returns the unit of direct I/O on a file, and whether buffers aligned to 512 bytes suffice.
+pub fn file_sector(file: &File) -> (u32, bool) {
+    match direct_alignment(file) {
+        DirectAlignment::Unsupported => (512, false),
+        DirectAlignment::Bytes { memory, .. } if memory > 512 => (512, false),
+        DirectAlignment::Bytes { offset, .. } => (offset.max(512), true),
+        DirectAlignment::Unknown => {
+            // Unknown: try. A read past the end is refused for its alignment all the same.
+            let works = |length| file.read_at(&mut Buffer::zeroed(length)[..], 0).is_ok();
+            match () {
+                () if works(512) => (512, true),
+                () if works(4096) => (4096, true),
+                () => (512, false),
+            }
+        }
+    }
+}
+
+/// Whether a disk that is opened on this file goes past the page cache. A file that cannot be
+/// opened counts as one that does: opening the disk reports why.
+pub fn goes_past_page_cache(path: &Path) -> bool {
+    match OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path) {
+        Ok(file) => file_sector(&file).1,
+        Err(error) => error.raw_os_error() != Some(libc::EINVAL),
     }
 }
 

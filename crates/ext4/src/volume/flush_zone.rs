@@ -4,7 +4,7 @@
 //! It is located before the journal is replayed, since recovery needs its barriers, too. Its inode
 //! is one of the first that are not reserved, and never changes after mkfs.
 
-use super::readable::{readable, runs_of};
+use super::readable::{CANDIDATES, readable, refuse_not_first, runs_of};
 use super::{OpenParts, Volume, superblock};
 use crate::{Caller, Error, Inode, MappingState, Result, WriteFlags};
 use device::{Buffer, Disk};
@@ -19,10 +19,10 @@ use units::{FileBlock, HomeBlock, InodeNumber};
 
 /// The file's name, in the root.
 pub const FLUSH_ZONE_NAME: &str = ".flush-zone";
-/// mke2fs makes lost+found and perhaps an orphan file first; the zone is next.
-const CANDIDATES: u32 = 8;
 /// Bound on the zone's pieces: more would cost the seeks that a zone beside the journal is to save.
 const PIECES_MAX: usize = 64;
+/// Bound on the pieces of a zone that was found, which other programs may have moved (resize2fs).
+const FOUND_PIECES_MAX: usize = 4096;
 /// Bytes of one write while the zone is made.
 const WRITE: u64 = 1 << 20;
 
@@ -47,6 +47,7 @@ impl Volume {
         let root = self.inode(InodeNumber(2)).await?;
         let made =
             self.mknod(&root, FLUSH_ZONE_NAME.as_bytes(), &Caller::ROOT, 0o100_400, 0).await?.value;
+        refuse_not_first(self, &made, "the flush zone")?;
         made.mapping_cache.first_goal.set(self.journal_end);
         let mut length = 0;
         let mut missing = space.div_ceil(write);
@@ -102,21 +103,24 @@ impl Volume {
     }
 }
 
-/// The flush zone of a volume that is not open, if it has one; and that of its journal device.
+/// The flush zone of a disk, if it has one; or why it cannot be used.
+pub type FlushZoneResult = Result<Option<FoundFlushZone>>;
+
+/// The flush zone of a volume that is not open, and that of its journal device. What is wrong with
+/// one disk's takes no evictions from the other disk.
 ///
 /// # Errors
-/// [`Error::FlushZone`] for a zone that cannot be used; others for what cannot be read, or is
-/// damaged, and may belong to one: a replay may restore it.
-pub async fn find_flush_zones(
-    parts: &OpenParts,
-) -> Result<(Option<FoundFlushZone>, Option<FoundFlushZone>)> {
-    let superblock = superblock::read(&*parts.home).await?;
-    let home = of_volume(parts, &superblock).await?;
-    let journal = match &parts.journal {
-        Some(disk) => of_journal_device(&**disk).await?,
-        None => None,
+/// Of each disk: [`Error::FlushZone`] for a zone that cannot be used; others for what cannot be
+/// read, or is damaged, and may belong to one: a replay may restore it.
+pub async fn find_flush_zones(parts: &OpenParts) -> (FlushZoneResult, FlushZoneResult) {
+    let home = async { of_volume(parts, &superblock::read(&*parts.home).await?).await };
+    let journal = async {
+        match &parts.journal {
+            Some(disk) => of_journal_device(&**disk).await,
+            None => Ok(None),
+        }
     };
-    Ok((home, journal))
+    (home.await, journal.await)
 }
 
 /// Refuses a volume with multiple mount protection: each count of its block would be an eviction,
@@ -209,7 +213,7 @@ async fn first_block(parts: &OpenParts, volume: &Volume, inode: &Inode) -> Resul
 
 /// The blocks of the zone's file, all of which must be mapped.
 async fn runs(volume: &Volume, inode: &Inode, count: u64) -> Result<Vec<(HomeBlock, u64)>> {
-    runs_of(volume, inode, count, "the flush zone").await
+    runs_of(volume, inode, count, ("the flush zone", FOUND_PIECES_MAX)).await
 }
 
 /// Finds the zone behind the blocks that the journal device's superblock claims.
@@ -228,13 +232,19 @@ async fn of_journal_device(disk: &dyn Disk) -> Result<Option<FoundFlushZone>> {
     let bytes = disk.read(at, block as usize).await.map_err(engine::EngineError::from)?;
     let zone = match FlushZoneSuperblock::parse(&bytes) {
         Err(FlushZoneError::NoZone) => return Ok(None),
-        Err(error) => return Err(Error::FlushZone(format!("{}: {error}", disk.name()))),
+        Err(error) => return Err(Error::FlushZone(error.to_string())),
         Ok(zone) => zone,
     };
+    if zone.uuid != device.uuid {
+        return Err(Error::FlushZone("the flush zone is another journal's".to_owned()));
+    }
     let start = at + block;
-    let end = start.checked_add(zone.length).filter(|end| *end <= size && zone.uuid == device.uuid);
-    let extents = end.map(|end| start..end).into_iter().collect();
-    Ok(end.map(|_| FoundFlushZone { superblock: zone, extents }))
+    let end = start.checked_add(zone.length).filter(|end| *end <= size);
+    let end = end.ok_or_else(|| {
+        Error::FlushZone("the flush zone ends behind the journal's device".to_owned())
+    })?;
+    let extents = std::iter::once(start..end).collect();
+    Ok(Some(FoundFlushZone { superblock: zone, extents }))
 }
 
 /// Writes the flush zone of a journal device, behind its journal; for mkfs. `zone` as for

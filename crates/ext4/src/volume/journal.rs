@@ -19,6 +19,8 @@ use units::{HomeBlock, InodeNumber, LogBlock};
 
 /// Bound on the journal's blocks.
 const FILE_BLOCKS_MAX: u64 = 1 << 31;
+/// Bound on the journal's pieces, that of one of 1 GiB in single blocks of 1 KiB.
+const PIECES_MAX: usize = 1 << 20;
 
 /// The parts of an engine.
 pub(super) struct FoundJournal {
@@ -254,7 +256,7 @@ async fn hidden_journal(
     if !inode.is_regular() || count == 0 || count > FILE_BLOCKS_MAX {
         return Err(Error::corrupt_inode(number, "this is no journal"));
     }
-    runs_of(&volume, &inode, count, "the journal").await
+    runs_of(&volume, &inode, count, ("the journal", PIECES_MAX)).await
 }
 
 async fn journal_inode(

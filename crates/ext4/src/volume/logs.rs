@@ -6,7 +6,7 @@
 //! as the file system knows, never written. So mkfs writes only bitmaps for them, and a reader of
 //! the file sees zeros.
 
-use super::readable::readable;
+use super::readable::{CANDIDATES, readable, refuse_not_first};
 use super::{OpenParts, Volume};
 use crate::{Allocate, Caller, Error, Inode, Result, WriteFlags};
 use engine::{LogExtent, ScatteredLogMap};
@@ -19,8 +19,6 @@ use units::{FileBlock, HomeBlock, InodeNumber, LogBlock};
 
 /// The file's name, in the root.
 pub const LOGS_NAME: &str = ".scattered-logs";
-/// mke2fs makes lost+found and perhaps an orphan file first, mkfs perhaps a flush zone.
-const CANDIDATES: u32 = 8;
 /// Blocks of one log: half of it is the longest transaction, and a handle has three quarters of
 /// that. A rename in a deep directory fits.
 const LOG_BLOCKS_MIN: u32 = 256;
@@ -61,6 +59,7 @@ impl Volume {
         let root = self.inode(InodeNumber(2)).await?;
         let made =
             self.mknod(&root, LOGS_NAME.as_bytes(), &Caller::ROOT, 0o100_400, 0).await?.value;
+        refuse_not_first(self, &made, "the scattered logs")?;
         self.write(&made, &Caller::ROOT, 0, &vec![0; block as usize], WriteFlags::default())
             .await?;
         let (mut logs, end) = (0u32, self.superblock().blocks);

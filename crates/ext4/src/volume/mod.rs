@@ -18,7 +18,9 @@ mod space;
 mod superblock;
 mod whole;
 
-pub use flush_zone::{FLUSH_ZONE_NAME, FoundFlushZone, find_flush_zones, make_journal_flush_zone};
+pub use flush_zone::{
+    FLUSH_ZONE_NAME, FlushZoneResult, FoundFlushZone, find_flush_zones, make_journal_flush_zone,
+};
 pub use journal::{recover, replay_preview};
 pub use logs::LOGS_NAME;
 pub use mmp::check_unused;

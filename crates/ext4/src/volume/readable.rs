@@ -6,8 +6,25 @@ use crate::groups::Trust;
 use crate::{Error, Inode, MappingState, Result};
 use engine::{DiskHome, Engine, EngineOptions, EngineParts, Home, NoPacing};
 use format::ext4::VolumeSuperblock;
+use runtime::WalkPace;
 use std::rc::Rc;
 use units::{FileBlock, HomeBlock};
+
+/// Inodes among which the flush zone and the scattered logs are looked for. mke2fs makes lost+found
+/// and perhaps an orphan file first.
+pub(super) const CANDIDATES: u32 = 8;
+/// Runs of a file that are visited before other tasks run.
+const RUNS_AT_ONCE: usize = 1024;
+
+/// Refuses a file that mkfs has just made where no search would find it.
+pub(super) fn refuse_not_first(volume: &Volume, made: &Inode, what: &'static str) -> Result<()> {
+    let last = volume.superblock.borrow().first_inode.saturating_add(CANDIDATES - 1);
+    let number = made.number;
+    match number.0 <= last || units::fault!("made-where-nobody-looks") {
+        true => Ok(()),
+        false => Err(Error::NotFirst { what, number, last }),
+    }
+}
 
 /// The blocks of the volume.
 pub(super) fn home_of(parts: &OpenParts, superblock: &VolumeSuperblock) -> Rc<dyn Home> {
@@ -47,12 +64,13 @@ pub(super) async fn without_log(
 }
 
 /// The runs of the first `count` blocks of a file that evictions or the log write to past the file
-/// system.
+/// system. More than `most` are refused before they take memory: pointer blocks that lead to one
+/// another several times map far more blocks than they take themselves.
 pub(super) async fn runs_of(
     volume: &Volume,
     inode: &Inode,
     count: u64,
-    what: &str,
+    (what, most): (&str, usize),
 ) -> Result<Vec<(HomeBlock, u64)>> {
     let corrupt = |why: String| Error::corrupt_inode(inode.number, why);
     let twice = || corrupt(format!("{what} has one block in two places"));
@@ -60,8 +78,10 @@ pub(super) async fn runs_of(
         return Err(twice());
     }
     let mut runs: Vec<(HomeBlock, u64)> = Vec::new();
+    let mut pace = WalkPace::new(RUNS_AT_ONCE);
     let mut at = 0;
     while at < count {
+        pace.visited(1).await;
         let mapping = volume.map(inode, FileBlock(at as u32), (count - at) as u32).await?;
         let (MappingState::Written(home), true) = (mapping.state, mapping.count > 0) else {
             return Err(corrupt(format!("{what} has a hole at block {at}")));
@@ -69,9 +89,13 @@ pub(super) async fn runs_of(
         if !volume.block_is_usable(home, mapping.count.into()) {
             return Err(corrupt(format!("{what} overlaps what is not its own")));
         }
+        let has_most = runs.len() >= most && !units::fault!("runs-without-bound");
         match runs.last_mut() {
             Some((start, length)) if start.plus(*length) == home => {
                 *length += u64::from(mapping.count)
+            }
+            _ if has_most => {
+                return Err(corrupt(format!("{what} is in more than {most} pieces")));
             }
             _ => runs.push((home, mapping.count.into())),
         }

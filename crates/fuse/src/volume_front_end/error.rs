@@ -19,7 +19,8 @@ impl Failure for Error {
             | Error::Journal(_)
             | Error::FlushZone(_)
             | Error::Logs(_)
-            | Error::LogSizes(_) => libc::EINVAL,
+            | Error::LogSizes(_)
+            | Error::NotFirst { .. } => libc::EINVAL,
             Error::InUse(_) => libc::EBUSY,
             Error::Refused(refusal) => refusal.errno(),
         }

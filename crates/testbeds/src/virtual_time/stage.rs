@@ -80,8 +80,8 @@ impl Stage {
         };
         if let Some(workload) = self.options.eviction {
             let of_search = parts.clone();
-            let found = self.world.run(async move { ext4::find_flush_zones(&of_search).await })?;
-            let extents = found.0.map(|zone| zone.extents).unwrap_or_default();
+            let found = self.world.run(async move { ext4::find_flush_zones(&of_search).await });
+            let extents = found.0?.map(|zone| zone.extents).unwrap_or_default();
             let sector = parts.home.geometry().logical_sector;
             let zone = FlushZone::new(workload, &extents, sector)?;
             let mut coerced = CoercedDisk::new(parts.world.clone(), parts.home.clone(), zone);

@@ -28,7 +28,11 @@ fn zone() -> FlushZoneSuperblock {
 /// Returns a volume after a power cut, with a flush zone if `has_zone`, and a log to replay; and
 /// the block of the inode table with the first inodes.
 fn cut_volume(has_zone: bool) -> (Image, u64) {
-    let image = TestImage::make(&["-t", "ext4", "-b", "4096"], "32M");
+    cut_volume_of("ext4", has_zone)
+}
+
+fn cut_volume_of(kind: &str, has_zone: bool) -> (Image, u64) {
+    let image = TestImage::make(&["-t", kind, "-b", "4096"], "32M");
     let super_text = image.dumpe2fs();
     let table = super_text.split("Inode table at ").nth(1).expect("the table of group 0");
     let table = table.split(|it: char| !it.is_ascii_digit()).next().unwrap().parse().unwrap();
@@ -62,7 +66,7 @@ fn find(image: &Image, block: Option<u64>) -> ext4::Result<Option<FoundFlushZone
     let parts = OpenParts { world, home: Rc::new(disk), journal: None, options };
     let found = virtual_world.run(async move { find_flush_zones(&parts).await });
     virtual_world.end();
-    found.map(|(home, _)| home)
+    found.0
 }
 
 #[test]
@@ -89,6 +93,36 @@ fn a_zone_whose_inode_is_damaged_is_not_absent() {
     let number = inode_of_zone(&image);
     image.fill(table * BLOCK + (number - 1) * 256 + 40, 60, 0xa5);
     assert!(find(&image, None).is_err());
+}
+
+/// Two pointer blocks, each full of the next, map 2^20 blocks; three a thousand times as many.
+#[test]
+fn a_zone_of_shared_pointer_blocks_takes_no_memory() {
+    const LENGTH: u64 = 7000;
+    let (mut image, table) = cut_volume_of("ext3", true);
+    let inode = table * BLOCK + (inode_of_zone(&image) - 1) * 256;
+    let found = find(&image, None).unwrap().expect("a zone");
+    let superblock = found.extents[0].start - BLOCK;
+    let data: Vec<u32> = found
+        .extents
+        .iter()
+        .flat_map(|it| it.start / BLOCK..it.end / BLOCK)
+        .map(|it| it as u32)
+        .collect();
+    let [first, second, pointers] = [data[20], data[30], data[40]];
+    let mut indirect = [0; 4];
+    image.read(inode + 40 + 12 * 4, &mut indirect);
+    let full_of = |pair: [u32; 2]| pair.map(u32::to_le_bytes).as_flattened().repeat(512);
+    let indirect = u32::from_le_bytes(indirect);
+    image.write(u64::from(indirect) * BLOCK, &full_of([first, second]));
+    image.write(u64::from(pointers) * BLOCK, &full_of([indirect, indirect]));
+    image.write(inode + 40 + 13 * 4, &pointers.to_le_bytes());
+    image.write(inode + 4, &((2 + LENGTH) as u32 * BLOCK as u32).to_le_bytes());
+    let length = LENGTH * BLOCK;
+    let zone = FlushZoneSuperblock { length, ..found.superblock };
+    image.write(superblock, &zone.serialize());
+    let error = find(&image, None).expect_err("a zone in too many pieces").to_string();
+    assert!(error.contains("more than 4096 pieces"), "{error}");
 }
 
 fn inode_of_zone(image: &Image) -> u64 {
