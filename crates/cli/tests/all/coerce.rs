@@ -328,7 +328,7 @@ fn zone_bytes(rig: &Rig, fills: bool) -> Vec<u8> {
     bytes
 }
 
-/// The same of the zone behind the journal on `log`.
+/// Returns, and fills, the bytes of the zone behind the journal on `log` likewise.
 fn log_zone_bytes(rig: &Rig, fills: bool) -> Vec<u8> {
     let file = std::fs::File::options().read(true).write(true).open(rig.path("log")).unwrap();
     let start = (8 << 20) + 4096;
@@ -423,9 +423,11 @@ fn a_file_that_is_opened_without_direct_io_is_refused() {
         "mkdir memory; mount -t ramfs none memory; trap 'umount -q memory' EXIT
          $O mkfs --flush-zone profile --force-profile memory/image 64M -- -q
          refuses $O mount -o barrier=coerce,noloop memory/image $M 2>&1
-         $O mkfs --flush-zone profile --force-profile --journal-device memory/log --journal-size 8M image 64M -- -q
+         $O mkfs --flush-zone profile --force-profile --journal-device memory/log \
+             --journal-size 8M image 64M -- -q
          refuses $O mount -o barrier=coerce,journal_dev=memory/log image $M 2>&1
-         truncate -s 64M memory/blocks; $O blocks format --flush-zone profile --force-profile memory/blocks 2>&1
+         truncate -s 64M memory/blocks
+         $O blocks format --flush-zone profile --force-profile memory/blocks 2>&1
          refuses $O blocks attach -o barrier=coerce memory/blocks 2>&1
          $O recover memory/image 2>&1",
     );
@@ -437,7 +439,10 @@ fn a_file_that_is_opened_without_direct_io_is_refused() {
 #[test]
 fn a_journals_zone_of_another_journal_is_reported() {
     let rig = with_profile();
-    rig.run("$O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M image 64M -- -q -b 4096");
+    rig.run(
+        "$O mkfs --flush-zone profile --force-profile --journal-device log --journal-size 8M \
+             image 64M -- -q -b 4096",
+    );
     let file = std::fs::File::options().read(true).write(true).open(rig.path("log")).unwrap();
     let mut bytes = [0; FLUSH_ZONE_SUPERBLOCK_SIZE];
     file.read_exact_at(&mut bytes, 8 << 20).unwrap();
