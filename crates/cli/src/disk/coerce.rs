@@ -273,11 +273,17 @@ impl Coercion<'_> {
         journal: Option<&mut Rc<dyn Disk>>,
         zones: (FoundZone, FoundZone),
     ) -> Result<Vec<CoercedDisk>, CliError> {
-        let mut coerced = Vec::new();
-        let is_usable = zones.0.is_ok();
-        coerced.extend(self.wrap_one(home, self.paths.0, zones.0)?);
-        if let (Some(disk), Some(path), true) = (journal, self.paths.1, is_usable) {
-            coerced.extend(self.wrap_one(disk, path, zones.1)?);
+        let has_zone = !matches!(zones.0, Ok(None));
+        let wrapped = self.wrap_one(home, self.paths.0, zones.0)?;
+        let lacks_home = has_zone && wrapped.is_none();
+        let mut coerced = Vec::from_iter(wrapped);
+        match (journal, self.paths.1) {
+            (Some(_), Some(path)) if lacks_home => {
+                let name = mount_table::behind(path);
+                without(&CliError::new(format!("{}: not without home", name.display())));
+            }
+            (Some(disk), Some(path)) => coerced.extend(self.wrap_one(disk, path, zones.1)?),
+            _ => {}
         }
         Ok(coerced)
     }
@@ -336,17 +342,23 @@ impl Coercion<'_> {
     ) -> Result<CoercedDisk, CliError> {
         let name = mount_table::behind(path);
         let name = name.display();
-        if let Some(why) = foreign(&zone.superblock, Drive::of(path).as_ref()) {
-            let why = format!("the flush zone of {name} may not fit: {why}");
-            if self.wanted == Wanted::Required {
-                return Err(CliError::new(why).with_remedy(ELSE));
-            }
-            // The drive may have grown. An eviction flushes first, so it is no worse than a flush.
-            complain(&format!("okeanos: {why}; recovering through it all the same"));
+        let doubt = foreign(&zone.superblock, Drive::of(path).as_ref())
+            .map(|why| format!("the flush zone of {name} may not fit: {why}"));
+        if let (Some(why), Wanted::Required) = (&doubt, self.wanted) {
+            return Err(CliError::new(why).with_remedy(ELSE));
         }
         refuse_page_cache(path)?;
-        CoercedDisk::over(self.world.clone(), disk.clone(), zone)
-            .map_err(|error| CliError::new(format!("{name}: {error}")).with_remedy(ELSE))
+        let coerced = CoercedDisk::over(self.world.clone(), disk.clone(), zone)
+            .map_err(|error| CliError::new(format!("{name}: {error}")).with_remedy(ELSE))?;
+        if let Some(why) = doubt {
+            // An eviction flushes first, so it is no worse than a flush.
+            complain(&format!(
+                "okeanos: {why}; recovering through it all the same, since the drive may have \
+                 grown: if it is another one, and ignores flushes, a power cut soon afterwards \
+                 may lose what was acknowledged"
+            ));
+        }
+        Ok(coerced)
     }
 }
 

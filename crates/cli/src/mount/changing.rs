@@ -59,14 +59,19 @@ impl Changing {
         }
     }
 
-    /// Changes all settings, or none. Barriers that are wanted again flush what was written without
-    /// them: while the volume is ours, so before it is given back.
+    /// Changes all settings, or none: but a volume that fails in between may have become writable.
+    /// Barriers that are wanted again flush what was written without them, while the volume is
+    /// ours; and as long as there are any they order how the journal is emptied.
     pub async fn change(&self, wanted: Live) -> Changed {
         let _turn = self.changes.write().await;
         let before = self.volume.live_options();
         let changed = match wanted.read_only {
-            true => match self.set_live(wanted).await {
+            true if wanted.barrier => match self.set_live(wanted).await {
                 Ok(()) => self.forbid_changes().await,
+                refused => refused,
+            },
+            true => match self.forbid_changes().await {
+                Ok(()) => self.set_live(wanted).await,
                 refused => refused,
             },
             false => match self.allow_changes().await {

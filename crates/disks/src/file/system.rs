@@ -70,7 +70,7 @@ pub fn file_sector(file: &File) -> (u32, bool) {
 /// Whether a disk that is opened on this file goes past the page cache. A file that cannot be
 /// opened counts as one that does: opening the disk reports why.
 pub fn goes_past_page_cache(path: &Path) -> bool {
-    match OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path) {
+    match OpenOptions::new().read(true).custom_flags(libc::O_DIRECT | libc::O_NONBLOCK).open(path) {
         Ok(file) => file_sector(&file).1,
         Err(error) => error.raw_os_error() != Some(libc::EINVAL),
     }

@@ -66,7 +66,7 @@ pub async fn clear_recorded_error(parts: &EngineParts) -> Result<(), EngineError
 }
 
 /// The place of the superblock, in blocks of a log that has this one.
-fn superblock_at(area: &LogArea, superblock: &JournalSuperblock) -> LogBlock {
+pub(super) fn superblock_at(area: &LogArea, superblock: &JournalSuperblock) -> LogBlock {
     LogBlock(area.superblock.get() * superblock.log_blocks_per_block())
 }
 

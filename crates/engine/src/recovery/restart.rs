@@ -10,6 +10,8 @@
 //!    ([`Recovery::read_snapshot`]). Else all is read.
 //! 4. Nothing of the log changes but headers of torn runs, and of copies that an interrupted swap
 //!    has left ([`journal::plan_retained_log`]). So a crash of a restart is one before it.
+//! 5. A table of runs that was not read counts for nothing from then on: it may record a run that
+//!    the restart did not find.
 
 use crate::cache::block_cache::Cache;
 use crate::cache::mapped::table_max;
@@ -19,13 +21,16 @@ use crate::interface::limits::HOME_REQUESTS_MAX;
 use crate::interface::options::EngineParts;
 use crate::log::log_format::is_written_so;
 use crate::recovery::log_reader::READ_BYTES;
-use crate::recovery::passes::{IMAGES_MAX, ReadLog, Recovery, RecoveryStart, recover};
+use crate::recovery::passes::{
+    IMAGES_MAX, ReadLog, Recovery, RecoveryStart, recover, superblock_at,
+};
 use crate::recovery::report::{RecoveryReport, RestartForecast};
 use crate::recovery::retained_log::{RECORDS_AT_ONCE, ReplayRecords, RetainedLog};
+use commit::image_of;
 use device::Buffer;
 use journal::{
     FindCopies, FoundRuns, LogKind, ReplayImage, ReplayImages, ReplayedRecord, SnapshotPiece,
-    plan_retained_log, records,
+    SuperblockImage, plan_announcement, plan_retained_log, records,
 };
 use runtime::{WalkPace, join_window};
 use std::cell::Cell;
@@ -312,11 +317,25 @@ impl Recovery<'_> {
         let headers = found.headers_from(end).chain(copies).map(|at| (at, nothing.clone()));
         let headers = headers.collect();
         self.executor.run(plan_retained_log(headers)).await?;
+        if !found.are_of_table() && !units::fault!("table-mark-kept-by-search") {
+            self.forget_table().await?;
+        }
         self.report.transactions = count as u64;
         self.report.blocks_in_part = parts.len() as u64;
         self.report.blocks_kept = (gathered.copies() + parts.len()) as u64;
         let runs = found.first_runs(count).to_vec();
         Ok(gathered.keep(self.superblock.clone(), runs, parts, &read.revokes, pieces).await)
+    }
+
+    /// Makes the table of runs that the superblock names count for nothing, durably.
+    async fn forget_table(&mut self) -> Result<(), EngineError> {
+        let Some(scattered) = &mut self.superblock.scattered else { return Ok(()) };
+        if std::mem::take(&mut scattered.table_mark) == 0 {
+            return Ok(());
+        }
+        let at = superblock_at(self.area, &self.superblock);
+        let image = image_of(&self.superblock);
+        Ok(self.executor.run(plan_announcement(SuperblockImage { at, image })).await?)
     }
 
     /// Returns where the headers are of copies that an interrupted swap has left.

@@ -112,7 +112,7 @@ fn what_is_acknowledged_while_the_table_is_made_to_count_for_nothing_survives() 
     });
 }
 
-/// The table is still right until the mount has written anything.
+/// The table is still right until the mount has written anything, or has searched without it.
 #[test]
 fn a_mount_that_writes_nothing_leaves_the_table_as_it_is() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);
@@ -120,7 +120,22 @@ fn a_mount_that_writes_nothing_leaves_the_table_as_it_is() {
         live(&setup, with_memory(setup.images()), async |_, engine| put_all(&engine, 1).await);
     let images = finds(&setup, &images, 1, is_read_from_table);
     let without = finds(&setup, &images[..1], 1, |report| assert!(report.logs_read > 0));
-    finds(&setup, &[without[0].clone(), images[1].clone()], 1, is_read_from_table);
+    finds(&setup, &[without[0].clone(), images[1].clone()], 1, is_searched);
+}
+
+/// The power cut has torn its header, so a life without the table does not find it. What that life
+/// has shown must not change in the next one.
+#[test]
+fn a_run_that_a_search_did_not_find_stays_away() {
+    let setup = setup(DataMode::Journal, RecordFormat::Blocks);
+    let mut images = live(&setup, with_memory(setup.images()), async |_, engine| {
+        put_all(&engine, 1).await;
+        put(&engine, 0, 2).await;
+    });
+    let header = header_of_latest_run(&setup, &images[1]);
+    images[0].fill(header.get() << setup.block_size.shift(), 1 << setup.block_size.shift(), 0);
+    let without = finds(&setup, &images[..1], 1, |report| assert!(report.logs_read > 0));
+    finds(&setup, &[without[0].clone(), images[1].clone()], 1, is_searched);
 }
 
 /// The power cut has torn its header. What is written home of it, and what comes behind it, must

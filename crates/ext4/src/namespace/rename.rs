@@ -13,6 +13,7 @@ use crate::{Caller, Error, Inode, NewInode, Result, Volume};
 use engine::{Block, Credits, Handle};
 use format::ext4::directory::entry_type;
 use format::ext4::inode::flags;
+use runtime::WalkPace;
 use runtime::sync::WriteGuard;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -20,6 +21,8 @@ use units::InodeNumber;
 use units::Refusal;
 
 const CHARACTER_DEVICE: u16 = 0x2000;
+/// Directories on the way to the root that are visited before other tasks run.
+const LEVELS_AT_ONCE: usize = 256;
 
 /// One of the two sides of a rename, its directory locked.
 struct Side<'a> {
@@ -115,8 +118,9 @@ impl Volume {
     /// The directory itself and all its ancestors. `renames` is held.
     async fn ancestors(self: &Rc<Self>, directory: &Rc<Inode>) -> Result<BTreeSet<InodeNumber>> {
         let mut above = BTreeSet::from([directory.number]);
-        let mut at = directory.clone();
+        let (mut at, mut pace) = (directory.clone(), WalkPace::new(LEVELS_AT_ONCE));
         while at.number != ROOT {
+            pace.visited(1).await;
             let parent = {
                 let _lock = at.lock.read().await;
                 if at.fields.borrow().links == 0 {

@@ -49,10 +49,12 @@ pub async fn recover(parts: &OpenParts, dry_run: bool) -> Result<RecoveryReport>
     let mut parts = parts.clone();
     ProtectedDisk::put_under(&mut parts, &first, protection.as_ref());
     let report = recover_protected(&parts, &first, dry_run).await;
-    if let Some(protection) = protection {
-        protection.end(true).await?;
-    }
-    report
+    let ended = match protection {
+        Some(protection) => protection.end(true).await,
+        None => Ok(()),
+    };
+    // What kept it from replaying matters more.
+    report.and_then(|report| ended.map(|()| report))
 }
 
 async fn recover_protected(

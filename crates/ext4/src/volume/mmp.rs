@@ -249,6 +249,11 @@ impl Protection {
         }
     }
 
+    /// Whether there is an engine, which notes its failure.
+    pub fn guards(&self) -> bool {
+        self.engine.borrow().is_some()
+    }
+
     async fn beat(self: Rc<Self>) {
         let world = self.block.world.clone();
         world.name_task("multiple mount protection");

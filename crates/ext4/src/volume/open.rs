@@ -51,9 +51,12 @@ impl Volume {
                 Ok(volume) if !volume.is_read_only() => {
                     *volume.protection.borrow_mut() = Some(protection)
                 }
-                // If the release cannot be written, others wait a while. They wait after a failure,
-                // too: a note of it may be in flight to the journal's superblock.
-                _ => drop(protection.end(opened.is_ok()).await),
+                // If the release cannot be written, others wait a while. They wait after a failure
+                // of the engine, too: a note of it may be in flight to the journal's superblock.
+                _ => {
+                    let may_be_noted = opened.is_err() && protection.guards();
+                    let _ = protection.end(!may_be_noted).await;
+                }
             }
         }
         opened

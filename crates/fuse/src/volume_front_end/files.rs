@@ -53,7 +53,7 @@ impl VolumeFrontEnd {
     fn wanted_access(&self, inode: &Inode, flags: u32) -> PageAccess {
         let forgets = inode.opens.get() == 0 && is_mappable(flags) && inode.pages.is_forgotten();
         if forgets {
-            inode.pages.dropped();
+            inode.pages.to_be_dropped();
         }
         match forgets {
             _ if is_direct(flags) => PageAccess::Direct,

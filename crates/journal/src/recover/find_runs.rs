@@ -118,6 +118,10 @@ impl FoundRuns {
         header.serialize(superblock.scattered_seed(), &mut block);
         Some((header.at, Rc::new(block)))
     }
+    /// Whether a table of runs, which recorded some, was believed.
+    pub fn are_of_table(&self) -> bool {
+        self.header_in_table.is_some()
+    }
     /// Restricts the runs to those from a later transaction on.
     #[must_use]
     pub fn from(&self, first: TransactionId) -> FoundRuns {

@@ -402,7 +402,7 @@ impl Cluster {
             || self.0.sessions.borrow().iter().any(|session| session.dead.get()).then_some(());
         self.0.was_cut.until(dead).await
     }
-    /// Disarms the fault. Returns whether it has come.
+    /// Disarms the fault. Returns whether it has come, which is also so if there was none.
     pub fn cancel_cut(&self) -> bool {
         self.0.cut.take().is_none()
     }

@@ -2,7 +2,7 @@
 //! that no clock is needed.
 
 use crate::names::support::{EXT4_1K, ROOT, TestImage, list, make_directory, make_file};
-use ext4::{Caller, Inode, Volume};
+use ext4::{Caller, Inode, RenameMode, Volume};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -147,5 +147,34 @@ fn walks_over_many_leaves_yield() {
         }
         let [few, many] = steps_of[..] else { unreachable!("two directories") };
         assert!(many.0 >= few.0 + YIELDS && many.1 >= few.1 + YIELDS, "{few:?}, {many:?}");
+    });
+}
+
+/// A rename between directories looks whether one lies in the other.
+#[test]
+fn a_rename_far_below_the_root_yields() {
+    const LEVELS: u32 = 1500;
+    TestImage::of_inodes(EXT4_1K, "64M", 4000).with(1, |volume, _| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        let file = make_file(&volume, &root, "file").await;
+        let mut steps_of = Vec::new();
+        for levels in [1, LEVELS] {
+            let mut ends = Vec::new();
+            for side in ["from", "to"] {
+                let mut end = make_directory(&volume, &root, &format!("{side} {levels}")).await;
+                for _ in 1..levels {
+                    end = make_directory(&volume, &end, "below").await;
+                }
+                ends.push(end);
+            }
+            volume.link(&file, &ends[0], b"name", &Caller::ROOT).await.unwrap();
+            let [from, to] = [0, 1].map(|side| (&ends[side], &b"name"[..]));
+            let moving = volume.rename(from, to, &Caller::ROOT, RenameMode::Replace);
+            let (moved, steps) = in_steps(moving).await;
+            moved.unwrap();
+            steps_of.push(steps);
+        }
+        let [shallow, deep] = steps_of[..] else { unreachable!("two depths") };
+        assert!(deep >= shallow + 2 * (LEVELS / 256), "{shallow}, {deep}");
     });
 }
