@@ -191,8 +191,9 @@ pub fn check(source: &Path, log: Option<&Path>) -> Result<Checked, CliError> {
     };
     let remedy = match is_damaged {
         true => {
-            "Attach it, which restores a superblock from its copy; or format it anew, and restore \
-             what it held from a backup."
+            "Keep a copy of it, and of its journal's device. Attach it, which restores a \
+             superblock from its copy; or, where the log is damaged, okeanos recover \
+             --until-damage, which gives up what was committed behind the damage alone."
         }
         false => CLEAR,
     };

@@ -131,7 +131,12 @@ fn check_mounted(target: &Path, verdict: &mut CheckVerdict) -> Result<(), CliErr
     let mount = find_mount(target)?;
     // All of it is walked, wherever in it the target lies.
     verdict.target = mount.directory.display().to_string();
-    let looked_at = mounted::check(&mount, &Progress::new(), &mut findings);
+    let statistics = mounted::ask(&mount)?;
+    if statistics["host"].is_object() {
+        verdict.remedy = "The system log names the files, and why the store refuses them. What was \
+             synced is in the journal until they are there.";
+    }
+    let looked_at = mounted::check(&mount, &statistics, &Progress::new(), &mut findings);
     verdict.add_own(findings, looked_at)?;
     verdict.leave_out("a mounted volume is walked by its files", LEFT_OF_MOUNTED);
     Ok(())

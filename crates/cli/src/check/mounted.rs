@@ -4,7 +4,9 @@ use super::Findings;
 use crate::daemon::control::{Ask, Client, unanswered};
 use crate::daemon::mount_table::Mount;
 use crate::error::CliError;
+use crate::look::superblock_of;
 use crate::text::progress::Progress;
+use format::ext4::{VolumeSuperblock, feature};
 use rustix::fs::{SeekFrom, llistxattr_query, seek};
 use rustix::io::Errno;
 use serde_json::Value;
@@ -16,19 +18,41 @@ use std::path::{Path, PathBuf};
 /// Errors that mean damage; EUCLEAN is "Structure needs cleaning" in the C library.
 const DAMAGE: [i32; 2] = [libc::EIO, libc::EUCLEAN];
 
+/// Asks the daemon for its statistics.
+pub fn ask(mount: &Mount) -> Result<Value, CliError> {
+    let asked = Client::connect_to_look(mount)?.ask(Ask::Stats);
+    asked.map_err(|error| unanswered(mount, &error))
+}
+
+/// Refuses a volume that is read without its journal, which holds something.
+fn refuse_without_journal(mount: &Mount, statistics: &Value) -> Result<(), CliError> {
+    let mut options = statistics["about"]["options"].as_array().into_iter().flatten();
+    let ignored = options.any(|word| matches!(word.as_str(), Some("noload" | "norecovery")));
+    let needs = |found: VolumeSuperblock| found.features.has(feature::RECOVER);
+    match ignored && superblock_of(&mount.image()).is_some_and(needs) {
+        true => Err(CliError::new(
+            "its journal is not replayed (noload): what only that holds was not looked at",
+        )
+        .with_remedy("Unmount it, and replay the journal: okeanos umount, okeanos recover.")),
+        false => Ok(()),
+    }
+}
+
 pub fn check(
     mount: &Mount,
+    statistics: &Value,
     progress: &Progress,
     findings: &mut Findings,
 ) -> Result<String, CliError> {
-    let statistics: Value = Client::connect_to_look(mount)?
-        .ask(Ask::Stats)
-        .map_err(|error| unanswered(mount, &error))?;
+    refuse_without_journal(mount, statistics)?;
     if let Some(why) = statistics["failed"].as_str() {
         findings.note(format!("the volume has stopped writing: {why}"));
     }
     if statistics["needs_check"].as_bool() == Some(true) {
         findings.note(super::MARKED);
+    }
+    if let Some(count @ 1..) = statistics["host"]["failed_files"].as_u64() {
+        findings.note(format!("files that cannot go to the store: {count}"));
     }
     let mut walk = MountedWalk {
         device: 0,

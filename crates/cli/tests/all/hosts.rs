@@ -155,6 +155,9 @@ fn list_counts_files_that_the_store_refuses() {
            done
            grep "$M" listed | grep -q '1 files cannot go to the store: see the system log' ||
                {{ cat listed; exit 1; }}
+           status=0; $O check $M >checked 2>&1 || status=$?
+           [ $status = 4 ] && grep -q 'cannot go to the store: 1' checked ||
+               {{ cat checked; exit 1; }}
            cmp content $M/file; rm store/filler; $O umount $M; wait $DAEMON; cmp content store/file
            umount store"#
     ));

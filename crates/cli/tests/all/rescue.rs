@@ -66,6 +66,20 @@ fn a_damaged_journal_superblock_names_what_is_at_stake() {
 }
 
 #[test]
+fn a_volume_read_past_its_live_journal_is_not_called_sound() {
+    Rig::new().run(&format!(
+        r#"{CODE}
+           $O mkfs image 64M -- -q; serve data=wasteless,noloop image; echo mine >$M/file
+           sync $M/file; kill_daemon; umount $M
+           $O mount -o ro,noload image $M; [ $(code $O check $M) = 8 ] || {{ cat printed; exit 1; }}
+           grep -q 'journal is not replayed' printed; $O umount $M; settle image
+           $O recover image; $O mount -o ro,norecovery image $M
+           [ $(code $O check $M) = 0 ] || {{ cat printed; exit 1; }}
+           $O umount $M"#
+    ));
+}
+
+#[test]
 fn what_is_no_volume_says_what_it_is_and_what_to_try() {
     Rig::new().run(&format!(
         r#"{CODE}
