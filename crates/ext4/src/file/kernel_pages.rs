@@ -198,9 +198,9 @@ impl KernelPages {
             *newer = newer.iter().flat_map(|own| without(own, &range)).collect();
         }
         // Each read in the midst of a long range makes two of it.
-        let most = if units::fault!("reads-split-notes") { usize::MAX } else { NEWER_MAX };
-        let surplus = newer.len().saturating_sub(most);
-        newer.drain(..surplus);
+        if !units::fault!("reads-split-notes") {
+            keep_latest(&mut newer);
+        }
     }
     /// Notes a write past the cache. A range that the kernel never reads needs no note.
     pub fn written_past(&self, range: Range<u64>) {
@@ -214,9 +214,7 @@ impl KernelPages {
             }
             _ => newer.push_back(range),
         }
-        if newer.len() > NEWER_MAX {
-            newer.pop_front();
-        }
+        keep_latest(&mut newer);
     }
     /// Notes that fallocate(2) has zeroed the range, of a file with pages of `page` bytes. Until
     /// [`KernelPages::zeros_settled`], pages that lie in it in part are protected, too.
@@ -313,6 +311,12 @@ impl KernelPages {
     pub(crate) fn keep_time(&self, now: Instant) -> bool {
         self.time_set.get().is_some_and(|set| now.since(set) < WRITTEN_BACK_AFTER)
     }
+}
+
+/// Forgets the oldest ranges beyond [`NEWER_MAX`].
+fn keep_latest(newer: &mut VecDeque<Range<u64>>) {
+    let surplus = newer.len().saturating_sub(NEWER_MAX);
+    newer.drain(..surplus);
 }
 
 fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
