@@ -128,12 +128,7 @@ fn a_mount_that_writes_nothing_leaves_the_table_as_it_is() {
 #[test]
 fn a_run_that_a_search_did_not_find_stays_away() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);
-    let mut images = live(&setup, with_memory(setup.images()), async |_, engine| {
-        put_all(&engine, 1).await;
-        put(&engine, 0, 2).await;
-    });
-    let header = header_of_latest_run(&setup, &images[1]);
-    images[0].fill(header.get() << setup.block_size.shift(), 1 << setup.block_size.shift(), 0);
+    let images = with_torn_header(&setup);
     let without = finds(&setup, &images[..1], 1, |report| assert!(report.logs_read > 0));
     finds(&setup, &[without[0].clone(), images[1].clone()], 1, is_searched);
 }
@@ -143,12 +138,7 @@ fn a_run_that_a_search_did_not_find_stays_away() {
 #[test]
 fn a_run_that_only_the_table_recorded_is_found_without_it() {
     let setup = setup(DataMode::Journal, RecordFormat::Blocks);
-    let mut images = live(&setup, with_memory(setup.images()), async |_, engine| {
-        put_all(&engine, 1).await;
-        put(&engine, 0, 2).await;
-    });
-    let header = header_of_latest_run(&setup, &images[1]);
-    images[0].fill(header.get() << setup.block_size.shift(), 1 << setup.block_size.shift(), 0);
+    let images = with_torn_header(&setup);
     let reads = |uses_table: bool| {
         async move |report: RecoveryReport, engine: std::rc::Rc<engine::Engine>| {
             assert_eq!(report.table_pages_read > 0, uses_table, "{report:?}");
@@ -157,6 +147,18 @@ fn a_run_that_only_the_table_recorded_is_found_without_it() {
     };
     let images = live(&setup, images, reads(true));
     live(&setup, images[..1].to_vec(), reads(false));
+}
+
+/// The disk and the table after a life whose last run, a second version of the first block, has a
+/// header in the table alone.
+fn with_torn_header(setup: &crate::common::Setup) -> Vec<Image> {
+    let mut images = live(setup, with_memory(setup.images()), async |_, engine| {
+        put_all(&engine, 1).await;
+        put(&engine, 0, 2).await;
+    });
+    let header = header_of_latest_run(setup, &images[1]);
+    images[0].fill(header.get() << setup.block_size.shift(), 1 << setup.block_size.shift(), 0);
+    images
 }
 
 /// Returns the location of the header of the latest run.
