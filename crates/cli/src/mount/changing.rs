@@ -65,21 +65,7 @@ impl Changing {
     pub async fn change(&self, wanted: Live) -> Changed {
         let _turn = self.changes.write().await;
         let before = self.volume.live_options();
-        let changed = match wanted.read_only {
-            true if wanted.barrier => match self.set_live(wanted).await {
-                Ok(()) => self.forbid_changes().await,
-                refused => refused,
-            },
-            true => match self.forbid_changes().await {
-                Ok(()) => self.set_live(wanted).await,
-                refused => refused,
-            },
-            false => match self.allow_changes().await {
-                Ok(()) => self.set_live(wanted).await,
-                refused => refused,
-            },
-        };
-        match changed {
+        match self.change_in_order(wanted).await {
             Ok(()) => Changed::Done(self.about()),
             Err(error) => {
                 // A volume that has failed says so by itself.
@@ -87,6 +73,18 @@ impl Changing {
                 Changed::Refused { error }
             }
         }
+    }
+
+    async fn change_in_order(&self, wanted: Live) -> Result<(), String> {
+        if wanted.read_only && wanted.barrier {
+            self.set_live(wanted).await?;
+            return self.forbid_changes().await;
+        }
+        match wanted.read_only {
+            true => self.forbid_changes().await?,
+            false => self.allow_changes().await?,
+        }
+        self.set_live(wanted).await
     }
 
     async fn set_live(&self, wanted: Live) -> Result<(), String> {
