@@ -14,7 +14,7 @@ pub enum RecoverError {
     )]
     Damaged { at: LogBlock, transaction: TransactionId, what: String },
     #[error(
-        "{at} cannot be read, and {transaction} may begin there; if it never does again, \
+        "{at} cannot be read, and {transaction} may be there; if it never can be again, \
          okeanos recover --until-damage replays what lies before"
     )]
     Unreadable { at: LogBlock, transaction: TransactionId },

@@ -320,7 +320,10 @@ impl<'a> Recovery<'a> {
         let begun = self.parts.world.now();
         self.reader.follow(logs, bytes);
         while let Some(at) = find.wants() {
-            find.give(self.reader.read(at).await?);
+            match self.reader.read(at).await {
+                Ok(block) => find.give(block),
+                Err(_) => find.pass_over(),
+            }
         }
         let found = find.finish(self.parts.options.until_damage)?;
         self.report.logs_read = found.logs_read;

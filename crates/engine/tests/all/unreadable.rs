@@ -2,11 +2,11 @@
 //! log, and everything else goes on.
 
 use crate::common::{Layout, Rig, Setup};
-use crate::restart::{overwrite, put, restart};
+use crate::restart::{LOGS, content, live, log_home, overwrite, put, read, restart};
 use crate::restart::{rig as scattered_rig, setup as scattered_setup};
 use device::Operation;
-use disks::{CrashPolicy, Fault};
-use engine::{CheckpointTimes, Engine, OffHours, RecordFormat};
+use disks::{CrashPolicy, Fault, Image};
+use engine::{CheckpointTimes, Engine, OffHours, RecordFormat, RecoveryReport};
 use journal::DataMode;
 use std::ops::Range;
 use std::rc::Rc;
@@ -189,5 +189,97 @@ fn an_orderly_end_leaves_an_unreadable_block_in_the_log() {
         for block in [BAD, BAD + 1] {
             assert_eq!(rig.home_block(block)[8..12], *b"part", "quiesces: {quiesces}");
         }
+    }
+}
+
+/// Blocks that are written to scattered logs, a transaction for each.
+const WRITTEN: u64 = 12;
+
+/// A part of the log that cannot be read, and what comes of it.
+struct Unread<'a> {
+    setup: &'a Setup,
+    images: &'a [Image],
+    range: Range<u64>,
+}
+
+impl Unread<'_> {
+    fn rig(&self) -> Rig {
+        let rig = scattered_rig(self.setup, self.images.to_vec());
+        let fault = Fault { range: self.range.clone(), ..Fault::forever(Operation::Read) };
+        rig.disks[0].inject(fault);
+        rig
+    }
+    /// Restarts, looks whether all is there, and writes on. Returns why it was refused, or the
+    /// bytes that then stand in the part.
+    fn restarted(&self) -> Result<Vec<u8>, String> {
+        let rig = self.rig();
+        let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+        rig.run(async move {
+            let (_, kept) =
+                engine::restart(&parts, &[]).await.map_err(|error| error.to_string())?;
+            assert!(kept.is_some(), "it was written home");
+            // As the zeros do that were written over it.
+            disk.heal();
+            let engine = Engine::open_with(parts, kept).await.unwrap();
+            for block in 0..WRITTEN {
+                assert_eq!(read(&engine, block).await, content(block, 1), "{block}");
+            }
+            Ok::<_, String>(())
+        })
+        .unwrap()?;
+        let mut bytes = vec![0; (self.range.end - self.range.start) as usize];
+        rig.disks[0].crash(CrashPolicy::LoseAll).read(self.range.start, &mut bytes);
+        Ok(bytes)
+    }
+    /// Recovers what lies before the damage, and checks that it is home.
+    fn recovered(&self) -> RecoveryReport {
+        let mut rig = self.rig();
+        rig.parts.options.until_damage = true;
+        let parts = rig.parts.clone();
+        let report = rig.run(async move { engine::recover(&parts, false).await }).unwrap();
+        let report = report.unwrap_or_else(|error| panic!("{:?}: {error}", self.range));
+        for block in 0..report.transactions {
+            assert_eq!(rig.home_block(block)[..], content(block, 1), "{:?}: {block}", self.range);
+        }
+        report
+    }
+}
+
+/// A unit of the logs that cannot be read refuses the restart only where a run is, or where the
+/// next of a log would begin. Asked to, recovery ends the log there.
+#[test]
+fn an_unreadable_unit_of_scattered_logs_matters_only_where_a_run_may_be() {
+    for (records, unit) in [(RecordFormat::Blocks, BLOCK), (RecordFormat::Packed, 1024)] {
+        let mut setup = scattered_setup(DataMode::Wasteless, records);
+        setup.options.log_unit = (unit < BLOCK).then_some(unit as u32);
+        let images = live(&setup, setup.images(), async |_, engine| {
+            for block in 0..WRITTEN {
+                read(&engine, log_home(block % LOGS).get() - 1).await;
+                put(&engine, block, 1).await;
+            }
+        });
+        let rig = scattered_rig(&setup, images.to_vec());
+        let plain = rig.run(restart(rig.parts.clone())).unwrap().0;
+        let (mut refused, mut complete, mut wiped) = (0, 0, 0);
+        for (log, at) in (0..LOGS).flat_map(|log| (0..128).map(move |at| (log, at))) {
+            let begin = log_home(log).get() * BLOCK + at * unit;
+            let unread = Unread { setup: &setup, images: &images, range: begin..begin + unit };
+            match unread.restarted() {
+                Err(why) => {
+                    refused += 1;
+                    assert!(why.contains("--until-damage"), "{log}, {at}: {why}");
+                    let report = unread.recovered();
+                    assert!(report.gave_up, "{records:?}: {log}, {at}");
+                    complete += u64::from(report.transactions == WRITTEN);
+                }
+                Ok(bytes) => wiped += u64::from(bytes.iter().all(|byte| *byte == 0)),
+            }
+        }
+        // Each unit of a run, and one in each log behind the last.
+        assert_eq!(plain.transactions, WRITTEN);
+        let in_runs = plain.scan.counts.log_blocks_read + plain.transactions;
+        assert_eq!((refused, complete), (in_runs + LOGS, LOGS), "{records:?}: {plain:?}");
+        let looked_at = plain.run_headers_read - plain.transactions;
+        assert_eq!(wiped, looked_at - LOGS, "{records:?}: {plain:?}");
     }
 }

@@ -46,6 +46,8 @@ pub struct FindRuns {
     last: Option<TransactionId>,
     /// End of the last run, and its transaction, of each log that a snapshot covers.
     covered: BTreeMap<u32, (LogBlock, TransactionId)>,
+    /// Where the next run of this log begins, if there is one.
+    expected: LogBlock,
     /// Blocks that may still be looked at without a header.
     left: u32,
     look_ahead: u32,
@@ -55,6 +57,7 @@ pub struct FindRuns {
     found: BTreeMap<u32, FoundRun>,
     /// Headers, including those of which another copy counts.
     headers: Vec<(LogBlock, TransactionId)>,
+    unread: Vec<UnreadBlock>,
     logs_read: u32,
     blocks_read: u64,
 }
@@ -63,6 +66,25 @@ pub struct FindRuns {
 struct FoundRun {
     run: LogRun,
     durable: TransactionId,
+}
+
+/// A block that cannot be read, and may be a header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnreadBlock {
+    at: LogBlock,
+    /// Whether a run would begin here.
+    is_expected: bool,
+    /// The transaction before it in its log.
+    last: Option<TransactionId>,
+}
+
+impl UnreadBlock {
+    /// Whether this may be the header of `transaction`: runs of a log lie in order, directly one
+    /// behind the other. Runs found behind it prove nothing, since they may be older remains.
+    fn may_hide(&self, transaction: TransactionId) -> bool {
+        let is_behind = self.last.is_none_or(|last| transaction.is_after(last));
+        self.is_expected && is_behind && !units::fault!("unread-header-is-none")
+    }
 }
 
 /// Runs of consecutive transactions from the tail on, and what is known of those behind.
@@ -76,6 +98,7 @@ pub struct FoundRuns {
     pub(super) proven: Option<TransactionId>,
     pub(super) gave_up: bool,
     pub(super) headers: Vec<(LogBlock, TransactionId)>,
+    pub(super) unread: Vec<UnreadBlock>,
     /// Header of the latest run, where a table records it. In the log it may be torn.
     pub(super) header_in_table: Option<RunHeader>,
     pub logs_read: u32,
@@ -96,11 +119,13 @@ impl FoundRuns {
         &self.walk.runs[..count]
     }
     /// Returns the headers of transactions from `end` on: where the log continues with that one,
-    /// they must be overwritten.
+    /// they must be overwritten. So must blocks that cannot be read now, which may hold one.
     pub fn headers_from(&self, end: TransactionId) -> impl Iterator<Item = LogBlock> {
         let is_later =
             move |(_, transaction): &&(LogBlock, TransactionId)| transaction.is_at_or_after(end);
-        self.headers.iter().filter(is_later).map(|(at, _)| *at)
+        let unread = self.unread.iter().filter(|_| !units::fault!("unread-header-kept"));
+        let unread = unread.map(|block| block.at);
+        self.headers.iter().filter(is_later).map(|(at, _)| *at).chain(unread)
     }
     /// Returns the header of the last transaction before `end`, if only a table records it: a log
     /// block, and its address.
@@ -131,6 +156,7 @@ impl FoundRuns {
             tail: first,
             latest: if first.is_after(self.latest) { first } else { self.latest },
             headers: Vec::new(),
+            unread: Vec::new(),
             ..*self
         }
     }
@@ -156,11 +182,13 @@ impl FindRuns {
             at: LogBlock(0),
             last: None,
             covered: BTreeMap::new(),
+            expected: LogBlock(0),
             left: look_ahead,
             look_ahead,
             moving: superblock.moving(),
             found: BTreeMap::new(),
             headers: Vec::new(),
+            unread: Vec::new(),
             logs_read: 0,
             blocks_read: 0,
             logs,
@@ -212,6 +240,7 @@ impl FindRuns {
                 Some((end, last)) => (*end, Some(*last)),
                 None => (self.logs.start(*log), None),
             };
+            self.expected = self.at;
         }
     }
 
@@ -222,24 +251,39 @@ impl FindRuns {
     /// Takes `block`, the bytes of the wanted log block.
     pub fn give(&mut self, block: &[u8]) {
         self.blocks_read += 1;
-        let log = *self.queue.front().expect("no block was wanted");
-        let left = self.logs.counted_end(log, self.moving).get() - self.at.get();
+        let left = self.left_in_log();
         let header = RunHeader::parse(self.at, block, self.seed).filter(|header| {
             let in_order = self.last.is_none_or(|last| header.transaction.is_after(last));
             header.blocks > 0 && header.blocks < left && in_order
         });
-        let passed = match header {
-            Some(header) => {
-                self.note(header);
-                (self.last, self.left) = (Some(header.transaction), self.look_ahead);
-                1 + header.blocks
-            }
-            None => {
-                self.left -= 1;
-                1
-            }
-        };
-        if passed >= left || self.left == 0 {
+        let Some(header) = header else { return self.pass_one() };
+        self.note(header);
+        (self.last, self.left) = (Some(header.transaction), self.look_ahead);
+        self.expected = self.at.plus(1 + header.blocks);
+        self.pass(1 + header.blocks);
+    }
+
+    /// Skips the wanted block, which cannot be read. Where a run would begin it may be the header
+    /// of the first transaction that is missing, so the search ends with an error. Elsewhere nothing
+    /// begins that counts.
+    pub fn pass_over(&mut self) {
+        let (at, last) = (self.at, self.last);
+        let is_expected = at == self.expected;
+        self.unread.push(UnreadBlock { at, is_expected, last });
+        self.pass_one();
+    }
+
+    /// Blocks from the wanted one to the end of its log.
+    fn left_in_log(&self) -> u32 {
+        let log = *self.queue.front().expect("no block was wanted");
+        self.logs.counted_end(log, self.moving).get() - self.at.get()
+    }
+    fn pass_one(&mut self) {
+        self.left -= 1;
+        self.pass(1);
+    }
+    fn pass(&mut self, passed: u32) {
+        if passed >= self.left_in_log() || self.left == 0 {
             self.queue.pop_front();
             self.begin_log();
         } else {
@@ -284,12 +328,18 @@ impl FindRuns {
             }
             gave_up = true;
         }
+        if let Some(block) = self.unread.iter().find(|block| block.may_hide(missing)) {
+            if !until_damage {
+                return Err(RecoverError::Unreadable { at: block.at, transaction: missing });
+            }
+            gave_up = true;
+        }
         let latest = self.found.keys().next_back().map_or(self.tail, |distance| id(*distance));
         let floors = self.found.range(..there).map(|(_, found)| found.durable);
         let proven = floors.reduce(|most, floor| if floor.is_after(most) { floor } else { most });
         let runs = self.found.range(..there).map(|(_, found)| found.run).collect();
         let walk = Rc::new(RunsInOrder::new(runs, self.logs.blocks()));
-        let FindRuns { tail, headers, logs_read, blocks_read, .. } = self;
+        let FindRuns { tail, headers, unread, logs_read, blocks_read, .. } = self;
         Ok(FoundRuns {
             walk,
             tail,
@@ -297,6 +347,7 @@ impl FindRuns {
             proven,
             gave_up,
             headers,
+            unread,
             header_in_table: None,
             logs_read,
             blocks_read,
@@ -357,6 +408,7 @@ mod tests {
         superblock: JournalSuperblock,
         logs: Rc<Logs>,
         blocks: Vec<Vec<u8>>,
+        unread: Vec<LogBlock>,
     }
     const FIRST: u32 = 64;
     const EACH: u32 = 32;
@@ -374,7 +426,8 @@ mod tests {
             let homes = (0..4).map(|log| HomeBlock(100 * log)).collect();
             let places = ScatteredLogMap { first: LogBlock(FIRST), blocks: each, homes };
             let blocks = vec![vec![0xa5; 1024]; (FIRST + 4 * each) as usize];
-            Disk { superblock, logs: Rc::new(places.in_units(1).unwrap()), blocks }
+            let logs = Rc::new(places.in_units(1).unwrap());
+            Disk { superblock, logs, blocks, unread: Vec::new() }
         }
         fn put(&mut self, log: u32, at: u32, transaction: u32, blocks: u32) -> LogBlock {
             let at = self.logs.start(log).plus(at);
@@ -389,7 +442,10 @@ mod tests {
             let mut find = FindRuns::new(&self.superblock, self.logs.clone());
             while let Some(at) = find.wants() {
                 assert!(find.blocks_read <= u64::from(self.logs.blocks()), "a search without end");
-                find.give(&self.blocks[at.get() as usize]);
+                match self.unread.contains(&at) {
+                    true => find.pass_over(),
+                    false => find.give(&self.blocks[at.get() as usize]),
+                }
             }
             find.finish(until_damage)
         }
@@ -469,6 +525,38 @@ mod tests {
                 matches!(error, RecoverError::Damaged { transaction: TransactionId(8), .. });
             assert!(is_damage, "a run of {longest} blocks: {error}");
         }
+    }
+
+    /// The first transaction that is missing may begin there. An older run behind it is no proof
+    /// that it does not.
+    #[test]
+    fn an_unread_block_where_a_run_would_begin_is_not_passed_in_silence() {
+        for (log, at) in [(0, 3), (1, 0)] {
+            let mut disk = Disk::new(TransactionId(7));
+            disk.put(0, 0, 7, 2);
+            let begin = disk.put(log, at, 8, 2);
+            disk.put(log, at + 3, 5, 2);
+            disk.unread = vec![begin];
+            let error = disk.search(false).unwrap_err();
+            let is_named = matches!(error, RecoverError::Unreadable { at, transaction }
+                if at == begin && transaction == TransactionId(8));
+            assert!(is_named, "{error}");
+            let found = disk.search(true).unwrap();
+            assert_eq!((starts(&found).len(), found.gave_up), (1, true));
+        }
+    }
+
+    #[test]
+    fn an_unread_block_elsewhere_is_passed_and_wiped_as_a_header() {
+        let mut disk = Disk::new(TransactionId(7));
+        disk.put(0, 0, 7, 2);
+        let torn = disk.put(0, 3, 8, 2);
+        disk.unread = vec![torn.plus(1), torn.plus(4)];
+        disk.blocks[torn.get() as usize].fill(0);
+        let found = disk.search(false).unwrap();
+        assert_eq!((starts(&found).len(), found.gave_up), (1, false));
+        let wiped: Vec<LogBlock> = found.headers_from(TransactionId(8)).collect();
+        assert_eq!(wiped, disk.unread);
     }
 
     /// A log that was swapped still holds its runs, or what a torn run has left of them.

@@ -199,12 +199,13 @@ impl ScanPass {
     }
 
     /// Skips the wanted block, which cannot be read. In a gap it may be an old remnant: commits
-    /// need not overwrite it. Returns whether it may be skipped: in a gap, or if nothing behind it
-    /// counts any more.
+    /// need not overwrite it. Within a transaction it is damage that may not last, so the log ends
+    /// there only if asked to. Returns whether the block was skipped.
     pub fn pass_over(&mut self) -> Result<bool, RecoverError> {
         match self.state {
             State::Log if self.may_begin_later() => self.pass_over_in_gap(0),
             State::Gap(passed) => self.pass_over_in_gap(passed),
+            State::Log => self.end_unreadable(self.at).map(|()| true),
             State::Ahead(left) if self.until_damage => {
                 self.scanned.gave_up = true;
                 self.go_on_ahead(left);
@@ -308,6 +309,11 @@ impl ScanPass {
             self.end();
             return Ok(());
         }
+        self.end_unreadable(at)
+    }
+    /// Ends the log in the open transaction, of which `at` cannot be read. An error, unless the log
+    /// is to end before the damage.
+    fn end_unreadable(&mut self, at: LogBlock) -> Result<(), RecoverError> {
         if !self.until_damage {
             return Err(RecoverError::Unreadable { at, transaction: self.open });
         }

@@ -142,13 +142,15 @@ fn where_the_next_transaction_may_begin_but_cannot_be_read_recovery_refuses() {
 }
 
 #[test]
-fn within_a_transaction_nothing_that_cannot_be_read_is_passed_over() {
-    let log = Log::new().transaction(1).gap(2).transaction(2).unreadable(5);
-    assert_eq!(log.scan(), Err(format!("{} cannot be read", LogBlock(5))));
-    assert_eq!(
-        Log::new().transaction(1).unreadable(1).scan(),
-        Err(format!("{} cannot be read", LogBlock(1)))
-    );
+fn within_a_transaction_a_block_that_cannot_be_read_ends_the_log_only_if_asked_to() {
+    let second = Log::new().transaction(1).gap(2).transaction(2).unreadable(5);
+    let first = Log::new().transaction(1).unreadable(1);
+    for (log, at, transaction) in [(second, 5, 2), (first, 1, 1)] {
+        let refused = log.scan().expect_err("it may be readable again");
+        let place = format!("{} cannot be read, and transaction {transaction}", LogBlock(at));
+        assert!(refused.contains(&place) && refused.contains("--until-damage"), "{refused}");
+        assert_eq!(log.scan_until_damage(), (transaction - 1, true));
+    }
 }
 
 #[test]
