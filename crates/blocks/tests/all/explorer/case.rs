@@ -1,12 +1,16 @@
 //! Contents of a case, by its seed.
 
 use super::model::Atomic;
-use crate::common::{Making, eviction_of, options};
-use blocks::{GroupBytes, Persistence};
-use disks::{Atomicity, CrashPolicy, Latency, LineReplacement, Lying, MemoryDisk};
-use engine::{DataMode, EngineOptions, LogGap, LogKind, RecordFormat, WriteThreshold};
+use crate::common::{Images, Life, Making, eviction_of, make, options};
+use blocks::{BlockParts, GroupBytes, Persistence};
+use disks::{Atomicity, CrashPolicy, Image, Latency, LineReplacement, Lying, MemoryDisk};
+use engine::{
+    DataMode, DurableMemory, EngineOptions, LogGap, LogKind, RecordFormat, WriteThreshold,
+};
 use eviction::EvictionWorkload;
+use format::run_table::TABLE_BYTES;
 use runtime::SplitMix;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Modes, record formats, and logs: scattered, inside, on its own device.
@@ -51,6 +55,8 @@ pub struct Case {
     pub grows: bool,
     /// A write or flush of a disk fails in each life: while the volume grows, or at any change.
     pub has_faults: bool,
+    /// Scattered logs: the second disk has a table of their runs. Some lives do not name it.
+    pub has_run_table: bool,
     place: Place,
     atomicity: Atomicity,
 }
@@ -137,7 +143,28 @@ impl Case {
             atomicity: Atomicity::Unit([512, 4096][one_of(2) as usize]),
             grows: one_of(4) == 0,
             has_faults: one_of(3) == 0,
+            has_run_table: place == Place::Scattered && !lies && one_of(2) == 0,
         }
+    }
+
+    /// Makes the disks of the case.
+    pub fn make(&self) -> Images {
+        let mut images = make(&self.making).expect("a volume");
+        images.extend(self.has_run_table.then(|| Image::new(TABLE_BYTES)));
+        images
+    }
+
+    /// Returns what the volume is opened with, in one of its lives.
+    pub fn parts(&self, life: &Life, random: &SplitMix) -> BlockParts {
+        let parts = life.parts(&self.options, self.persistence);
+        if !self.has_run_table {
+            return parts;
+        }
+        let is_named = random.next() % 3 != 0;
+        let table = life.disks[1].clone();
+        let run_table = is_named.then(|| DurableMemory(Rc::new(table)));
+        let options = EngineOptions { run_table, ..parts.options };
+        BlockParts { journal: None, options, ..parts }
     }
 
     pub fn combination(&self) -> String {

@@ -10,7 +10,7 @@ mod client;
 mod content;
 mod model;
 
-use crate::common::{Images, Life, coerce, make, open};
+use crate::common::{Images, Life, coerce, open};
 use blocks::{BlockParts, BlockVolume};
 use case::{Case, SEEDS};
 use client::{Client, Shared, fail};
@@ -98,7 +98,7 @@ fn live(
         disk.cut_at(random.next() % case.changes);
     }
     let other_cuts = watch(case, &life.disks, model, others.next());
-    let parts = life.parts(&case.options, case.persistence);
+    let parts = case.parts(&life, random);
     let seeds: Vec<u64> = (0..=case.clients).map(|_| random.next()).collect();
     let (world, model, case) = (life.world.clone(), model.clone(), case.clone());
     let policy = case.crash(random.next());
@@ -174,7 +174,7 @@ fn check(
         case.set_disks(&life.disks);
         let disk = &life.disks[(random.next() % life.disks.len() as u64) as usize];
         disk.cut_at(random.next() % (4 * case.changes_a_flush()));
-        let parts = life.parts(&case.options, case.persistence);
+        let parts = case.parts(&life, random);
         let of_case = case.clone();
         let opening = async move { drop(open_of(&of_case, parts).await) };
         images = life.run(case.crash(random.next()), opening).1;
@@ -185,7 +185,7 @@ fn check(
         let range = SUPERBLOCK_AT..SUPERBLOCK_AT + SECTOR;
         life.disks[0].inject(Fault { range, ..Fault::forever(Operation::Read) });
     }
-    let parts = life.parts(&case.options, case.persistence);
+    let parts = case.parts(&life, random);
     let atomic = Rc::new(Cell::new(None));
     let (said, of_case, must_report) =
         (atomic.clone(), case.clone(), model.borrow().error_is_recorded);
@@ -213,7 +213,7 @@ fn explore(case: Case, explored: &mut ExploredCases) {
 fn play(case: Case) -> [(&'static str, u64); 5] {
     let case = Rc::new(case);
     let (random, others) = (SplitMix::new(!case.seed), SplitMix::new(!case.seed ^ 1 << 32));
-    let mut images = make(&case.making).expect("a volume");
+    let mut images = case.make();
     let model = Shared::default();
     let (mut judged, mut of_second_lives, mut recoveries_cut) = (0, 0, 0);
     for number in 0..case.lives {
@@ -243,7 +243,7 @@ fn play(case: Case) -> [(&'static str, u64); 5] {
     ];
     // Recovered without an engine, the exported disk is at its offset at home.
     let life = Life::new(random.next(), &images);
-    let parts = life.parts(&case.options, case.persistence);
+    let parts = case.parts(&life, &random);
     let ((data_at, size), images) = life.play(async move {
         let volume = open(parts).await;
         volume.close().await.expect("a close");
