@@ -12,7 +12,7 @@ use commit::HomeClaims;
 use commit::LogArea;
 use commit::PlanExecutor;
 use commit::{ERRNO_DAMAGED, image_of};
-use device::{Buffer, Disk};
+use device::{Buffer, DeviceError, Disk};
 use format::jbd2::JournalSuperblock;
 use format::run_table::TABLE_PAGE;
 use journal::records;
@@ -30,6 +30,9 @@ use units::{HomeBlock, Instant, LogBlock, TransactionId};
 
 /// Bytes of one read while searching run headers, which may be far apart.
 const FIND_BYTES: usize = 64 << 10;
+/// EIO, ENODATA, EILSEQ: how Linux reports a part of a medium that cannot be read (`blk_errors` in
+/// block/blk-core.c).
+const MEDIUM_ERRORS: [i32; 3] = [5, 61, 84];
 /// Blocks held in memory before they are written home.
 pub(crate) const IMAGES_MAX: usize = 8192;
 
@@ -322,7 +325,10 @@ impl<'a> Recovery<'a> {
         while let Some(at) = find.wants() {
             match self.reader.read(at).await {
                 Ok(block) => find.give(block),
-                Err(_) => find.pass_over(),
+                Err(error) => {
+                    self.check_medium(error).await?;
+                    find.pass_over();
+                }
             }
         }
         let found = find.finish(self.parts.options.until_damage)?;
@@ -352,14 +358,31 @@ impl<'a> Recovery<'a> {
         }
     }
 
+    /// Returns the error of a read if the medium is to blame for it, as an error otherwise: of a
+    /// disk that is gone or ends too early no part may be skipped.
+    pub async fn check_medium(&self, error: EngineError) -> Result<EngineError, EngineError> {
+        let EngineError::Device(DeviceError::Failed { code, .. }) = &error else {
+            return Err(error);
+        };
+        let is_of_medium = MEDIUM_ERRORS.contains(code);
+        match is_of_medium && self.parts.read_superblock(self.area).await.is_ok() {
+            true => Ok(error),
+            false => Err(error),
+        }
+    }
+
     async fn scan(&mut self, scan: &mut ScanPass) -> Result<PassReport, EngineError> {
         let begun = self.parts.world.now();
         let mut seemed_over = None;
         while let Some(at) = scan.wants() {
             match self.reader.read(at).await {
                 Ok(block) => scan.give(block)?,
-                Err(_) if scan.pass_over()? => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    let error = self.check_medium(error).await?;
+                    if !scan.pass_over()? {
+                        return Err(error);
+                    }
+                }
             }
             if scan.looks_ahead() && seemed_over.is_none() {
                 seemed_over = Some(self.parts.world.now());

@@ -119,7 +119,8 @@ impl Recovery<'_> {
     ) -> Result<Option<RetainedLog>, EngineError> {
         let (first, end) = (read.scanned.first, read.scanned.end);
         let count = end.0.wrapping_sub(first.0) as usize;
-        let Some(found) = read.found.as_ref().filter(|_| count > 0 && self.is_sound()) else {
+        let Some(found) = read.found.as_ref().filter(|found| count > 0 && self.can_keep(found))
+        else {
             return Ok(None);
         };
         let Some(mut gathered) = ReplayRecords::new(first, count, blocks_max(self.parts)) else {
@@ -237,6 +238,9 @@ impl Recovery<'_> {
         let text = |error: EngineError| error.to_string();
         let most = blocks_max(self.parts);
         let (snapshot, found) = self.read_snapshot(most).await?;
+        if !self.can_keep(&found) {
+            return Err("a block of the logs cannot be read".to_owned());
+        }
         let (first, read_from) = (self.superblock.sequence, snapshot.read_from());
         let read = self.read_runs(Some(found.from(read_from))).await.map_err(text)?;
         let end = read.scanned.end;
@@ -348,10 +352,19 @@ impl Recovery<'_> {
         while let Some(at) = find.wants() {
             match self.reader.read(at).await {
                 Ok(block) => find.give(block),
-                Err(_) => find.pass_over(),
+                Err(error) => {
+                    self.check_medium(error).await?;
+                    find.pass_over();
+                }
             }
         }
         Ok(find.finish())
+    }
+
+    /// Whether the logs can go on with what was found in them. What could not be read may be
+    /// readable again, and hold the header of a torn run.
+    fn can_keep(&self, found: &FoundRuns) -> bool {
+        self.is_sound() && (!found.has_unread() || units::fault!("unread-header-kept"))
     }
 
     /// Whether the log is whole, and the mount writes it on as it is.

@@ -209,27 +209,24 @@ impl Unread<'_> {
         rig.disks[0].inject(fault);
         rig
     }
-    /// Restarts, looks whether all is there, and writes on. Returns why it was refused, or the
-    /// bytes that then stand in the part.
-    fn restarted(&self) -> Result<Vec<u8>, String> {
+    /// Restarts, and looks whether all is there. Returns why it was refused, or whether the logs
+    /// were kept.
+    fn restarted(&self) -> Result<bool, String> {
         let rig = self.rig();
         let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
         rig.run(async move {
-            let (_, kept) =
-                engine::restart(&parts, &[]).await.map_err(|error| error.to_string())?;
-            assert!(kept.is_some(), "it was written home");
-            // As the zeros do that were written over it.
-            disk.heal();
+            let restarted = engine::restart(&parts, &[]).await;
+            let (_, kept) = restarted.map_err(|error| error.to_string())?;
+            let is_kept = kept.is_some();
             let engine = Engine::open_with(parts, kept).await.unwrap();
+            // A copy is read with the rest of its block.
+            disk.heal();
             for block in 0..WRITTEN {
                 assert_eq!(read(&engine, block).await, content(block, 1), "{block}");
             }
-            Ok::<_, String>(())
+            Ok(is_kept)
         })
-        .unwrap()?;
-        let mut bytes = vec![0; (self.range.end - self.range.start) as usize];
-        rig.disks[0].crash(CrashPolicy::LoseAll).read(self.range.start, &mut bytes);
-        Ok(bytes)
+        .unwrap()
     }
     /// Recovers what lies before the damage, and checks that it is home.
     fn recovered(&self) -> RecoveryReport {
@@ -246,7 +243,8 @@ impl Unread<'_> {
 }
 
 /// A unit of the logs that cannot be read refuses the restart only where a run is, or where the
-/// next of a log would begin. Asked to, recovery ends the log there.
+/// next of a log would begin. Asked to, recovery ends the log there. Elsewhere what the logs hold
+/// goes home, if the search meets the unit.
 #[test]
 fn an_unreadable_unit_of_scattered_logs_matters_only_where_a_run_may_be() {
     for (records, unit) in [(RecordFormat::Blocks, BLOCK), (RecordFormat::Packed, 1024)] {
@@ -260,19 +258,22 @@ fn an_unreadable_unit_of_scattered_logs_matters_only_where_a_run_may_be() {
         });
         let rig = scattered_rig(&setup, images.to_vec());
         let plain = rig.run(restart(rig.parts.clone())).unwrap().0;
-        let (mut refused, mut complete, mut wiped) = (0, 0, 0);
+        let (mut refused, mut complete, mut sent_home) = (0, 0, 0);
         for (log, at) in (0..LOGS).flat_map(|log| (0..128).map(move |at| (log, at))) {
             let begin = log_home(log).get() * BLOCK + at * unit;
             let unread = Unread { setup: &setup, images: &images, range: begin..begin + unit };
             match unread.restarted() {
                 Err(why) => {
                     refused += 1;
-                    assert!(why.contains("--until-damage"), "{log}, {at}: {why}");
+                    assert!(
+                        why.contains("cannot be read") && why.contains("--until-damage"),
+                        "{log}, {at}: {why}"
+                    );
                     let report = unread.recovered();
                     assert!(report.gave_up, "{records:?}: {log}, {at}");
                     complete += u64::from(report.transactions == WRITTEN);
                 }
-                Ok(bytes) => wiped += u64::from(bytes.iter().all(|byte| *byte == 0)),
+                Ok(is_kept) => sent_home += u64::from(!is_kept),
             }
         }
         // Each unit of a run, and one in each log behind the last.
@@ -280,6 +281,20 @@ fn an_unreadable_unit_of_scattered_logs_matters_only_where_a_run_may_be() {
         let in_runs = plain.scan.counts.log_blocks_read + plain.transactions;
         assert_eq!((refused, complete), (in_runs + LOGS, LOGS), "{records:?}: {plain:?}");
         let looked_at = plain.run_headers_read - plain.transactions;
-        assert_eq!(wiped, looked_at - LOGS, "{records:?}: {plain:?}");
+        assert_eq!(sent_home, looked_at - LOGS, "{records:?}: {plain:?}");
     }
+}
+
+/// Of a disk that is gone no part is passed over: the error is the disk's.
+#[test]
+fn a_disk_that_is_gone_is_no_unreadable_unit() {
+    let setup = scattered_setup(DataMode::Wasteless, RecordFormat::Packed);
+    let images = live(&setup, setup.images(), async |_, engine| put(&engine, 0, 1).await);
+    let rig = scattered_rig(&setup, images);
+    let (parts, disk) = (rig.parts.clone(), rig.disks[0].clone());
+    // The superblock is read first, as often as it takes.
+    disk.inject(Fault { after: 1, ..Fault::forever(Operation::Read) });
+    let refused = rig.run(async move { engine::restart(&parts, &[]).await }).unwrap();
+    let why = refused.err().expect("nothing can be read").to_string();
+    assert!(why.contains("failed"), "{why}");
 }

@@ -57,7 +57,9 @@ pub struct FindRuns {
     found: BTreeMap<u32, FoundRun>,
     /// Headers, including those of which another copy counts.
     headers: Vec<(LogBlock, TransactionId)>,
-    unread: Vec<UnreadBlock>,
+    /// Whether blocks could not be read, and the first of them at which a run would begin.
+    has_unread: bool,
+    unread_begin: Option<LogBlock>,
     logs_read: u32,
     blocks_read: u64,
 }
@@ -66,25 +68,6 @@ pub struct FindRuns {
 struct FoundRun {
     run: LogRun,
     durable: TransactionId,
-}
-
-/// A block that cannot be read, and may be a header.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct UnreadBlock {
-    at: LogBlock,
-    /// Whether a run would begin here.
-    is_expected: bool,
-    /// The transaction before it in its log.
-    last: Option<TransactionId>,
-}
-
-impl UnreadBlock {
-    /// Whether this may be the header of `transaction`: runs of a log lie in order, directly one
-    /// behind the other. Runs found behind it prove nothing, since they may be older remains.
-    fn may_hide(&self, transaction: TransactionId) -> bool {
-        let is_behind = self.last.is_none_or(|last| transaction.is_after(last));
-        self.is_expected && is_behind && !units::fault!("unread-header-is-none")
-    }
 }
 
 /// Runs of consecutive transactions from the tail on, and what is known of those behind.
@@ -98,7 +81,7 @@ pub struct FoundRuns {
     pub(super) proven: Option<TransactionId>,
     pub(super) gave_up: bool,
     pub(super) headers: Vec<(LogBlock, TransactionId)>,
-    pub(super) unread: Vec<UnreadBlock>,
+    pub(super) has_unread: bool,
     /// Header of the latest run, where a table records it. In the log it may be torn.
     pub(super) header_in_table: Option<RunHeader>,
     pub logs_read: u32,
@@ -119,13 +102,16 @@ impl FoundRuns {
         &self.walk.runs[..count]
     }
     /// Returns the headers of transactions from `end` on: where the log continues with that one,
-    /// they must be overwritten. So must blocks that cannot be read now, which may hold one.
+    /// they must be overwritten.
     pub fn headers_from(&self, end: TransactionId) -> impl Iterator<Item = LogBlock> {
         let is_later =
             move |(_, transaction): &&(LogBlock, TransactionId)| transaction.is_at_or_after(end);
-        let unread = self.unread.iter().filter(|_| !units::fault!("unread-header-kept"));
-        let unread = unread.map(|block| block.at);
-        self.headers.iter().filter(is_later).map(|(at, _)| *at).chain(unread)
+        self.headers.iter().filter(is_later).map(|(at, _)| *at)
+    }
+    /// Whether the search passed over blocks that cannot be read. Each may be the header of a torn
+    /// run, which may be readable again: such logs cannot be continued.
+    pub fn has_unread(&self) -> bool {
+        self.has_unread
     }
     /// Returns the header of the last transaction before `end`, if only a table records it: a log
     /// block, and its address.
@@ -156,7 +142,6 @@ impl FoundRuns {
             tail: first,
             latest: if first.is_after(self.latest) { first } else { self.latest },
             headers: Vec::new(),
-            unread: Vec::new(),
             ..*self
         }
     }
@@ -188,7 +173,8 @@ impl FindRuns {
             moving: superblock.moving(),
             found: BTreeMap::new(),
             headers: Vec::new(),
-            unread: Vec::new(),
+            has_unread: false,
+            unread_begin: None,
             logs_read: 0,
             blocks_read: 0,
             logs,
@@ -264,12 +250,16 @@ impl FindRuns {
     }
 
     /// Skips the wanted block, which cannot be read. Where a run would begin it may be the header
-    /// of the first transaction that is missing, so the search ends with an error. Elsewhere nothing
-    /// begins that counts.
+    /// of the first transaction that is missing, or of a later one that proves that this was
+    /// committed: the search ends with an error. Runs found behind it are no proof against that,
+    /// since they may be older remains.
     pub fn pass_over(&mut self) {
-        let (at, last) = (self.at, self.last);
-        let is_expected = at == self.expected;
-        self.unread.push(UnreadBlock { at, is_expected, last });
+        self.has_unread = true;
+        // A header needs a block behind it.
+        let begins = self.at == self.expected && self.left_in_log() > 1;
+        if begins && !units::fault!("unread-header-is-none") {
+            self.unread_begin.get_or_insert(self.at);
+        }
         self.pass_one();
     }
 
@@ -315,6 +305,12 @@ impl FindRuns {
             (0u32..).take_while(|distance| self.found.contains_key(distance)).count() as u32;
         let missing = id(there);
         let mut gave_up = false;
+        if let Some(at) = self.unread_begin {
+            if !until_damage {
+                return Err(RecoverError::Unreadable { at, transaction: missing });
+            }
+            gave_up = true;
+        }
         let proves = |found: &&FoundRun| !missing.is_after(found.durable);
         if let Some(found) = self.found.range(there..).map(|(_, found)| found).find(proves) {
             if !until_damage {
@@ -328,18 +324,12 @@ impl FindRuns {
             }
             gave_up = true;
         }
-        if let Some(block) = self.unread.iter().find(|block| block.may_hide(missing)) {
-            if !until_damage {
-                return Err(RecoverError::Unreadable { at: block.at, transaction: missing });
-            }
-            gave_up = true;
-        }
         let latest = self.found.keys().next_back().map_or(self.tail, |distance| id(*distance));
         let floors = self.found.range(..there).map(|(_, found)| found.durable);
         let proven = floors.reduce(|most, floor| if floor.is_after(most) { floor } else { most });
         let runs = self.found.range(..there).map(|(_, found)| found.run).collect();
         let walk = Rc::new(RunsInOrder::new(runs, self.logs.blocks()));
-        let FindRuns { tail, headers, unread, logs_read, blocks_read, .. } = self;
+        let FindRuns { tail, headers, has_unread, logs_read, blocks_read, .. } = self;
         Ok(FoundRuns {
             walk,
             tail,
@@ -347,7 +337,7 @@ impl FindRuns {
             proven,
             gave_up,
             headers,
-            unread,
+            has_unread,
             header_in_table: None,
             logs_read,
             blocks_read,
@@ -527,15 +517,15 @@ mod tests {
         }
     }
 
-    /// The first transaction that is missing may begin there. An older run behind it is no proof
-    /// that it does not.
+    /// The first transaction that is missing may begin there, also where a later one proves that it
+    /// was committed. An older run behind it is no proof that it does not.
     #[test]
     fn an_unread_block_where_a_run_would_begin_is_not_passed_in_silence() {
-        for (log, at) in [(0, 3), (1, 0)] {
+        for (log, at, behind) in [(0, 3, 5), (1, 0, 5), (0, 3, 9), (1, 0, 9)] {
             let mut disk = Disk::new(TransactionId(7));
             disk.put(0, 0, 7, 2);
             let begin = disk.put(log, at, 8, 2);
-            disk.put(log, at + 3, 5, 2);
+            disk.put(log, at + 3, behind, 2);
             disk.unread = vec![begin];
             let error = disk.search(false).unwrap_err();
             let is_named = matches!(error, RecoverError::Unreadable { at, transaction }
@@ -547,16 +537,15 @@ mod tests {
     }
 
     #[test]
-    fn an_unread_block_elsewhere_is_passed_and_wiped_as_a_header() {
+    fn an_unread_block_elsewhere_is_passed_and_the_logs_are_not_continued() {
         let mut disk = Disk::new(TransactionId(7));
         disk.put(0, 0, 7, 2);
         let torn = disk.put(0, 3, 8, 2);
-        disk.unread = vec![torn.plus(1), torn.plus(4)];
         disk.blocks[torn.get() as usize].fill(0);
+        assert!(!disk.search(false).unwrap().has_unread());
+        disk.unread = vec![torn.plus(1), torn.plus(4)];
         let found = disk.search(false).unwrap();
-        assert_eq!((starts(&found).len(), found.gave_up), (1, false));
-        let wiped: Vec<LogBlock> = found.headers_from(TransactionId(8)).collect();
-        assert_eq!(wiped, disk.unread);
+        assert_eq!((starts(&found).len(), found.gave_up, found.has_unread()), (1, false, true));
     }
 
     /// A log that was swapped still holds its runs, or what a torn run has left of them.

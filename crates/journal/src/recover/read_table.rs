@@ -151,7 +151,7 @@ impl ReadTable {
             proven: latest.map(TransactionId::previous),
             gave_up: false,
             headers: self.headers.iter().map(|header| (header.at, header.transaction)).collect(),
-            unread: Vec::new(),
+            has_unread: false,
             header_in_table: self.headers.last().copied(),
             logs_read: 0,
             blocks_read: 0,

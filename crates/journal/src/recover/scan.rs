@@ -47,6 +47,8 @@ pub struct ScanPass {
     /// found.
     open: TransactionId,
     latest: TransactionId,
+    /// Blocks ahead that cannot be read. Each may be of a later transaction.
+    ids_unread: u32,
     /// Reason why the log seemed to end.
     fault: Option<RecordFault>,
     scanned: Scanned,
@@ -161,6 +163,7 @@ impl ScanPass {
             reach: log.blocks() / TRANSACTION_SHARE_MAX,
             open: first,
             latest: first,
+            ids_unread: 0,
             fault: None,
             scanned: Scanned {
                 first,
@@ -208,9 +211,11 @@ impl ScanPass {
             State::Log => self.end_unreadable(self.at).map(|()| true),
             State::Ahead(left) if self.until_damage => {
                 self.scanned.gave_up = true;
+                self.ids_unread += 1;
                 self.go_on_ahead(left);
                 Ok(true)
             }
+            State::Ahead(_) => self.end_unreadable(self.at).map(|()| true),
             _ => Ok(false),
         }
     }
@@ -351,7 +356,8 @@ impl ScanPass {
             self.latest = self.open;
         }
         self.scanned.end = self.open;
-        self.scanned.next = TransactionId(self.latest.0.wrapping_add(1 + IDS_SKIPPED));
+        let skipped = 1 + IDS_SKIPPED + self.ids_unread;
+        self.scanned.next = TransactionId(self.latest.0.wrapping_add(skipped));
         self.state = self.records.epilogue().map_or(State::Over, State::Epilogue);
     }
 
