@@ -191,21 +191,20 @@ else
 fi
 
 # SQLite on both, each of which locks, reads, writes and syncs.
-if command -v sqlite3 >/dev/null; then
-    sqlite3 one/base.db 'pragma journal_mode=delete; create table t(host, n);' >/dev/null
-    insert() {
-        for number in $(seq 25); do
-            timeout 120 sqlite3 -cmd '.timeout 60000' "$1/base.db" "insert into t values('$1', $number)" &&
-                echo "$1" >>inserted
-        done
-    }
-    insert one & first=$!
-    insert two & second=$!
-    wait "$first" "$second" || true
-    found=$(timeout 60 sqlite3 two/base.db 'pragma integrity_check; select count(*) from t' | xargs)
-    [[ $found == "ok $(wc -l <inserted)" ]] || fail "SQLite: $(wc -l <inserted) inserts succeeded, then: $found"
-    [[ $(wc -l <inserted) == 50 ]] || fail "SQLite: $(wc -l <inserted) of 50 inserts succeeded"
-fi
+command -v sqlite3 >/dev/null || fail "sqlite3 is missing: apt-get install sqlite3"
+sqlite3 one/base.db 'pragma journal_mode=delete; create table t(host, n);' >/dev/null
+insert() {
+    for number in $(seq 25); do
+        timeout 120 sqlite3 -cmd '.timeout 60000' "$1/base.db" "insert into t values('$1', $number)" &&
+            echo "$1" >>inserted
+    done
+}
+insert one & first=$!
+insert two & second=$!
+wait "$first" "$second" || true
+found=$(timeout 60 sqlite3 two/base.db 'pragma integrity_check; select count(*) from t' | xargs)
+[[ $found == "ok $(wc -l <inserted)" ]] || fail "SQLite: $(wc -l <inserted) inserts succeeded, then: $found"
+[[ $(wc -l <inserted) == 50 ]] || fail "SQLite: $(wc -l <inserted) of 50 inserts succeeded"
 
 # Two readers of a directory, and names that are removed at the same time.
 timeout 300 python3 - <<'P' || fail "listings beside each other"
