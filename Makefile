@@ -151,8 +151,8 @@ faults: deps ## switch on one deliberate fault at a time: does a test or the exp
 
 test-apps: deps deps-ceph build ## real programs on a volume of each mode; a host in front of Ceph, killed eight times
 	ROUNDS=8 scripts/test-host-ceph.sh $(OKEANOS)
-	OKEANOS_IO=classic scripts/test-host.sh $(OKEANOS)
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync procps postgresql etcd-server etcd-client
+	OKEANOS_IO=classic scripts/test-host.sh $(OKEANOS)
 	scripts/test-apps.sh $(OKEANOS)
 	scripts/test-apps-host.sh $(OKEANOS)
 	scripts/test-databases.sh $(OKEANOS) sqlite
