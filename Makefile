@@ -15,7 +15,7 @@ LAB := target/release/okeanos-lab
 SHIPPED := target/dist/okeanos
 SHIPPED_LAB := target/dist/okeanos-lab
 
-.PHONY: all build shipped deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-crates test-mounts test-ceph test-volumes test-shared lint soak proof test-classic faults test-apps test-kernels test-kernels-blocks test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist image test-packages test-compiler test-reproducible tour site toolchain clean help
+.PHONY: all build shipped deps deps-ceph deps-bench demo demo-ceph bench-shared check test test-crates test-mounts test-ceph test-volumes test-shared lint soak proof test-classic faults test-apps test-kernels test-kernels-blocks test-kernels-memory test-memory test-posix test-e2fsprogs test-xfstests soak-posix soak-system-calls posix-tools bench bench-peers flame record-traces figures figures-kernel recipes man install install-files install-lab-files uninstall deb dist image test-packages test-compiler test-reproducible tour site toolchain clean help
 
 all: build
 
@@ -151,8 +151,8 @@ faults: deps ## switch on one deliberate fault at a time: does a test or the exp
 
 test-apps: deps deps-ceph build ## real programs on a volume of each mode; a host in front of Ceph, killed eight times
 	ROUNDS=8 scripts/test-host-ceph.sh $(OKEANOS)
-	OKEANOS_IO=classic scripts/test-host.sh $(OKEANOS)
 	@scripts/install-packages.sh sqlite3 git tar zstd rsync procps postgresql etcd-server etcd-client
+	OKEANOS_IO=classic scripts/test-host.sh $(OKEANOS)
 	scripts/test-apps.sh $(OKEANOS)
 	scripts/test-apps-host.sh $(OKEANOS)
 	scripts/test-databases.sh $(OKEANOS) sqlite
@@ -162,7 +162,7 @@ test-apps: deps deps-ceph build ## real programs on a volume of each mode; a hos
 	ROUNDS=8 scripts/test-blocks.sh $(OKEANOS)
 	@scripts/install-packages.sh binutils systemd
 	scripts/test-deb.sh $(OKEANOS)
-	$(MAKE) test-kernels test-kernels-blocks
+	$(MAKE) test-memory test-kernels test-kernels-blocks test-kernels-memory
 	@scripts/install-packages.sh chromium fonts-dejavu-core
 	scripts/figure-screens.sh $(LAB) target/screens
 	OKEANOS_PROGRAM=$(abspath $(OKEANOS)) OKEANOS_FILES=1000000 PATIENCE=3600 $(CARGO) test --package cli --test all robustness::a_large_directory
@@ -174,6 +174,14 @@ test-kernels: deps ## volumes on the kernels of Debian 12 and 13 (6.1, 6.12), in
 test-kernels-blocks: deps ## the same with block volumes, as loop, ublk and NBD devices; fifteen minutes
 	@scripts/install-packages.sh $(KERNEL_TOOLS)
 	CARGO=$(CARGO) scripts/test-kernels.sh target/kernels blocks
+
+test-kernels-memory: deps ## volumes and hosts on the newer of these kernels, where no memory is overcommitted
+	@scripts/install-packages.sh $(KERNEL_TOOLS)
+	CARGO=$(CARGO) scripts/test-kernels.sh target/kernels memory 6.12=trixie
+
+test-memory: deps ## the suites without the heap's address space, then with a forbidden page behind allocations
+	@scripts/install-packages.sh gcc libc6-dev
+	CARGO=$(CARGO) scripts/test-memory.sh target/memory
 
 posix-tools: $(TOOLS)/pjdfstest-0.2.2 $(TOOLS)/fsx-0.3.2
 $(TOOLS)/%:

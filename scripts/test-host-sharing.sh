@@ -20,6 +20,11 @@ finish() {
         ! mountpoint -q "$directory" || umount -l "$directory"
     done
     ! mountpoint -q shared/inner 2>/dev/null || umount -l shared/inner
+    if mountpoint -q frozen 2>/dev/null; then
+        fsfreeze --unfreeze frozen 2>/dev/null || true
+        ! mountpoint -q three || umount -l three
+        umount -l frozen
+    fi
     [[ $KIND == dir ]] || "$HERE/ceph-cluster.sh" stop "$WORK/cluster" >/dev/null 2>&1 || true
     cd / && rm -rf "$WORK"
 }
@@ -191,21 +196,20 @@ else
 fi
 
 # SQLite on both, each of which locks, reads, writes and syncs.
-if command -v sqlite3 >/dev/null; then
-    sqlite3 one/base.db 'pragma journal_mode=delete; create table t(host, n);' >/dev/null
-    insert() {
-        for number in $(seq 25); do
-            timeout 120 sqlite3 -cmd '.timeout 60000' "$1/base.db" "insert into t values('$1', $number)" &&
-                echo "$1" >>inserted
-        done
-    }
-    insert one & first=$!
-    insert two & second=$!
-    wait "$first" "$second" || true
-    found=$(timeout 60 sqlite3 two/base.db 'pragma integrity_check; select count(*) from t' | xargs)
-    [[ $found == "ok $(wc -l <inserted)" ]] || fail "SQLite: $(wc -l <inserted) inserts succeeded, then: $found"
-    [[ $(wc -l <inserted) == 50 ]] || fail "SQLite: $(wc -l <inserted) of 50 inserts succeeded"
-fi
+command -v sqlite3 >/dev/null || fail "sqlite3 is missing: apt-get install sqlite3"
+sqlite3 one/base.db 'pragma journal_mode=delete; create table t(host, n);' >/dev/null
+insert() {
+    for number in $(seq 25); do
+        timeout 120 sqlite3 -cmd '.timeout 60000' "$1/base.db" "insert into t values('$1', $number)" &&
+            echo "$1" >>inserted
+    done
+}
+insert one & first=$!
+insert two & second=$!
+wait "$first" "$second" || true
+found=$(timeout 60 sqlite3 two/base.db 'pragma integrity_check; select count(*) from t' | xargs)
+[[ $found == "ok $(wc -l <inserted)" ]] || fail "SQLite: $(wc -l <inserted) inserts succeeded, then: $found"
+[[ $(wc -l <inserted) == 50 ]] || fail "SQLite: $(wc -l <inserted) of 50 inserts succeeded"
 
 # Two readers of a directory, and names that are removed at the same time.
 timeout 300 python3 - <<'P' || fail "listings beside each other"
@@ -250,6 +254,54 @@ except OSError:
 for number in range(50):
     assert open('one/y%d' % number).read() == 'mine', number
 P
+
+    # A writer for whom there is no room in the journal, as the store takes nothing, waits. It can be
+    # killed, and what was synced is there when the store takes it.
+    mkdir frozen three
+    truncate -s 64M image
+    truncate -s 20M journal-three
+    mke2fs -q -t ext4 image
+    mount -o loop image frozen
+    timeout 90 "$OKEANOS" host mount --store "dir:$WORK/frozen" --journal journal-three \
+        -o destage=1s,writeback=1s three || fail "no mount of three"
+    timeout 120 python3 - <<'P' || fail "a writer that waits for room cannot be killed"
+import os, select, subprocess, sys
+WRITER = '''
+import os
+file = os.open('three/waits', os.O_WRONLY | os.O_CREAT)
+os.fsync(file)
+print('open', flush=True)
+number = 0
+while True:
+    os.pwrite(file, b'%07d' % number * 9362, number % 16 << 16)
+    os.fsync(file)
+    print(number, flush=True)
+    number += 1
+'''
+writer = subprocess.Popen([sys.executable, '-c', WRITER], stdout=subprocess.PIPE, text=True, bufsize=1)
+assert writer.stdout.readline() == 'open\n'
+subprocess.run(['fsfreeze', '--freeze', 'frozen'], check=True)
+try:
+    said = b''
+    # It stops when the journal is full. Where it then gets an error, its output ends.
+    while select.select([writer.stdout], [], [], 4)[0]:
+        more = os.read(writer.stdout.fileno(), 1 << 16)
+        assert more, 'the writer got an error, and did not wait'
+        said += more
+    assert writer.poll() is None
+    writer.kill()
+    writer.wait(5)
+    acknowledged = int(said.split(b'\n')[-2])
+finally:
+    subprocess.run(['fsfreeze', '--unfreeze', 'frozen'], check=True)
+with open('three/waits', 'rb') as file:
+    content = file.read()
+for number in range(acknowledged - 14, acknowledged + 1):
+    at = number % 16 << 16
+    assert content[at:at + 65534] == b'%07d' % number * 9362, number
+P
+    timeout 60 "$OKEANOS" umount three || fail "no unmount of three"
+    umount frozen
 
     # What others may not open they cannot lock.
     [[ $(stat -c %a journal-one shared/.okeanos | xargs) == "600 700" ]] || fail "others may open the journal"

@@ -25,6 +25,18 @@ fail() {
     tail -n 5 out >&2 || true
     exit 1
 }
+# The helper of a daemon, which has the rights over files that its daemon keeps, and no others.
+helper_of() {
+    local helper
+    helper=$(ps --ppid "$1" -o pid=,args= | sed -n 's/^ *\([0-9]*\) .*ceph-helper.*/\1/p')
+    for status in "/proc/$1/status" "/proc/$helper/status"; do
+        grep -q 'NoNewPrivs:.*1' "$status" && grep -q 'Seccomp:.*2' "$status" || fail "no filter: $status"
+        for set in CapEff CapPrm CapBnd; do
+            [ $((0x$(sed -n "s/^$set:\t//p" "$status") & ~0x8928401f)) = 0 ] || fail "too many rights: $status"
+        done
+    done
+    echo "$helper"
+}
 mount_host() { timeout 120 "$OKEANOS" host mount --journal journal "$@" mnt >out 2>&1; }
 
 "$CLUSTER" start "$WORK/c" --auth || fail "no cluster"
@@ -45,6 +57,11 @@ mount_host --store "$STORE" "${MAIL[@]}" --file-system okeanos || fail "no mount
 echo synced >mnt/file
 sync mnt/file
 daemon=$("$OKEANOS" stats --json mnt | sed -n 's/^ *"process": \([0-9]*\).*/\1/p')
+# It is started anew when the connection was lost.
+helper=$(helper_of "$daemon")
+kill -KILL "$helper"
+timeout 120 sh -c 'echo more >>mnt/file && sync mnt/file' || fail "no sync behind the end of the helper"
+[ "$(helper_of "$daemon")" != "$helper" ] || fail "the helper is the former one"
 kill -KILL "$daemon"
 umount --lazy mnt
 for ((round = 0; round < 200; round++)); do
@@ -52,7 +69,7 @@ for ((round = 0; round < 200; round++)); do
     sleep 0.05
 done
 mount_host --store "$STORE" "${MAIL[@]}" --file-system okeanos || fail "no recovery as an ordinary client"
-grep -q synced mnt/file || fail "what was synced is gone"
+[ "$(xargs <mnt/file)" = "synced more" ] || fail "what was synced is gone"
 # A lock of the metadata server.
 timeout 60 python3 -c 'import fcntl; fcntl.lockf(open("mnt/file", "r+"), fcntl.LOCK_EX)' || fail "no lock"
 timeout 60 "$OKEANOS" umount mnt || fail "no unmount"

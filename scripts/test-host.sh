@@ -17,8 +17,8 @@ cd "$WORK"
 writer=
 finish() {
     [[ -z $writer ]] || kill "$writer" 2>/dev/null || true
-    for directory in one two; do
-        mountpoint -q "$directory" && umount -l "$directory"
+    for directory in one two user/mount; do
+        ! grep -q " $WORK/$directory " /proc/self/mounts || umount -l "$directory"
     done
     cd / && rm -rf "$WORK"
 }
@@ -29,8 +29,8 @@ fail() {
     echo "test-host: $1" >&2
     exit 1
 }
-mount_host() {
-    timeout 60 "$OKEANOS" host mount --store "dir:$WORK/shared" --journal "journal-$1" -o destage=infinite,allow_other "$1"
+mount_host() { # HOST [COMMAND that gives up rights]
+    timeout 60 "${@:2}" "$OKEANOS" host mount --store "dir:$WORK/shared" --journal "journal-$1" -o destage=infinite,allow_other "$1"
 }
 daemon_of() {
     "$OKEANOS" stats --json "$1" | sed -n 's/.*"process": \([0-9]*\).*/\1/p'
@@ -167,9 +167,10 @@ timeout 60 "$OKEANOS" umount one
 timeout 60 "$OKEANOS" host recover --store "dir:$WORK/shared" --journal journal-one | grep -q "is empty" ||
     fail "the journal is not empty after unmount"
 
-# What its owner made read-only, as git makes its objects, is recovered by him: here root without the
-# right to pass over modes.
-mount_host one
+# What its owner made read-only, as git makes its objects, is written and recovered by him: here root
+# without the right to pass over modes.
+readonly OWNER=(setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-dac_override,-dac_read_search)
+mount_host one "${OWNER[@]}"
 python3 - one/object <<'END' || fail "a file made read-only cannot be written by who made it"
 import os, sys
 file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY, 0o444)
@@ -178,7 +179,40 @@ os.fsync(file)
 END
 kill -9 "$(daemon_of one)"
 umount -l one
-timeout 60 setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-dac_override,-dac_read_search \
+timeout 60 "${OWNER[@]}" \
     "$OKEANOS" host recover --store "dir:$WORK/shared" --journal journal-one >recovered || fail "an owner cannot recover his file"
 [[ $(cat shared/object) == synced && $(stat -c %a shared/object) == 444 ]] || fail "a file made read-only: $(cat recovered)"
+
+# An ordinary user's host holds git, and recovers at once, also behind a removal of what was synced.
+# A node of our own for /dev/fuse: the system's may be closed to ordinary users.
+mknod -m 666 fuse c 10 229
+mount --bind fuse /dev/fuse
+install -m 755 "$OKEANOS" program
+mkdir -p user/store user/mount user/run
+truncate -s 64M user/journal
+chown -R 65534:65534 user
+as_user() {
+    timeout 60 setpriv --reuid 65534 --regid 65534 --clear-groups \
+        env HOME="$WORK/user" XDG_RUNTIME_DIR="$WORK/user/run" GIT_CEILING_DIRECTORIES="$WORK" "$@"
+}
+mount_user() {
+    as_user "$WORK/program" host mount --store "dir:$WORK/user/store" --journal "$WORK/user/journal" \
+        -o destage=infinite user/mount || fail "an ordinary user's host: $1"
+}
+readonly TREE=$WORK/user/mount/tree
+repository() { as_user git -C "$TREE" -c user.name=a -c user.email=a@example.org "$@" >git.out 2>&1; }
+mount_user "no mount"
+as_user cp -r kept "$TREE"
+repository init -q && repository add . && repository commit -qm first || fail "an ordinary user's host holds no git: $(cat git.out)"
+as_user find "$TREE" -exec sync {} +
+as_user sh -c 'echo removed >user/mount/a && sync user/mount/a && rm user/mount/a'
+daemon=$(as_user "$WORK/program" stats --json user/mount | sed -n 's/.*"process": \([0-9]*\).*/\1/p')
+kill -9 "$daemon"
+umount -l user/mount
+mount_user "no recovery at the first attempt"
+[[ ! -e user/store/okeanos-conflicts ]] || fail "an ordinary user's host set aside: $(head -n 3 user/store/okeanos-conflicts/*.txt)"
+repository fsck --strict || fail "git behind a crash: $(cat git.out)"
+[[ -z $(as_user git -C "$TREE" status --porcelain) ]] || fail "git lacks something behind a crash"
+as_user diff -r --exclude .git kept "$TREE" || fail "the tree differs behind a crash"
+as_user "$WORK/program" umount user/mount || fail "an ordinary user's host: no unmount"
 echo "test-host: well"

@@ -14,6 +14,7 @@ ip link set lo up
 exec </dev/null >/dev/console 2>&1
 cd /tmp
 uname -r
+echo "vm.overcommit_memory=$(cat /proc/sys/vm/overcommit_memory)"
 # Tests of labels and of a ring pass where there is neither.
 okeanos=$(dirname "$(dirname "$1")")/okeanos
 "$okeanos" doctor --json >/tmp/doctor

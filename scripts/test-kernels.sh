@@ -2,11 +2,13 @@
 # Plays tests of the program on the kernels of Debian releases, each in an emulated machine without
 # network. Of volumes: mounts in every mode, kill -9 and recovery, what the page cache fetches and
 # shows, sync, no io_uring, an ordinary user, mapped users, labels of SELinux (without a policy). Of
-# blocks: volumes as loop, ublk and NBD devices. The machine sees this one's files, read-only.
+# blocks: volumes as loop, ublk and NBD devices. Of memory: volumes and hosts where the kernel gives
+# no more memory than there is (vm.overcommit_memory=2), so that the heap gets no address space for
+# its region. The machine sees this one's files, read-only.
 # Prints one line for each test and one for each kernel; fails where a test fails, or a machine
 # hangs.
 # Needs root, qemu-system-x86, busybox-static, kmod, nbd-client and the system's Debian archive.
-# Usage: [TESTS='FILTER...'] scripts/test-kernels.sh PLACE volumes|blocks [KERNEL=SUITE...]
+# Usage: [TESTS='FILTER...'] scripts/test-kernels.sh PLACE volumes|blocks|memory [KERNEL=SUITE...]
 set -euo pipefail
 
 place=$(realpath -m "$1")
@@ -16,6 +18,8 @@ shift 2
 cd "$(dirname "$0")/.."
 mkdir -p "$place"
 
+# Of the kernel within, beside those that every part has.
+parameters=
 # What is played. Everything in it takes its time from the kernel, not from the emulation.
 case $part in
 volumes) tests=(
@@ -29,7 +33,18 @@ volumes) tests=(
     --skip without_ring::the_demo
 ) ;;
 blocks) tests=(ublk:: nbd_device:: blocks::) ;;
-*) echo "volumes or blocks, not $part" >&2; exit 2 ;;
+memory)
+    tests=(
+        coherence:: daemon::
+        daemon_rights::a_daemon_of_root
+        robustness::a_mount_point_comes_back
+        daemon_life::a_killed_daemon
+        people::an_ordinary_user
+        hosts::a_mount_takes_the_place
+    )
+    parameters='sysctl.vm.overcommit_memory=2 sysctl.vm.overcommit_ratio=90'
+    ;;
+*) echo "volumes, blocks or memory, not $part" >&2; exit 2 ;;
 esac
 [ -z "${TESTS:-}" ] || read -ra tests <<<"$TESTS"
 # Needed within: the root as a share of this machine's, and what volumes are mounted with.
@@ -108,7 +123,7 @@ boot() {
     timeout --signal=KILL "$seconds" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -m 2G -smp 2 \
         -nodefaults -display none -no-reboot -serial "file:$place/console-$series" \
         -kernel "$place/$series"/boot/vmlinuz-* -initrd "$place/initrd-$series.gz" \
-        -append 'console=ttyS0 panic=-1 quiet no_timer_check mitigations=off nokaslr security=selinux' \
+        -append 'console=ttyS0 panic=-1 quiet no_timer_check mitigations=off nokaslr security=selinux '"$parameters" \
         -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
         -device virtio-9p-pci,fsdev=root,mount_tag=root
 }

@@ -1,5 +1,6 @@
 //! `okeanos nbd`: exports any disk to NBD clients.
 
+use crate::daemon::privileges;
 use crate::daemon::reporter::complain;
 use crate::disk::content;
 use crate::disk::open_disk::open_disk;
@@ -133,6 +134,11 @@ async fn serve(world: RealWorld, listener: Listener, export: Rc<Export>) -> Resu
     let connections = Connections::default();
     let served = serve_clients(world.clone(), listener, export.clone(), connections.clone());
     let mut serving = Box::pin(served);
+    // From here on it reads requests.
+    if let Err(error) = privileges::give_up() {
+        complain(&format!("okeanos: warning: {}", privileges::kept_rights(&error)));
+    }
+    world.ring().renew_threads();
     print(&format_args!("listening on {uri}\n"))?;
     let served = race(&mut serving, signals.next()).await;
     // No new clients; acknowledged writes are made durable.

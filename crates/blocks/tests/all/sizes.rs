@@ -181,6 +181,24 @@ fn sizes_up_to_4_tib_keep_what_was_written() {
     assert!(made > 100, "{made} were made");
 }
 
+/// Sizes that people give, with the journal and the logs that `okeanos blocks format` makes there,
+/// and disks up to a group longer: one in ten has a block behind the data of its last whole group.
+#[test]
+fn ordinary_sizes_keep_what_was_written() {
+    const GIB: u64 = 1 << 30;
+    let ends = (0..10).map(|tenth| tenth * 10 * MIB);
+    let sizes = [4, 30, 60, 250, 500, 1000].into_iter().map(|gibibytes| gibibytes * GIB);
+    let disks = sizes.flat_map(|size| ends.clone().map(move |more| size + more));
+    for (seed, disk_bytes) in (0..).zip(disks) {
+        for groups in [None, Some(GroupBytes { log: 10 * MIB, group: 100 * MIB })] {
+            let journal_bytes = 256 * MIB;
+            let making = Making { disk_bytes, journal_bytes, groups, ..Making::default() };
+            println!("seed {seed}: {making:?}");
+            play(&making, make(&making).expect("a volume"), seed);
+        }
+    }
+}
+
 #[test]
 fn a_log_is_never_the_home_of_a_block() {
     for groups in [None, Some(GroupBytes { log: 512 << 10, group: 1536 << 10 })] {

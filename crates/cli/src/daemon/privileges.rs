@@ -1,5 +1,8 @@
 //! Rights that a daemon gives up once its volume is mounted: from then on it reads untrusted bytes,
-//! on the disk and from the kernel, and opens nothing more.
+//! on the disk, from clients and from the kernel, and opens nothing more.
+//!
+//! The daemon of a host opens files of its store for as long as it runs, for all of its users. It
+//! keeps the rights to do so, and gives up the others before it reads records of its journal.
 //!
 //! Mounting and unmounting is done by another process, which reads neither.
 
@@ -16,6 +19,31 @@ const CAP_IPC_LOCK: u32 = 14;
 /// Permits writing to image files beyond quotas, as at the time of the mount.
 const CAP_SYS_RESOURCE: u32 = 24;
 const KEPT: [u32; 4] = [CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_IPC_LOCK, CAP_SYS_RESOURCE];
+
+/// Permit making files for their owners, and changing those of others.
+const CAP_CHOWN: u32 = 0;
+const CAP_DAC_OVERRIDE: u32 = 1;
+const CAP_FOWNER: u32 = 3;
+/// Permits keeping set-id bits where the caller may keep them.
+const CAP_FSETID: u32 = 4;
+/// Permits reading and writing `trusted.*` attributes.
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_MKNOD: u32 = 27;
+/// Permits writing file capabilities.
+const CAP_SETFCAP: u32 = 31;
+const KEPT_BY_HOSTS: [u32; 11] = [
+    CAP_CHOWN,
+    CAP_DAC_OVERRIDE,
+    CAP_DAC_READ_SEARCH,
+    CAP_FOWNER,
+    CAP_FSETID,
+    CAP_IPC_LOCK,
+    CAP_SYS_PTRACE,
+    CAP_SYS_ADMIN,
+    CAP_SYS_RESOURCE,
+    CAP_MKNOD,
+    CAP_SETFCAP,
+];
 /// Capabilities in the kernel's sets of 64 bits.
 const CAPABILITIES: u32 = 64;
 
@@ -38,17 +66,43 @@ struct Half {
     inheritable: u32,
 }
 
+/// Programs that a host starts while it runs. They have its rights at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostPrograms {
+    None,
+    /// The helper in front of Ceph, which is started anew after a lost connection.
+    Helper,
+}
+
 /// Gives up rights for this thread, and for those that it starts. Call it before there are others.
 ///
 /// # Errors
 /// A refusal of the kernel's; the rest is given up all the same.
 pub fn give_up() -> io::Result<()> {
+    keep(&KEPT, &[&EXECUTION, &FORBIDDEN])
+}
+
+/// Gives up rights like [`give_up`], except those over the files of a store.
+///
+/// # Errors
+/// A refusal of the kernel's; the rest is given up all the same.
+pub fn give_up_for_host(programs: HostPrograms) -> io::Result<()> {
+    match programs {
+        HostPrograms::None => keep(&KEPT_BY_HOSTS, &[&EXECUTION, &FORBIDDEN]),
+        HostPrograms::Helper => keep(&KEPT_BY_HOSTS, &[&FORBIDDEN]),
+    }
+}
+
+fn keep(capabilities: &[u32], forbidden: &[&[libc::c_long]]) -> io::Result<()> {
     let is_root = geteuid().is_root() && !units::fault!("rights-kept");
-    // Without CAP_SETPCAP the bounding set stays; nothing executes another program any more.
-    let bounded = if is_root { bound().and(keep_few()) } else { Ok(()) };
+    // Without CAP_SETPCAP the bounding set stays; a program that root executes has all of it then.
+    let bounded = match is_root {
+        true => bound(capabilities).and(keep_few(capabilities)),
+        false => Ok(()),
+    };
     // SAFETY: prctl with these integers changes a flag of the thread.
     let unprivileged = checked(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) });
-    let filtered = unprivileged.and_then(|()| forbid_calls());
+    let filtered = unprivileged.and_then(|()| forbid_calls(&forbidden.concat()));
     bounded.and(filtered)
 }
 
@@ -58,8 +112,8 @@ pub fn kept_rights(why: &io::Error) -> String {
 }
 
 /// Removes all but the kept ones from the bounding set of this process.
-fn bound() -> io::Result<()> {
-    for capability in (0..CAPABILITIES).filter(|capability| !KEPT.contains(capability)) {
+fn bound(kept: &[u32]) -> io::Result<()> {
+    for capability in (0..CAPABILITIES).filter(|capability| !kept.contains(capability)) {
         // SAFETY: prctl with these integers changes a set of the thread. For a number that the
         // kernel does not know it returns EINVAL.
         let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
@@ -71,11 +125,11 @@ fn bound() -> io::Result<()> {
     Ok(())
 }
 
-fn keep_few() -> io::Result<()> {
+fn keep_few(kept: &[u32]) -> io::Result<()> {
     let mut halves = sets()?;
     for capability in 0..CAPABILITIES {
         let (half, bit) = (&mut halves[capability as usize / 32], 1 << (capability % 32));
-        if !KEPT.contains(&capability) {
+        if !kept.contains(&capability) {
             half.effective &= !bit;
             half.permitted &= !bit;
         }
@@ -104,10 +158,10 @@ pub fn may_lock() -> bool {
     sets().is_ok_and(|[low, _]| low.effective & 1 << CAP_IPC_LOCK != 0)
 }
 
+/// Calls that start another program.
+const EXECUTION: [libc::c_long; 2] = [libc::SYS_execve, libc::SYS_execveat];
 /// Calls that a daemon does not need, and that an attacker's code would begin with.
-const FORBIDDEN: [libc::c_long; 27] = [
-    libc::SYS_execve,
-    libc::SYS_execveat,
+const FORBIDDEN: [libc::c_long; 25] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -144,11 +198,10 @@ const MACHINE: u32 = 0xc000_00b7;
 /// Bit of calls of the x32 kind.
 const X32: u32 = 0x4000_0000;
 
-/// Makes the calls of [`FORBIDDEN`] fail with EPERM: seccomp(2). Needs no right once
-/// PR_SET_NO_NEW_PRIVS is set.
+/// Makes the calls fail with EPERM: seccomp(2). Needs no right once PR_SET_NO_NEW_PRIVS is set.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn forbid_calls() -> io::Result<()> {
-    let mut filter = program();
+fn forbid_calls(forbidden: &[libc::c_long]) -> io::Result<()> {
+    let mut filter = program(forbidden);
     let length = filter.len() as libc::c_ushort;
     let program = libc::sock_fprog { len: length, filter: filter.as_mut_ptr() };
     let (mode, program) = (libc::SECCOMP_MODE_FILTER, &raw const program);
@@ -156,13 +209,13 @@ fn forbid_calls() -> io::Result<()> {
     checked(unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, program, 0, 0) })
 }
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn forbid_calls() -> io::Result<()> {
+fn forbid_calls(_forbidden: &[libc::c_long]) -> io::Result<()> {
     Ok(())
 }
 
-/// Loads the machine, then the call's number; compares; allows or refuses.
+/// Loads the machine, then the call's number; compares; allows or refuses. Jumps reach 255 steps.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-fn program() -> Vec<libc::sock_filter> {
+fn program(forbidden: &[libc::c_long]) -> Vec<libc::sock_filter> {
     const NUMBER_AT: u32 = 0;
     const MACHINE_AT: u32 = 4;
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -171,14 +224,14 @@ fn program() -> Vec<libc::sock_filter> {
     let answer = (libc::BPF_RET | libc::BPF_K) as u16;
     let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
     // After the comparisons come the two results: allow, refuse.
-    let refuse_from = |index: usize| (FORBIDDEN.len() - index) as u8;
+    let refuse_from = |index: usize| (forbidden.len() - index) as u8;
     let mut steps = vec![
         step(load, 0, 0, MACHINE_AT),
-        step(is_equal, 0, FORBIDDEN.len() as u8 + 3, MACHINE),
+        step(is_equal, 0, forbidden.len() as u8 + 3, MACHINE),
         step(load, 0, 0, NUMBER_AT),
-        step(is_at_least, FORBIDDEN.len() as u8 + 1, 0, X32),
+        step(is_at_least, forbidden.len() as u8 + 1, 0, X32),
     ];
-    for (index, call) in FORBIDDEN.iter().enumerate() {
+    for (index, call) in forbidden.iter().enumerate() {
         steps.push(step(is_equal, refuse_from(index), 0, *call as u32));
     }
     steps.push(step(answer, 0, 0, libc::SECCOMP_RET_ALLOW));
@@ -194,20 +247,67 @@ fn checked(result: libc::c_int) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    const NAMES: [(u32, &str); 11] = [
+        (CAP_CHOWN, "CAP_CHOWN"),
+        (CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"),
+        (CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
+        (CAP_FOWNER, "CAP_FOWNER"),
+        (CAP_FSETID, "CAP_FSETID"),
+        (CAP_IPC_LOCK, "CAP_IPC_LOCK"),
+        (CAP_SYS_PTRACE, "CAP_SYS_PTRACE"),
+        (CAP_SYS_ADMIN, "CAP_SYS_ADMIN"),
+        (CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE"),
+        (CAP_MKNOD, "CAP_MKNOD"),
+        (CAP_SETFCAP, "CAP_SETFCAP"),
+    ];
+
     #[test]
-    fn the_unit_of_volumes_leaves_what_the_daemon_keeps() {
-        let unit = include_str!("../../../../systemd/okeanos@.service");
-        let set = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
-        let names = [
-            (CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
-            (CAP_SYS_PTRACE, "CAP_SYS_PTRACE"),
-            (CAP_IPC_LOCK, "CAP_IPC_LOCK"),
-            (CAP_SYS_RESOURCE, "CAP_SYS_RESOURCE"),
+    fn units_leave_what_their_daemons_keep() {
+        let units = [
+            (include_str!("../../../../systemd/okeanos@.service"), &KEPT[..]),
+            (include_str!("../../../../systemd/okeanos-host@.service"), &KEPT_BY_HOSTS),
         ];
-        assert_eq!(names.map(|(number, _)| number), KEPT);
-        for (_, name) in names {
-            assert!(set.is_some_and(|set| set.split(' ').any(|word| word == name)), "{name}");
+        for (unit, kept) in units {
+            let set = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+            let left: Vec<&str> = set.expect("a bounding set").split(' ').collect();
+            for capability in kept {
+                let name = NAMES.iter().find(|(number, _)| number == capability);
+                let (_, name) = name.expect("a name for each");
+                assert!(left.contains(name), "{name}");
+            }
+            assert!(left.contains(&"CAP_SETPCAP"), "it gives up the others");
         }
+    }
+
+    /// Checks that the thread has these rights at most, and returns whether it starts programs.
+    fn checks_rights(kept: &[u32]) -> bool {
+        let runs = std::process::Command::new("/bin/true").status().is_ok();
+        // SAFETY: the strings end with zero bytes; unshare takes an integer.
+        let refused = unsafe {
+            [
+                libc::unshare(libc::CLONE_NEWNS),
+                libc::umount2(c"/nowhere".as_ptr(), 0),
+                libc::chroot(c"/".as_ptr()),
+            ]
+        };
+        let error = io::Error::last_os_error().raw_os_error();
+        assert_eq!((refused, error), ([-1; 3], Some(libc::EPERM)));
+        // What the daemon needs still works.
+        std::thread::spawn(|| ()).join().unwrap();
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().to_owned()
+        };
+        assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1".into(), "2".into()));
+        let kept: u64 = kept.iter().map(|capability| 1 << capability).sum();
+        if geteuid().is_root() {
+            for set in ["CapEff:", "CapPrm:", "CapBnd:"] {
+                let found = u64::from_str_radix(&field(set), 16).unwrap();
+                assert_eq!(found & !kept, 0, "{set} {found:x}");
+            }
+        }
+        runs
     }
 
     /// Runs in a thread of its own, whose loss of rights does not affect others.
@@ -215,34 +315,19 @@ mod tests {
     fn a_thread_that_gave_up_starts_no_program_and_mounts_nothing() {
         let given_up = std::thread::spawn(|| {
             give_up().unwrap();
-            // SAFETY: the strings end with zero bytes; unshare takes an integer.
-            let refused = unsafe {
-                [
-                    libc::unshare(libc::CLONE_NEWNS),
-                    libc::umount2(c"/nowhere".as_ptr(), 0),
-                    libc::chroot(c"/".as_ptr()),
-                ]
-            };
-            let error = io::Error::last_os_error().raw_os_error();
-            assert!(std::process::Command::new("/bin/true").status().is_err());
-            // What the daemon needs still works.
-            std::fs::read_to_string("/proc/self/status").unwrap();
-            std::thread::spawn(|| ()).join().unwrap();
-            (refused, error, std::fs::read_to_string("/proc/thread-self/status").unwrap())
+            checks_rights(&KEPT)
         });
-        let (refused, error, status) = given_up.join().unwrap();
-        assert_eq!((refused, error), ([-1; 3], Some(libc::EPERM)));
-        let field = |name: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
-            line.trim().to_owned()
-        };
-        assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1".into(), "2".into()));
-        let kept: u64 = KEPT.iter().map(|capability| 1 << capability).sum();
-        if geteuid().is_root() {
-            for set in ["CapEff:", "CapPrm:", "CapBnd:"] {
-                let found = u64::from_str_radix(&field(set), 16).unwrap();
-                assert_eq!(found & !kept, 0, "{set} {found:x}");
-            }
+        assert!(!given_up.join().unwrap());
+    }
+
+    #[test]
+    fn a_host_starts_no_program_but_its_helper() {
+        for (programs, starts_any) in [(HostPrograms::None, false), (HostPrograms::Helper, true)] {
+            let given_up = std::thread::spawn(move || {
+                give_up_for_host(programs).unwrap();
+                checks_rights(&KEPT_BY_HOSTS)
+            });
+            assert_eq!(given_up.join().unwrap(), starts_any, "{programs:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `okeanos host mount`: starts the host, serves it, and writes everything to the store at the end.
 //!
-//! Order: mount helper forked; journal claimed; connected to the store; recovered; mounted by the
-//! helper; served. The daemon keeps its paths, as it uses a store that is a directory by them:
-//! never a path below its own mount.
+//! Order: mount helper forked; journal claimed; rights given up; connected to the store; recovered;
+//! mounted by the helper; served. The daemon keeps its paths, as it uses a store that is a
+//! directory by them: never a path below its own mount.
 
 use super::HostMountArguments;
 use super::options::HostSettings;
@@ -11,7 +11,7 @@ use crate::daemon::control::{About, Ask, End, HOST, socket_directory_beside};
 use crate::daemon::control_server::{ControlServer, ControlSocket, no_control};
 use crate::daemon::mount_helper::MountHelper;
 use crate::daemon::reporter::{Level, Reporter};
-use crate::daemon::{self, Side, StartNotifier, mount_table};
+use crate::daemon::{self, Side, StartNotifier, mount_table, privileges};
 use crate::error::CliError;
 use crate::mount::renew;
 use disks::DiskAccess;
@@ -92,12 +92,16 @@ async fn bring_up(
     world: &RealWorld,
     plan: &Plan,
     reporter: &Reporter,
-) -> Result<Rc<Host>, CliError> {
+) -> Result<(Rc<Host>, Option<String>), CliError> {
     let Plan { arguments, store, settings, .. } = plan;
     let make = MakeJournal::new(arguments.format, arguments.force);
     let (journal, _disk) =
         open_journal(world, &arguments.place, store, make, DiskAccess::ReadWrite).await?;
     store.check(&journal).await?;
+    // A journal that is made has another program look at what is there. From here on the daemon
+    // reads bytes of others: records, what the store sends, and requests.
+    let kept = privileges::give_up_for_host(store.programs()).err();
+    world.ring().renew_threads();
     let connection = store.connect(world, journal.head.identity.clone()).await?;
     let report = recover_reconnecting(world, &*connection, &journal).await.map_err(failed)?;
     if !report.clean {
@@ -116,7 +120,7 @@ async fn bring_up(
             recovered.trim_end()
         ));
     }));
-    Ok(host)
+    Ok((host, kept.map(|error| privileges::kept_rights(&error))))
 }
 
 async fn run_daemon(
@@ -130,8 +134,9 @@ async fn run_daemon(
         let signals = world.signals().map_err(|error| CliError::system("signals", error))?;
         let control =
             ControlSocket::bind(&socket_directory_beside(&plan.directory)).map_err(no_control)?;
-        let host = bring_up(&world, &plan, &reporter).await?;
-        let warnings: Vec<String> = daemon::settle_in_for_write_back().into_iter().collect();
+        let (host, kept) = bring_up(&world, &plan, &reporter).await?;
+        let warnings = daemon::settle_in_for_write_back().into_iter().chain(kept);
+        let warnings: Vec<String> = warnings.collect();
         warnings.iter().for_each(|warning| reporter.report_at(Level::Warning, warning));
         world.ring().renew_threads();
         daemon::io_path::report(&world, &reporter);

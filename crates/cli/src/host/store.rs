@@ -1,5 +1,6 @@
 //! The store that a command line names, and the journal of this host for it.
 
+use crate::daemon::privileges::HostPrograms;
 use crate::disk::content::{ZEROS, content_of, is_blank, refuse_known_content};
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
@@ -134,6 +135,13 @@ impl StoreName {
         .with_remedy(
             "Use a local file system, or ceph: for CephFS. --force takes it all the same.",
         ))
+    }
+    /// Returns which programs a host in front of it starts.
+    pub fn programs(&self) -> HostPrograms {
+        match self {
+            StoreName::Directory(_) => HostPrograms::None,
+            StoreName::Ceph { .. } => HostPrograms::Helper,
+        }
     }
     /// Returns the path that is used as long as the host runs.
     pub fn path(&self) -> &Path {

@@ -3,15 +3,16 @@
 
 use crate::rig::Rig;
 
-/// A function: `few PID` checks the rights of all threads of a daemon but the kernel's own workers.
+/// A function: `few PID [KEPT]` checks the rights of all threads of a daemon but the kernel's own
+/// workers. KEPT: the capabilities that it may have.
 pub const FEW_RIGHTS: &str = r#"
     few() {
         for status in /proc/$1/task/*/status; do
             grep -q '^Name:.*iou-' $status && continue
             grep -q 'NoNewPrivs:.*1' $status; grep -q 'Seccomp:.*2' $status
             for set in CapEff CapPrm CapBnd; do
-                # Beside DAC_READ_SEARCH, SYS_PTRACE, IPC_LOCK and SYS_RESOURCE.
-                [ $((0x$(sed -n "s/^$set:\t//p" $status) & ~0x1084004)) = 0 ]
+                # DAC_READ_SEARCH, SYS_PTRACE, IPC_LOCK and SYS_RESOURCE, if nothing is given.
+                [ $((0x$(sed -n "s/^$set:\t//p" $status) & ~${2:-0x1084004})) = 0 ]
             done
         done
     }

@@ -1,6 +1,7 @@
 //! Tests of mounted hosts from outside.
 
 use crate::common::ring::Ring;
+use crate::daemon_rights::{FEW_RIGHTS, SETTLED};
 use crate::rig::Rig;
 
 const HOST: &str = r#"
@@ -224,4 +225,22 @@ fn a_store_on_overlayfs_is_refused() {
            refuses $O host mount --store dir:$PWD/merged --journal $PWD/journal $M 2>printed
            grep -q 'it lies on overlayfs' printed"#,
     );
+}
+
+/// Kept: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID, IPC_LOCK, SYS_PTRACE, SYS_ADMIN,
+/// SYS_RESOURCE, MKNOD and SETFCAP.
+#[test]
+fn a_host_of_root_keeps_only_rights_over_files() {
+    Rig::new().run(&format!(
+        r#"{HOST} {FEW_RIGHTS} {SETTLED}
+           chmod 755 .; OPTIONS='-o allow_other'; host store journal
+           few $DAEMON 0x8928401f; settled $DAEMON; locked $DAEMON
+           cd $M; chmod 1777 .; echo content >file; chown 1000:7000 file; chmod 6755 file
+           setfattr -n trusted.a -v 1 file; cp /bin/true program; setcap cap_net_raw+ep program
+           mknod null c 1 3; as_nobody sh -c 'echo own >own; chmod 0 own'; cat own | grep -q own
+           few $DAEMON 0x8928401f; cd ..; $O umount $M; wait $DAEMON; cd store
+           [ "$(stat -c '%u %g %a' file)" = '1000 7000 6755' ]; [ -c null ]
+           [ "$(stat -c '%u %a' own)" = '65534 0' ]; getcap program | grep -q net_raw
+           getfattr -n trusted.a file >printed"#
+    ));
 }

@@ -2,6 +2,7 @@
 
 use crate::common::Volume;
 use crate::common::mapping::Map;
+use crate::rig::Rig;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -120,4 +121,27 @@ fn files_written_and_removed_again_and_again_stay_within_the_bound() {
     for mode in ["ordered", "writeback", "wasteless"] {
         with_bounded_memory(mode, PROGRAM + FRONT_END, written_and_removed);
     }
+}
+
+/// Bounds a host by what its page says: dirty data three times (its own, in the store's buffers,
+/// and in flight to the journal), the program, and large requests at the front end.
+#[test]
+fn a_host_with_eight_writers_stays_within_its_bound() {
+    let dirty = 64 * MEBIBYTE;
+    let bound = 3 * (dirty + dirty / 4) + PROGRAM + FRONT_END;
+    let rig = Rig::new();
+    let printed = rig.run(&format!(
+        r#"mkdir store; mount -t tmpfs -o size=1G none store; truncate -s 1G journal
+           $O host mount -o dirty={dirty} --store dir:$PWD/store --journal $PWD/journal $M
+           DAEMON=$($O stats --json $M | sed -n 's/.*"process": \([0-9]*\).*/\1/p')
+           for i in $(seq 8); do
+               dd if=/dev/zero of=$M/file$i bs=1M count=80 conv=fsync status=none & WRITERS[i]=$!
+           done
+           for writer in "${{WRITERS[@]}}"; do wait $writer; done
+           sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' /proc/$DAEMON/status; $O umount $M
+           [ $(stat -c %s store/file* | sort -u) = 83886080 ]; umount store"#
+    ));
+    let peak = printed.trim().parse::<usize>().unwrap() * 1024;
+    println!("{} MiB at most, bound {} MiB", peak >> 20, bound >> 20);
+    assert!(peak <= bound, "{} MiB at most", peak >> 20);
 }

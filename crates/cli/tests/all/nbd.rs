@@ -1,6 +1,6 @@
 //! Tests of `okeanos nbd` with other projects' clients: nbdinfo, nbdcopy, qemu-io, fio, and the
 //! kernel's ext4 over nbdfuse and a loop device.
-use crate::daemon_rights::SETTLED;
+use crate::daemon_rights::{FEW_RIGHTS, SETTLED};
 use crate::rig::Rig;
 use std::process::Command;
 
@@ -25,13 +25,13 @@ fn run(script: &str) -> String {
     let packages = ["libnbd-bin", "qemu-utils", "fio", "fuse3", "e2fsprogs"];
     let install = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/install-packages.sh");
     assert!(Command::new(install).args(packages).status().unwrap().success(), "{packages:?}");
-    Rig::new().run(&format!("{WORDS}{SETTLED}{script}"))
+    Rig::new().run(&format!("{WORDS}{FEW_RIGHTS}{SETTLED}{script}"))
 }
 
 #[test]
 fn what_clients_of_others_write_they_read_again_also_after_the_server_was_killed() {
     run("truncate -s 512M disk; head -c 20M /dev/urandom >src; truncate -s 48M src
-         start disk; settled $P
+         start disk; settled $P; few $P
          timeout 60 nbdinfo \"$U\" >info; grep -q 'can_multi_conn: true' info
          grep -q 'block_size_minimum: 512' info
          timeout 100 nbdcopy src \"$U\"; timeout 100 nbdcopy \"$U\" back

@@ -504,3 +504,15 @@ s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind("notify"); s.settim
            mountpoint -q $M; $O umount $M; wait $D"#,
     );
 }
+
+#[test]
+fn inspect_logs_takes_the_directory_of_a_mount() {
+    Rig::new().run(
+        r#"$O mkfs --scattered-logs=log-size=1M,group-size=8M image 64M -- -q
+           $O mount -o log=scattered image $M
+           for i in $(seq 20); do echo $i >$M/file$i; sync $M/file$i; done
+           $O inspect logs $M >printed; $O inspect logs image >also; cmp printed also
+           [ -s printed ]
+           $O umount $M; settle image; clean image"#,
+    );
+}

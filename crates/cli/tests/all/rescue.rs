@@ -1,7 +1,13 @@
 //! Commands for volumes that a crash or damage has left: what they report, and what they never
 //! spend on a hostile one.
 
+use crate::common::failing_disk::FailingDisk;
+use crate::common::{Volume, gone, okeanos, said, signal};
 use crate::rig::Rig;
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
 
 /// `code COMMAND...`: its exit code; what it prints is in `printed`.
 const CODE: &str = r#"code() { local status=0; "$@" >printed 2>&1 || status=$?; echo $status; }"#;
@@ -235,4 +241,54 @@ for group in range(32):
            status=0; timeout 60 $O check --without-e2fsck --json image >printed 2>&1 || status=$?
            [ $status = 4 ] || {{ echo $status >&2; head -c 1000 printed >&2; exit 1; }}"#
     ));
+}
+
+/// Runs the command on the disk, and returns its exit code and what it printed.
+fn code_of(arguments: &[&str], disk: &FailingDisk) -> (Option<i32>, String) {
+    let path = disk.path();
+    let mut all: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
+    all.push(path.as_os_str());
+    let output = okeanos(&all);
+    (output.status.code(), said(&output))
+}
+
+/// A sector of a file cannot be read, and the log holds a part of it.
+#[test]
+fn recover_names_the_file_that_it_leaves_out() {
+    const BLOCK: u64 = 4096;
+    let volume = Volume::mounted(&["-t", "ext4", "-b", "4096"], "data=wasteless,noloop");
+    fs::create_dir(volume.at("logs")).unwrap();
+    for name in ["logs/harmed", "sound"] {
+        fs::write(volume.at(name), [b'a'; BLOCK as usize]).unwrap();
+    }
+    volume.umount();
+    let mut debugfs = Command::new("debugfs");
+    let listed = debugfs.args(["-R", "blocks /logs/harmed"]).arg(volume.image()).output().unwrap();
+    let block: u64 = String::from_utf8(listed.stdout).unwrap().trim().parse().unwrap();
+    volume.mount("data=wasteless,noloop,checkpoint=manual");
+    for name in ["logs/harmed", "sound"] {
+        let file = OpenOptions::new().write(true).open(volume.at(name)).unwrap();
+        file.write_all_at(b"new", BLOCK / 2).unwrap();
+        file.sync_all().unwrap();
+    }
+    let daemon = volume.daemon();
+    signal(daemon, libc::SIGKILL);
+    gone(daemon);
+    volume.umount();
+    let port = volume.directory.path().join("port");
+    fs::create_dir(&port).unwrap();
+    let disk = FailingDisk::new(&volume.image(), &port);
+    disk.make_unreadable(block * BLOCK..(block + 1) * BLOCK);
+    let (code, printed) = code_of(&["recover"], &disk);
+    assert!(code == Some(1) && printed.contains("--skip-unreadable"), "{code:?} {printed}");
+    let (code, printed) = code_of(&["recover", "--skip-unreadable"], &disk);
+    let left_out = format!("Block {block} cannot be read and was left out: /logs/harmed (inode ");
+    assert!(code == Some(4) && printed.contains(&left_out), "{code:?} {printed}");
+    let (code, printed) = code_of(&["check"], &disk);
+    assert_eq!(code, Some(4), "{printed}");
+    drop(disk);
+    volume.mount("noloop");
+    let sound = fs::read(volume.at("sound")).unwrap();
+    assert_eq!(&sound[BLOCK as usize / 2..][..3], b"new");
+    volume.umount();
 }

@@ -250,3 +250,52 @@ fn default_access_lists_and_cuts_to_the_same_size_go_as_on_ext4() {
     );
     assert!(printed.contains("default:user:1000:rwx") && printed.contains("mask::rw"), "{printed}");
 }
+
+/// Mail readers compare both times of a mailbox.
+#[test]
+fn the_first_read_after_a_change_sets_the_access_time_of_a_hosts_file() {
+    let printed = host_same_as_kernel(
+        r#"for change in 'echo more >>box' 'touch -m -d @2000 box'; do
+               echo mail >box; touch -d @1000 box; eval "$change"; sleep 0.05; cat box >/dev/null
+               [ $(stat -c %X box) -ge $(stat -c %Y box) ] && echo 'read since'
+               first=$(stat -c %x box); cat box >/dev/null
+               [ "$(stat -c %x box)" = "$first" ] && echo 'only the first'
+           done; rm box"#,
+    );
+    assert_eq!(printed.matches("read since").count(), 2, "{printed}");
+}
+
+#[test]
+fn a_hosts_open_file_without_a_name_keeps_its_attributes() {
+    let printed = host_same_as_kernel(
+        r#"python3 -c '
+import os
+file = os.open("file", os.O_RDWR | os.O_CREAT, 0o644)
+os.setxattr(file, "user.b", b"1")
+os.unlink("file")
+os.write(file, b"x")
+os.setxattr(file, "user.a", b"v")
+print(os.getxattr(file, "user.b"), sorted(os.listxattr(file)))
+os.removexattr(file, "user.b")
+print(os.listxattr(file), os.fstat(file).st_nlink)
+os.mkdir("directory")
+directory = os.open("directory", os.O_RDONLY)
+os.rmdir("directory")
+os.setxattr(directory, "user.c", b"w")
+print(os.getxattr(directory, "user.c"), os.listxattr(directory))'"#,
+    );
+    assert!(printed.contains("b'1' ['user.a', 'user.b']"), "{printed}");
+}
+
+#[test]
+fn what_is_made_in_a_hosts_set_group_directory_is_the_groups() {
+    let printed = host_same_as_kernel(
+        r#"mkdir shared; chgrp 7000 shared; chmod 2777 shared
+           for who in stranger member env; do
+               $who sh -c 'cd shared; touch file; mkdir directory; mkfifo pipe; ln -s file link; \
+                   chmod 2755 file'
+               stat -c '%n %a %u %g' shared/*; rm -r shared/*
+           done; rmdir shared"#,
+    );
+    assert!(printed.contains("shared/directory 2755 1000 7000"), "{printed}");
+}

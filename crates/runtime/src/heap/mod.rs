@@ -48,7 +48,7 @@ pub struct Heap<Other = System> {
 struct Pages {
     /// Start of the region; zero before it is mapped.
     start: usize,
-    /// Number of slabs for which address space was available.
+    /// Number of slabs in the region; zero where no address space was available.
     slabs: usize,
     is_asked_for: bool,
     taken: [[u64; WORDS]; SLABS_MAX],
@@ -213,7 +213,7 @@ impl Pages {
         true
     }
 
-    /// Maps address space for the region, as much as is available; it takes no memory.
+    /// Maps address space for the region, all of it or none; it takes no memory.
     fn ask(&mut self) {
         self.is_asked_for = true;
         let length = SLABS_MAX * SLAB;

@@ -5,6 +5,7 @@
 use super::c_path;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,8 @@ pub enum Request {
 #[derive(Default)]
 struct State {
     unplugged: AtomicBool,
+    /// Bytes of which no read succeeds.
+    unreadable: Mutex<Range<u64>>,
     /// Number of the request that fails next; 0: none.
     fails_once: AtomicU32,
     cache: Option<Mutex<Vec<Unsynced>>>,
@@ -97,6 +100,10 @@ impl FailingDisk {
     pub fn plug_in(&self) {
         self.state.unplugged.store(false, Ordering::SeqCst);
     }
+    /// Makes every read of any of these bytes fail.
+    pub fn make_unreadable(&self, bytes: Range<u64>) {
+        *self.state.unreadable.lock().unwrap() = bytes;
+    }
     /// Makes the next request of this kind fail, and only that one.
     pub fn fail_once(&self, request: Request) {
         self.state.fails_once.store(request as u32, Ordering::SeqCst);
@@ -124,6 +131,10 @@ impl Drop for FailingDisk {
 }
 
 impl State {
+    fn cannot_read(&self, at: u64, size: u32) -> bool {
+        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        at < unreadable.end && unreadable.start < at + u64::from(size)
+    }
     fn note_write(&self, backing: &File, at: u64, size: u32) -> std::io::Result<()> {
         let Some(cache) = &self.cache else { return Ok(()) };
         let mut bytes = vec![0; size as usize];
@@ -187,8 +198,12 @@ fn answer(
         14 => [&[0; 8][..], &state.open_flags.to_le_bytes(), &[0; 4]].concat(),
         27 => vec![0; 16],
         15 => {
-            let mut bytes = vec![0; u32_at(body, 16) as usize];
-            let read = backing.read_at(&mut bytes, u64_at(body, 8)).map_err(failed)?;
+            let (at, size) = (u64_at(body, 8), u32_at(body, 16));
+            if state.cannot_read(at, size) {
+                return Err(libc::EIO);
+            }
+            let mut bytes = vec![0; size as usize];
+            let read = backing.read_at(&mut bytes, at).map_err(failed)?;
             bytes.truncate(read);
             bytes
         }
