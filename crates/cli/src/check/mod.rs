@@ -84,6 +84,7 @@ const LEFT_OF_MOUNTED: [&str; 4] = [
     "inodes and blocks that no name leads to",
     "what other mounts cover",
 ];
+const LEFT_OF_HOST: [&str; 2] = ["the disks of the store", "what other mounts cover"];
 const LEFT_OF_BLOCKS: [&str; 1] = ["the file system in the block volume"];
 const LEFT_TO_E2FSCK: [&str; 4] = [
     "copies of the superblock and the descriptors",
@@ -132,13 +133,19 @@ fn check_mounted(target: &Path, verdict: &mut CheckVerdict) -> Result<(), CliErr
     // All of it is walked, wherever in it the target lies.
     verdict.target = mount.directory.display().to_string();
     let statistics = mounted::ask(&mount)?;
-    if statistics["host"].is_object() {
+    let is_host = statistics["host"].is_object();
+    if is_host {
         verdict.remedy = "The system log names the files, and why the store refuses them. What was \
              synced is in the journal until they are there.";
+    } else if statistics["blocks"].is_object() {
+        verdict.remedy = blocks::CLEAR;
     }
     let looked_at = mounted::check(&mount, &statistics, &Progress::new(), &mut findings);
     verdict.add_own(findings, looked_at)?;
-    verdict.leave_out("a mounted volume is walked by its files", LEFT_OF_MOUNTED);
+    match is_host {
+        true => verdict.leave_out("a host is walked by its files", LEFT_OF_HOST),
+        false => verdict.leave_out("a mounted volume is walked by its files", LEFT_OF_MOUNTED),
+    }
     Ok(())
 }
 

@@ -72,7 +72,8 @@ fn a_volume_read_past_its_live_journal_is_not_called_sound() {
            $O mkfs image 64M -- -q; serve data=wasteless,noloop image; echo mine >$M/file
            sync $M/file; kill_daemon; umount $M
            $O mount -o ro,noload image $M; [ $(code $O check $M) = 8 ] || {{ cat printed; exit 1; }}
-           grep -q 'journal is not replayed' printed; $O umount $M; settle image
+           grep -q 'journal is not replayed' printed; $O list | grep "$M" | grep -q 'journal not replayed  '
+           $O umount $M; settle image
            $O recover image; $O mount -o ro,norecovery image $M
            [ $(code $O check $M) = 0 ] || {{ cat printed; exit 1; }}
            $O umount $M"#
