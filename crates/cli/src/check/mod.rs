@@ -75,7 +75,7 @@ pub const WRONG_USAGE: i32 = 16;
 const PROBLEMS_MAX: usize = 100;
 
 /// Mark by a check or a mount that found damage, or by a recovery that left something out.
-const MARKED: &str =
+pub const MARKED: &str =
     "the volume is marked: errors were found on it earlier, or a recovery left something out";
 
 const LEFT_OF_MOUNTED: [&str; 4] = [

@@ -32,6 +32,9 @@ fn a_replay_is_reported_whatever_follows_it() {
            # The inode table of a group, whose descriptor the log does not hold, lies in the superblock.
            printf '\1\0\0\0' | dd of=image bs=1 seek=$((2048 + 40 * 32 + 8)) conv=notrunc status=none; copy image again
            [ $(code $O recover image) = 1 ] && grep -q ' replayed: ' printed && grep -q damaged printed || {{ cat printed; exit 1; }}
+           # A loss has its exit code all the same.
+           copy again lossy; debugfs -w -R 'ssv state 2' lossy 2>said; [ $(code $O recover lossy) = 4 ]
+           grep -q 'is marked' printed && grep -q damaged printed || {{ cat printed; exit 1; }}
            # What is printed as JSON is printed alone.
            refuses $O recover --json again >json 2>said; python3 -m json.tool json >parsed; grep -q damaged said"#
     ));
