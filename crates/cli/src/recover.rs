@@ -59,8 +59,9 @@ pub struct RecoverArguments {
     #[arg(long)]
     until_damage: bool,
     /// If the journal's superblock contradicts the copy in it, believe the copy. If tune2fs or the
-    /// like has marked a live log as empty before it refused the volume, replay it all the same.
-    /// Only right if nothing has changed the volume since
+    /// like has marked a live log as empty before it refused the volume, or the superblock was
+    /// restored from a copy, which does not know of the log, replay it all the same. Only right if
+    /// nothing has changed the volume since
     #[arg(long)]
     find_log: bool,
     /// Where a block cannot be read and the log holds a part of it only, leave it as it is, say
