@@ -98,6 +98,8 @@ const LEFT_TO_E2FSCK: [&str; 4] = [
 pub struct Findings {
     problems: Vec<String>,
     more: usize,
+    /// Whether the journal records an error that the superblock does not.
+    journal_records_error: bool,
 }
 
 impl Findings {
@@ -110,6 +112,7 @@ impl Findings {
     fn append(&mut self, other: Findings) {
         other.problems.into_iter().for_each(|problem| self.note(problem));
         self.more += other.more;
+        self.journal_records_error |= other.journal_records_error;
     }
 }
 
@@ -154,7 +157,7 @@ fn check_blocks(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Resul
     let blocks::offline::Checked { looked_at, problems, remedy } =
         blocks::offline::check(target, log)?;
     verdict.remedy = remedy;
-    verdict.add_own(Findings { problems, more: 0 }, Ok(looked_at))?;
+    verdict.add_own(Findings { problems, ..Findings::default() }, Ok(looked_at))?;
     verdict.leave_out("its own checker looks at it, once it is attached", LEFT_OF_BLOCKS);
     Ok(())
 }
@@ -170,6 +173,7 @@ fn check_unmounted(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Re
     }
     let mut findings = Findings::default();
     let own = image::check(target, journal_device, &Progress::new(), &mut findings);
+    let journal_records_error = findings.journal_records_error;
     let own = verdict.add_own(findings, own);
     if image::wants_journal(target, journal_device) {
         // e2fsck's verdict on a volume whose log it does not replay, or does not find, means
@@ -178,6 +182,11 @@ fn check_unmounted(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Re
     }
     if arguments.without_e2fsck {
         verdict.leave_out("e2fsck was not asked", LEFT_TO_E2FSCK);
+        return own;
+    }
+    if journal_records_error {
+        // It cannot take the error over without writing, and ends there.
+        verdict.leave_out("e2fsck -fn ends at the journal's error", LEFT_TO_E2FSCK);
         return own;
     }
     let progress = Progress::new();

@@ -303,8 +303,7 @@ fn a_damaged_superblock_over_a_live_log_is_restored_as_the_message_says() {
     let byte = "printf x | dd of=image bs=1 seek=$((1024 + 0x78)) conv=notrunc";
     // Of a superblock that is changed again behind a checkpoint the log has some bytes only: with
     // those the copy is damaged once more.
-    let orphans =
-        "echo x >$M/first; exec 8<$M/first; rm $M/first; sync $M; $O checkpoint $M >done
+    let orphans = "echo x >$M/first; exec 8<$M/first; rm $M/first; sync $M; $O checkpoint $M >done
         exec 9<$M/open; rm $M/open; exec 8<&-;";
     for (format, damage, orphan, rounds, done) in [
         ("-b 1024", zeros, "", "1", " replayed: "),
