@@ -84,6 +84,33 @@ fn a_volume_read_past_its_live_journal_is_not_called_sound() {
 }
 
 #[test]
+fn check_finds_a_volume_that_a_mount_wants_checked() {
+    Rig::new().run(&format!(
+        r#"{CODE}
+           $O mkfs clean 64M -- -q -b 4096; copy clean image; at=$(debugfs -R 'bmap <8> 0' image 2>said)
+           python3 -c '
+import sys
+f = open("image", "r+b"); at = int(sys.argv[1]) * 4096; f.seek(at); raw = bytearray(f.read(1024))
+raw[0x20:0x24] = (-5 & 0xffffffff).to_bytes(4, "big"); raw[0xfc:0x100] = bytes(4); crc = 0xffffffff
+for byte in raw:
+    crc ^= byte
+    for bit in range(8): crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+if raw[0x50]: raw[0xfc:0x100] = crc.to_bytes(4, "big")
+f.seek(at); f.write(raw)' $at
+           for words in '' --without-e2fsck; do
+               [ $(code $O check $words image) = 4 ] && [ $(grep -c 'journal records an error' printed) = 1 ] &&
+                   refuses grep -q 'nothing is wrong' printed || {{ cat printed; exit 1; }}
+           done
+           [ $(code $O recover image) = 4 ]; timeout 60 e2fsck -fy image >fsck || [ $? = 1 ]; [ $(code $O check image) = 0 ]
+           debugfs -w -R 'ssv state 0' clean 2>said
+           for words in '' --without-e2fsck; do
+               [ $(code $O check $words clean) = 4 ] && grep -q 'marked for a check' printed || {{ cat printed; exit 1; }}
+           done
+           timeout 60 e2fsck -fy clean >fsck || [ $? = 1 ]; [ $(code $O check clean) = 0 ]"#
+    ));
+}
+
+#[test]
 fn what_is_no_volume_says_what_it_is_and_what_to_try() {
     Rig::new().run(&format!(
         r#"{CODE}
@@ -121,6 +148,10 @@ fn a_foreign_journal_says_nothing_of_the_volume() {
                [ $(code $O check --journal-device $named) = 8 ] && grep -q 'own journal' printed || {{ cat printed; exit 1; }}
                refuses grep -q 'repair it' printed
            done
+           for named in 'other ext' 'log image' 'log nowhere'; do
+               [ $(code $O inspect journal --journal-device $named) = 1 ] || {{ cat printed; exit 1; }}
+           done
+           [ $(code $O inspect journal --journal-device log ext) = 0 ]
            [ $(code $O check --journal-device log ext) = 0 ]"#
     ));
 }
