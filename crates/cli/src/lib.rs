@@ -16,6 +16,7 @@ pub mod disk;
 pub mod doctor;
 pub mod fingerprint;
 mod fstab;
+mod health;
 mod host;
 mod inspect;
 mod list;

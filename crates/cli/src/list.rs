@@ -3,6 +3,7 @@
 use crate::daemon::control::{Ask, Client, Place};
 use crate::daemon::mount_table::{self, Mount};
 use crate::error::CliError;
+use crate::health;
 use crate::text::output::{print, print_json};
 use crate::text::quantity::format_size;
 use crate::text::table::Table;
@@ -16,7 +17,9 @@ Health is one of
   read-only            it serves, and nothing is written
   N files cannot go to the store
                        of a host: no space there, or an error; it is tried again, and stays in the journal
-  errors were found    on the volume: unmount it and run e2fsck -f
+  errors were found    on the volume, or a recovery left something out: unmount it and run e2fsck -f; of a block volume,
+                       check the file system above it, and then okeanos blocks drain --clear-error
+  journal not replayed mounted with noload: what was synced and is in the journal alone is not shown
   stopped: WHY         an error has stopped it; unmount it, look at the disk, then okeanos recover and e2fsck -f
   daemon died          mount it again, on the same directory: that recovers the volume
   no answer            the daemon does not answer; see the system log, or okeanos umount --force DIR
@@ -96,7 +99,7 @@ fn look_at(mount: &Mount) -> ListedMount {
     let connected = Client::connect_to_look(mount).is_ok();
     let asked = connected.then(|| Client::look::<Value>(mount, Ask::Stats).ok()).flatten();
     let health = match &asked {
-        Some(statistics) => health_of(statistics),
+        Some(statistics) => health::in_words(statistics),
         None if mount.is_dead() => "daemon died".into(),
         None if connected => "no answer".into(),
         None => "not ours to ask".into(),
@@ -112,18 +115,6 @@ fn look_at(mount: &Mount) -> ListedMount {
             .filter(|_| listed.device.is_none())
             .map(|space| bytes(space.free, space.unit)),
         ..listed
-    }
-}
-
-fn health_of(statistics: &Value) -> String {
-    let failed = statistics["host"]["failed_files"].as_u64().unwrap_or(0);
-    let is = |name: &str| statistics[name].as_bool() == Some(true);
-    match statistics["failed"].as_str() {
-        Some(why) => format!("stopped: {why}"),
-        None if is("needs_check") => "errors were found: unmount it and run e2fsck -f".into(),
-        None if is("read_only") => "read-only".into(),
-        None if failed > 0 => format!("{failed} files cannot go to the store: see the system log"),
-        None => "ok".into(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `okeanos recover`: replays the journal of a volume that was not unmounted.
 
+use crate::check::MARKED;
 use crate::disk::coerce::{Wanted, coerce};
 use crate::disk::content::not_opened_as_volume;
 use crate::disk::open_disk::{open_disk, refuse_same};
@@ -34,9 +35,10 @@ volume is one that any Linux can check and mount.
 
 Exit status:
   0    recovered, or nothing to recover
-  1    not recovered: the reason is printed
+  1    not recovered, or replayed and then not opened: the reason is printed
   2    wrong usage
-  4    recovered, and something that was synced may be missing: run e2fsck -f";
+  4    recovered, and something that was synced may be missing; or errors were found earlier, or an earlier
+       recovery left something out: run e2fsck -f. With --dry-run: so it would be";
 
 /// Replay the journal of a volume after a crash
 ///
@@ -57,8 +59,9 @@ pub struct RecoverArguments {
     #[arg(long)]
     until_damage: bool,
     /// If the journal's superblock contradicts the copy in it, believe the copy. If tune2fs or the
-    /// like has marked a live log as empty before it refused the volume, replay it all the same.
-    /// Only right if nothing has changed the volume since
+    /// like has marked a live log as empty before it refused the volume, or the superblock was
+    /// restored from a copy, which does not know of the log, replay it all the same. Only right if
+    /// nothing has changed the volume since
     #[arg(long)]
     find_log: bool,
     /// Where a block cannot be read and the log holds a part of it only, leave it as it is, say
@@ -91,7 +94,7 @@ impl RecoverArguments {
     }
 }
 
-#[derive(serde::Serialize)]
+#[derive(Default, serde::Serialize)]
 struct Recovered {
     #[serde(flatten)]
     journal: RecoveryReport,
@@ -100,6 +103,9 @@ struct Recovered {
     orphans_truncated: u32,
     /// Files whose content the skipped blocks are, as far as names lead to them.
     skipped_files: Vec<SkippedFile>,
+    /// Whether the volume is marked: errors were found on it, or a recovery left something out, and
+    /// e2fsck has not looked since.
+    needs_check: bool,
 }
 
 #[derive(serde::Serialize)]
@@ -126,8 +132,34 @@ pub fn run(arguments: RecoverArguments) -> Result<(), CliError> {
     world.end();
     let (recovered, finished) = recovered?;
     // The log is empty by now: no later run prints what was left out.
-    if json { print_json(&recovered) } else { print(&text_of(&recovered)) }?;
-    finished.and_then(|()| refuse_losses(&name, &recovered.journal, CHECK))
+    let printed = if json { print_json(&recovered) } else { print(&text_of(&recovered)) };
+    let complete = refuse_losses(&name, &recovered.journal, CHECK);
+    let complete = complete.and_then(|()| refuse_marked(&name, &recovered));
+    end(complete, [finished, printed])
+}
+
+/// Returns the first error, with the exit code of `complete` where that is one, whatever else has
+/// failed: it is the only one of a loss.
+pub fn end<const N: usize>(
+    complete: Result<(), CliError>,
+    others: [Result<(), CliError>; N],
+) -> Result<(), CliError> {
+    let other = others.into_iter().find_map(Result::err);
+    match (complete, other) {
+        (Ok(()), None) => Ok(()),
+        (Err(error), None) | (Ok(()), Some(error)) => Err(error),
+        (Err(loss), Some(other)) => {
+            Err(CliError::new(format!("{}; {other}", loss.problem())).with_code_of(&loss))
+        }
+    }
+}
+
+/// Fails as [`refuse_losses`] does where the volume has been marked, by this recovery or earlier.
+fn refuse_marked(name: &str, recovered: &Recovered) -> Result<(), CliError> {
+    match recovered.needs_check {
+        true => Err(CliError::new(format!("{name}: {MARKED}: {CHECK}")).with_code(LEFT)),
+        false => Ok(()),
+    }
 }
 
 /// Exit code where something that was committed may be missing, as of fsck(8): errors are left.
@@ -141,8 +173,11 @@ pub fn refuse_losses(name: &str, report: &RecoveryReport, check: &str) -> Result
     if !report.is_incomplete() && report.recorded_error == 0 {
         return Ok(());
     }
-    Err(CliError::new(format!("{name}: something that was synced may be missing: {check}"))
-        .with_code(LEFT))
+    let what = match report.dry_run && report.is_incomplete() {
+        true => "a recovery would leave out what was synced; then",
+        false => "something that was synced may be missing:",
+    };
+    Err(CliError::new(format!("{name}: {what} {check}")).with_code(LEFT))
 }
 
 /// Refuses a volume that nothing can be replayed on, and that a crash may have left half changed.
@@ -185,9 +220,11 @@ async fn recover(
     // for that.
     let (parts, _) = coerce(parts, source, journal_device.as_deref(), Wanted::IfThere).await?;
     let journal = ext4::recover(&parts, dry_run).await.map_err(failed)?;
-    let mut recovered =
-        Recovered { journal, orphans_freed: 0, orphans_truncated: 0, skipped_files: Vec::new() };
+    let mut recovered = Recovered { journal, ..Recovered::default() };
+    let home = parts.home.clone();
     let finished = if dry_run { Ok(()) } else { finish(parts, &mut recovered).await };
+    let superblock = ext4::read_superblock(&*home).await;
+    recovered.needs_check = superblock.is_ok_and(|it| it.state & state::ERROR != 0);
     Ok((recovered, finished.map_err(failed)))
 }
 
@@ -224,7 +261,12 @@ fn text_of(recovered: &Recovered) -> String {
             recovered.orphans_freed, recovered.orphans_truncated
         ),
     };
-    replay_text(&recovered.journal, &orphans, CHECK, &skipped_text(recovered))
+    let text = replay_text(&recovered.journal, &orphans, CHECK, &skipped_text(recovered));
+    let is_said = recovered.journal.is_incomplete() || recovered.journal.recorded_error != 0;
+    match recovered.needs_check && !is_said {
+        true => format!("{text}Note: {MARKED}. Now {CHECK}.\n"),
+        false => text,
+    }
 }
 
 /// Formats the report of a replay. `orphans`: what became of them, a line or nothing. `check`: what
@@ -256,6 +298,7 @@ pub fn replay_text(report: &RecoveryReport, orphans: &str, check: &str, skipped:
     let first = report.first_transaction;
     let last = u64::from(first) + report.transactions.saturating_sub(1);
     let transactions = match report.transactions {
+        0 if report.gave_up => "No transaction can be replayed.".to_string(),
         0 => "No transaction was committed.".to_string(),
         1 => format!("Transaction {first}"),
         count => format!("{count} transactions, {first} to {last},"),
@@ -272,13 +315,19 @@ pub fn replay_text(report: &RecoveryReport, orphans: &str, check: &str, skipped:
             format_duration(Duration::from_nanos(report.nanoseconds))
         ),
     };
+    let (is, then) = match report.dry_run {
+        true => ("would be", "then "),
+        false => ("is", ""),
+    };
     let gave_up = match report.gave_up {
-        true => format!("What had been committed behind the damage is given up: {check}.\n"),
+        true => {
+            format!("What had been committed behind the damage {is} given up: {then}{check}.\n")
+        }
         false => String::new(),
     };
     let skipped = match report.skipped_blocks.is_empty() {
         true => String::new(),
-        false => format!("{skipped}What was synced there is lost: {check}.\n"),
+        false => format!("{skipped}What was synced there {is} lost: {then}{check}.\n"),
     };
     let restart = report.restart.as_ref().map_or(String::new(), restart_text);
     format!("{table}\n{transactions}{did}\n{restart}{orphans}{aborted}{gave_up}{skipped}")
@@ -301,16 +350,22 @@ pub fn recorded_error(report: &RecoveryReport) -> Option<&'static str> {
     }
 }
 
+/// Says of a block that cannot be read that recovery has left it out, or would.
+pub fn left_out(report: &RecoveryReport) -> &'static str {
+    if report.dry_run { "would be left out" } else { "was left out" }
+}
+
 /// Lists what was left out, and its files.
 fn skipped_text(recovered: &Recovered) -> String {
+    let left_out = left_out(&recovered.journal);
     let line = |block: &u64| {
         let mut files = recovered.skipped_files.iter().filter(|file| file.block == *block);
         match files.next() {
             Some(SkippedFile { inode, path, .. }) => {
-                format!("Block {block} cannot be read and was left out: {path} (inode {inode}).\n")
+                format!("Block {block} cannot be read and {left_out}: {path} (inode {inode}).\n")
             }
             None => format!(
-                "Block {block} cannot be read and was left out: debugfs -R 'icheck {block}' says \
+                "Block {block} cannot be read and {left_out}: debugfs -R 'icheck {block}' says \
                  whose it is.\n"
             ),
         }
@@ -444,15 +499,42 @@ mod tests {
             dry_run: true,
             ..RecoveryReport::default()
         };
-        let text = text_of(&Recovered {
-            journal,
-            orphans_freed: 1,
-            orphans_truncated: 0,
-            skipped_files: Vec::new(),
-        });
+        let text = text_of(&Recovered { journal, orphans_freed: 1, ..Recovered::default() });
         assert!(text.lines().nth(3).is_some_and(|line| line.starts_with("replay")), "{text}");
         assert!(text.contains("3 transactions, 17 to 19, would be replayed: 9 blocks"), "{text}");
         assert!(text.contains("Orphans: 1 freed"), "{text}");
+    }
+
+    #[test]
+    fn a_dry_run_gives_nothing_up_yet() {
+        let would = RecoveryReport {
+            gave_up: true,
+            dry_run: true,
+            skipped_blocks: vec![7],
+            ..RecoveryReport::default()
+        };
+        let did = RecoveryReport { dry_run: false, ..would.clone() };
+        let text = |journal| text_of(&Recovered { journal, ..Recovered::default() });
+        let (would_text, did_text) = (text(would.clone()), text(did.clone()));
+        for part in ["would be given up: then run", "would be left out", "would be lost"] {
+            assert!(would_text.contains(part), "{part}: {would_text}");
+        }
+        for part in ["No transaction can be replayed", "is given up", "was left out"] {
+            assert!(did_text.contains(part), "{part}: {did_text}");
+        }
+        let (would, did) = (refuse_losses("v", &would, CHECK), refuse_losses("v", &did, CHECK));
+        assert!(would.unwrap_err().to_string().contains("would leave out"));
+        assert!(did.unwrap_err().to_string().contains("may be missing"));
+    }
+
+    #[test]
+    fn a_loss_decides_the_exit_code_whatever_else_fails() {
+        let loss = || Err(CliError::new("a loss").with_code(LEFT));
+        let other = || Err(CliError::new("not opened").with_remedy("Look."));
+        assert!(end(Ok(()), [Ok(()), Ok(())]).is_ok());
+        assert_eq!(end(Ok(()), [Ok(()), other()]).unwrap_err().code(), 1);
+        let both = end(loss(), [other(), other()]).unwrap_err();
+        assert_eq!((both.code(), both.problem()), (LEFT, "a loss; not opened\n  Look."));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Steps that clear a recorded error.
-const CLEAR: &str = "Attach the volume, check the file system above it, detach the volume, and \
+pub const CLEAR: &str = "Attach the volume, check the file system above it, detach the volume, and \
      clear the error: okeanos blocks drain --clear-error.";
 
 const EXAMPLES: &str = "\

@@ -69,13 +69,13 @@ impl Replayed {
 
 impl fmt::Display for Replayed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.block_bytes;
+        let (bytes, left_out) = (self.block_bytes, recover::left_out(&self.journal));
         let line = |(byte, block): (&Option<u64>, &u64)| match byte {
             Some(byte) => format!(
-                "{bytes} bytes at byte {byte} of the exported disk cannot be read and were left \
-                 out.\n"
+                "Block of {bytes} bytes at byte {byte} of the exported disk cannot be read and \
+                 {left_out}.\n"
             ),
-            None => format!("Block {block} of the disk, which is not exported, was left out.\n"),
+            None => format!("Block {block} of the disk, which is not exported, {left_out}.\n"),
         };
         let skipped = self.skipped_bytes.iter().zip(&self.journal.skipped_blocks).map(line);
         let skipped: String = skipped.collect();
@@ -232,11 +232,13 @@ async fn look_at(
 }
 
 fn print_replay(source: &Path, replayed: &Replayed, json: bool) -> Result<(), CliError> {
-    if json { print_json(replayed) } else { print(replayed) }?;
-    match replayed.cleared {
+    let printed = if json { print_json(replayed) } else { print(replayed) };
+    let name = source.display().to_string();
+    let complete = match replayed.cleared {
         true => Ok(()),
-        false => recover::refuse_losses(&source.display().to_string(), &replayed.journal, CHECK),
-    }
+        false => recover::refuse_losses(&name, &replayed.journal, CHECK),
+    };
+    recover::end(complete, [printed])
 }
 
 /// Replays the log, or finds what would be replayed.
@@ -360,7 +362,7 @@ mod tests {
         let journal = RecoveryReport { skipped_blocks, transactions: 1, ..Default::default() };
         let text = replayed(journal).to_string();
         for part in [
-            "4096 bytes at byte 8192 of the exported disk",
+            "Block of 4096 bytes at byte 8192 of the exported disk",
             "Block 5375 of the disk, which is not exported",
             // A log is left out before it.
             "at byte 15728640 of the exported disk",

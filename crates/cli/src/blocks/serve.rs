@@ -343,9 +343,12 @@ fn statistics(
     (volume, coerced): (&BlockVolume, &[CoercedDisk]),
 ) -> serde_json::Value {
     let failed = volume.failure().or(volume.engine().check().err().map(|it| it.to_string()));
+    let recovery = &volume.report().recovery;
+    let needs_check = recovery.is_incomplete() || recovery.recorded_error != 0;
     serde_json::json!({
         "about": about,
         "read_only": volume.engine().options().read_only,
+        "needs_check": needs_check,
         "failed": failed,
         "transport": kind.word(),
         "engine": volume.statistics(),

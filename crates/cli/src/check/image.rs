@@ -138,11 +138,13 @@ pub fn check(
         findings,
     };
     check.fixed_places();
-    if superblock.state & state::VALID == 0 && !has_journal {
-        check.findings.note("it was not unmounted, and has no journal that could be replayed");
-    }
     if superblock.state & state::ERROR != 0 {
         check.findings.note(super::MARKED);
+    } else if superblock.state & state::VALID == 0 {
+        check.findings.note(match has_journal {
+            true => "it is marked for a check: its state is not clean, though nothing is to replay",
+            false => "it was not unmounted, and has no journal that could be replayed",
+        });
     }
     if superblock.last_orphan != 0 || superblock.features.has(feature::ORPHAN_PRESENT) {
         check.findings.note("inodes were being removed or cut when it was last in use");

@@ -75,7 +75,7 @@ pub const WRONG_USAGE: i32 = 16;
 const PROBLEMS_MAX: usize = 100;
 
 /// Mark by a check or a mount that found damage, or by a recovery that left something out.
-const MARKED: &str =
+pub const MARKED: &str =
     "the volume is marked: errors were found on it earlier, or a recovery left something out";
 
 const LEFT_OF_MOUNTED: [&str; 4] = [
@@ -84,6 +84,7 @@ const LEFT_OF_MOUNTED: [&str; 4] = [
     "inodes and blocks that no name leads to",
     "what other mounts cover",
 ];
+const LEFT_OF_HOST: [&str; 2] = ["the disks of the store", "what other mounts cover"];
 const LEFT_OF_BLOCKS: [&str; 1] = ["the file system in the block volume"];
 const LEFT_TO_E2FSCK: [&str; 4] = [
     "copies of the superblock and the descriptors",
@@ -97,6 +98,8 @@ const LEFT_TO_E2FSCK: [&str; 4] = [
 pub struct Findings {
     problems: Vec<String>,
     more: usize,
+    /// Whether the journal records an error that the superblock does not.
+    journal_records_error: bool,
 }
 
 impl Findings {
@@ -109,6 +112,7 @@ impl Findings {
     fn append(&mut self, other: Findings) {
         other.problems.into_iter().for_each(|problem| self.note(problem));
         self.more += other.more;
+        self.journal_records_error |= other.journal_records_error;
     }
 }
 
@@ -132,13 +136,19 @@ fn check_mounted(target: &Path, verdict: &mut CheckVerdict) -> Result<(), CliErr
     // All of it is walked, wherever in it the target lies.
     verdict.target = mount.directory.display().to_string();
     let statistics = mounted::ask(&mount)?;
-    if statistics["host"].is_object() {
+    let is_host = statistics["host"].is_object();
+    if is_host {
         verdict.remedy = "The system log names the files, and why the store refuses them. What was \
              synced is in the journal until they are there.";
+    } else if statistics["blocks"].is_object() {
+        verdict.remedy = blocks::CLEAR;
     }
     let looked_at = mounted::check(&mount, &statistics, &Progress::new(), &mut findings);
     verdict.add_own(findings, looked_at)?;
-    verdict.leave_out("a mounted volume is walked by its files", LEFT_OF_MOUNTED);
+    match is_host {
+        true => verdict.leave_out("a host is walked by its files", LEFT_OF_HOST),
+        false => verdict.leave_out("a mounted volume is walked by its files", LEFT_OF_MOUNTED),
+    }
     Ok(())
 }
 
@@ -147,7 +157,7 @@ fn check_blocks(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Resul
     let blocks::offline::Checked { looked_at, problems, remedy } =
         blocks::offline::check(target, log)?;
     verdict.remedy = remedy;
-    verdict.add_own(Findings { problems, more: 0 }, Ok(looked_at))?;
+    verdict.add_own(Findings { problems, ..Findings::default() }, Ok(looked_at))?;
     verdict.leave_out("its own checker looks at it, once it is attached", LEFT_OF_BLOCKS);
     Ok(())
 }
@@ -163,6 +173,7 @@ fn check_unmounted(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Re
     }
     let mut findings = Findings::default();
     let own = image::check(target, journal_device, &Progress::new(), &mut findings);
+    let journal_records_error = findings.journal_records_error;
     let own = verdict.add_own(findings, own);
     if image::wants_journal(target, journal_device) {
         // e2fsck's verdict on a volume whose log it does not replay, or does not find, means
@@ -171,6 +182,11 @@ fn check_unmounted(arguments: &CheckArguments, verdict: &mut CheckVerdict) -> Re
     }
     if arguments.without_e2fsck {
         verdict.leave_out("e2fsck was not asked", LEFT_TO_E2FSCK);
+        return own;
+    }
+    if journal_records_error {
+        // It cannot take the error over without writing, and ends there.
+        verdict.leave_out("e2fsck -fn ends at the journal's error", LEFT_TO_E2FSCK);
         return own;
     }
     let progress = Progress::new();

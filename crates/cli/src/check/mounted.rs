@@ -4,9 +4,8 @@ use super::Findings;
 use crate::daemon::control::{Ask, Client, unanswered};
 use crate::daemon::mount_table::Mount;
 use crate::error::CliError;
-use crate::look::superblock_of;
+use crate::health::{self, HealthProblem};
 use crate::text::progress::Progress;
-use format::ext4::{VolumeSuperblock, feature};
 use rustix::fs::{SeekFrom, llistxattr_query, seek};
 use rustix::io::Errno;
 use serde_json::Value;
@@ -24,18 +23,31 @@ pub fn ask(mount: &Mount) -> Result<Value, CliError> {
     asked.map_err(|error| unanswered(mount, &error))
 }
 
-/// Refuses a volume that is read without its journal, which holds something.
-fn refuse_without_journal(mount: &Mount, statistics: &Value) -> Result<(), CliError> {
-    let mut options = statistics["about"]["options"].as_array().into_iter().flatten();
-    let ignored = options.any(|word| matches!(word.as_str(), Some("noload" | "norecovery")));
-    let needs = |found: VolumeSuperblock| found.features.has(feature::RECOVER);
-    match ignored && superblock_of(&mount.image()).is_some_and(needs) {
-        true => Err(CliError::new(
-            "its journal is not replayed (noload): what only that holds was not looked at",
-        )
-        .with_remedy("Unmount it, and replay the journal: okeanos umount, okeanos recover.")),
-        false => Ok(()),
+/// Notes what the daemon knows of itself.
+///
+/// # Errors
+/// What the mount shows is not what was synced: its journal is not replayed.
+fn note_health(statistics: &Value, findings: &mut Findings) -> Result<(), CliError> {
+    for problem in health::problems(statistics) {
+        match problem {
+            HealthProblem::Stopped(why) => {
+                findings.note(format!("the volume has stopped writing: {why}"));
+            }
+            HealthProblem::NeedsCheck(_) => findings.note(super::MARKED),
+            HealthProblem::FilesFailed(count) => {
+                findings.note(format!("files that cannot go to the store: {count}"));
+            }
+            HealthProblem::JournalNotReplayed => {
+                return Err(CliError::new(
+                    "its journal is not replayed (noload): what only that holds was not looked at",
+                )
+                .with_remedy(
+                    "Unmount it, and replay the journal: okeanos umount, okeanos recover.",
+                ));
+            }
+        }
     }
+    Ok(())
 }
 
 pub fn check(
@@ -44,16 +56,7 @@ pub fn check(
     progress: &Progress,
     findings: &mut Findings,
 ) -> Result<String, CliError> {
-    refuse_without_journal(mount, statistics)?;
-    if let Some(why) = statistics["failed"].as_str() {
-        findings.note(format!("the volume has stopped writing: {why}"));
-    }
-    if statistics["needs_check"].as_bool() == Some(true) {
-        findings.note(super::MARKED);
-    }
-    if let Some(count @ 1..) = statistics["host"]["failed_files"].as_u64() {
-        findings.note(format!("files that cannot go to the store: {count}"));
-    }
+    note_health(statistics, findings)?;
     let mut walk = MountedWalk {
         device: 0,
         files: 0,

@@ -9,6 +9,7 @@ use crate::text::progress::Progress;
 use device::{Disk, World};
 use disks::DiskAccess;
 use ext4::{Access, Error, OpenParts, TreeFindings, TreeReport, Volume, VolumeOptions};
+use format::ext4::superblock::state;
 use runtime::RealWorld;
 use std::path::Path;
 use std::rc::Rc;
@@ -68,6 +69,8 @@ async fn open_and_walk(parts: OpenParts) -> Result<(Option<TreeReport>, Findings
         Err(error @ Error::InUse(_)) => return Err(error),
         Err(error) => noted.problem(format!("no mount can change it: {error}")),
     }
+    let superblock = ext4::read_superblock(&*parts.home).await;
+    let is_marked = superblock.is_ok_and(|it| it.state & state::ERROR != 0);
     let volume = match Volume::open(parts).await {
         Ok(volume) => volume,
         Err(error) => {
@@ -75,6 +78,15 @@ async fn open_and_walk(parts: OpenParts) -> Result<(Option<TreeReport>, Findings
             return Ok((None, noted.findings));
         }
     };
+    // Opening takes the journal's error over, in memory.
+    if volume.needs_check() && !is_marked {
+        noted.findings.journal_records_error = true;
+        noted.problem(
+            "the journal records an error: a write or flush failed when it was last used, or a \
+             recovery left something out"
+                .into(),
+        );
+    }
     let report = volume.check_tree(&mut noted).await;
     if let Err(error) = volume.close().await {
         noted.problem(error.to_string());

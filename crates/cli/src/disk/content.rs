@@ -2,12 +2,14 @@
 //! it.
 
 use crate::disk::block_volume::{VolumeOnDisk, is_log, volume_on};
+use crate::disk::superblock_copy::copy_of_superblock;
 use crate::error::CliError;
 use crate::look::open_to_look;
 use crate::programs;
 use crate::text::shell::word;
 use format::blocks::{BLOCKS_MAGIC, SUPERBLOCK_AT};
 use format::ext4::SuperblockError;
+use format::ext4::superblock::{SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE};
 use host::HostJournal;
 use std::io::{self, Read};
 use std::path::Path;
@@ -119,20 +121,40 @@ pub fn no_volume(path: &Path, error: &SuperblockError) -> CliError {
                     CliError::new(format!("{name} holds {found}, not an ext4 volume"))
                         .with_remedy("Look at what it is: blkid, file.")
                 }
-                _ => plain.with_remedy(format!(
-                    "A new volume: okeanos mkfs {named}. If there was one, its superblock was \
-                     overwritten: e2fsck -b 32768 {named} tries a copy (-b 8193 with blocks of \
-                     1024 bytes)."
-                )),
+                _ => plain.with_remedy(from_copy(path).unwrap_or_else(|| {
+                    format!(
+                        "A new volume: okeanos mkfs {named}. If there was one, its superblock was \
+                         overwritten: e2fsck -b 32768 {named} tries a copy (-b 8193 with blocks of \
+                         1024 bytes)."
+                    )
+                })),
             }
         }
         SuperblockError::BadChecksum { .. } | SuperblockError::Geometry { .. } => plain
-            .with_remedy(format!(
-                "e2fsck -b 32768 {named} repairs it from a copy (-b 8193 with blocks of 1024 \
-                 bytes)."
-            )),
+            .with_remedy(from_copy(path).unwrap_or_else(|| {
+                format!(
+                    "e2fsck -b 32768 {named} repairs it from a copy (-b 8193 with blocks of 1024 \
+                     bytes)."
+                )
+            })),
         _ => plain,
     }
+}
+
+/// Returns the way from a copy of the superblock to a volume that can be mounted. The copy does not
+/// say whether the log is live, and e2fsck reads no log of ours: it would stop, or drop it.
+fn from_copy(path: &Path) -> Option<String> {
+    const UNIT: u64 = SUPERBLOCK_SIZE as u64;
+    let (at, named) = (copy_of_superblock(path)?, word(path));
+    Some(format!(
+        "A copy of its superblock is at byte {at}. Keep a copy of the disk; then write it over the \
+         first one, replay what the journal holds, and have the rest checked. Where the replay leaves \
+         the first one damaged again, begin anew:\n    dd if={named} \
+         of={named} bs={UNIT} skip={} seek={} count=1 conv=notrunc\n    okeanos recover \
+         --find-log {named}\n    e2fsck -f {named}",
+        at / UNIT,
+        SUPERBLOCK_OFFSET / UNIT,
+    ))
 }
 
 /// Refuses a disk or file that holds something, unless `force`: mke2fs and this project's formats

@@ -9,3 +9,4 @@ pub mod front_end;
 pub mod identity;
 pub mod open_disk;
 pub mod served;
+pub mod superblock_copy;

@@ -5,6 +5,7 @@ use crate::error::CliError;
 use crate::look::open_to_look;
 use format::ext4::feature;
 use format::jbd2::{ExternalJournal, JournalSuperblock};
+use format::uuid_text;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,9 @@ impl LogReader {
     /// Opens the log. `journal_device`: the external journal, if the volume has one.
     pub fn open(source: &Path, journal_device: Option<&Path>) -> Result<LogReader, CliError> {
         if let Some(device) = journal_device {
-            return LogReader::external(device);
+            let log = LogReader::external(device)?;
+            refuse_foreign(source, device, &log.superblock)?;
+            return Ok(log);
         }
         if let Ok(log) = LogReader::external(source) {
             return Ok(log);
@@ -105,6 +108,26 @@ impl LogReader {
             LogSource::Device { path, .. } => format!("on {}", path.display()),
         }
     }
+}
+
+/// Refuses a journal device that is not the volume's own: its log says nothing about the volume.
+fn refuse_foreign(
+    source: &Path,
+    device: &Path,
+    journal: &JournalSuperblock,
+) -> Result<(), CliError> {
+    let volume = Reader::open(source)?.superblock;
+    let has_one = volume.features.has(feature::HAS_JOURNAL) && volume.journal_inode == 0;
+    if has_one && volume.journal_uuid == journal.uuid {
+        return Ok(());
+    }
+    let (name, found) = (device.display(), uuid_text(&journal.uuid));
+    let wanted = match has_one {
+        true => format!("the volume's journal has {}", uuid_text(&volume.journal_uuid)),
+        false => "the volume has no journal outside".into(),
+    };
+    Err(CliError::new(format!("{name} has UUID {found}, and {wanted}"))
+        .with_remedy("Name the volume's own journal, or leave out --journal-device."))
 }
 
 impl LogSource {

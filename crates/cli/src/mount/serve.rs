@@ -376,6 +376,7 @@ impl Mounted {
                 "about": about,
                 "read_only": volume.is_read_only(),
                 "needs_check": volume.needs_check(),
+                "journal_not_replayed": volume.open_report().journal_not_replayed,
                 "failed": volume.engine().check().err().map(|error| error.to_string()),
                 "transport": io_path::transport(session.negotiated()),
                 "io": io,

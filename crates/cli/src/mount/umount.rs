@@ -20,7 +20,8 @@ use std::process::Command;
 
 /// Unmount a volume; returns when everything is home and the daemon is gone
 ///
-/// A volume that was unmounted this way needs no recovery, and any Linux mounts it.
+/// A volume that was unmounted this way needs no recovery, and any Linux mounts it. A mount whose
+/// daemon has died is taken away; then its volume does need one, which is printed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct UmountArguments {
@@ -166,14 +167,28 @@ impl Daemon {
         while poll(&mut [PollFd::new(&self.process, PollFlags::IN)], None).is_err() {}
         match end {
             Ok(Some(End { clean: true })) => Ok(()),
-            _ => Err(not_home(mount.source.display()).with_remedy(AFTER_STOP)),
+            _ => Err(not_home(mount.source.display()).with_remedy(after_stop(mount))),
         }
     }
 }
 
-/// Remedy for a volume that an error has stopped and that is unmounted.
-const AFTER_STOP: &str = "See the system log for the cause. Then replay the journal, and have the \
-     volume checked: okeanos recover, e2fsck -f.";
+/// Returns the remedy for what an error has stopped and is unmounted.
+fn after_stop(mount: &Mount) -> String {
+    let next = match Again::of(mount) {
+        // What stays in the journal of a host is nobody's to check: it goes to the store later.
+        Again::Mount(command) if command.starts_with("okeanos host ") => {
+            format!(
+                "Then make room at the store where it is full, and mount the host again: {command}."
+            )
+        }
+        Again::Check(command) => format!("Then have the volume checked: {command}."),
+        Again::Mount(_) | Again::Serve => {
+            "Then replay the journal, and have the volume checked: okeanos recover, e2fsck -f."
+                .into()
+        }
+    };
+    format!("See the system log for the cause. {next}")
+}
 
 fn take_dead_away(mount: &Mount) -> Result<(), CliError> {
     let next = match Again::of(mount) {

@@ -98,6 +98,10 @@ const OF_ENGINE: [(&str, &str, &str, &str); 25] = [
     ("interrupts_total", COUNTER, "Interrupts of requests.", "front_end/interrupts"),
 ];
 
+/// Help of what a host, whose files the store has, does not know of itself.
+const NEEDS_CHECK: &str =
+    "Whether errors were found or a recovery left something out, and no checker has looked since.";
+
 /// Numbers of a host's journal in front of a shared store.
 const OF_HOST: [(&str, &str, &str, &str); 15] = [
     ("commits_total", COUNTER, "Transactions committed.", "commits"),
@@ -198,8 +202,10 @@ pub fn exposition(statistics: &Value) -> String {
     page.sample("failed", &[], &yes_no(statistics["failed"].is_string()));
     page.head("read_only", GAUGE, "Whether the volume is read-only.");
     page.sample("read_only", &[], &yes_no(statistics["read_only"].as_bool().unwrap_or(false)));
-    page.head("needs_check", GAUGE, "Whether errors were found, and e2fsck has not looked since.");
-    page.sample("needs_check", &[], &yes_no(statistics["needs_check"].as_bool().unwrap_or(false)));
+    if let Some(needs_check) = statistics["needs_check"].as_bool() {
+        page.head("needs_check", GAUGE, NEEDS_CHECK);
+        page.sample("needs_check", &[], &yes_no(needs_check));
+    }
     if statistics["engine"].is_object() {
         engine(statistics, &mut page);
     }

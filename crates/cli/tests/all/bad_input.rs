@@ -2,6 +2,7 @@
 //! bytes.
 
 use crate::common::{okeanos, okeanos_within, said};
+use crate::programs;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -151,6 +152,15 @@ fn a_damaged_log_is_replayed_up_to_the_damage_if_asked() {
             "{}",
             said(&checked)
         );
+        // A second run, after one whose report nobody has read, says so as well.
+        for words in [&["recover"][..], &["recover", "--dry-run"]] {
+            let again = run(words, &image);
+            assert!(
+                again.status.code() == Some(4) && said(&again).contains("marked"),
+                "{damage}: {}",
+                said(&again)
+            );
+        }
         is_sound(&image);
         let found = file_in(&image, "/a/log");
         assert!(
@@ -162,8 +172,27 @@ fn a_damaged_log_is_replayed_up_to_the_damage_if_asked() {
             "nothing of what lies before the damage was replayed"
         );
         // The volume is usable again.
-        assert!(said(&run(&["recover"], &image)).contains("nothing to recover"), "{damage}");
+        let repaired = Command::new("timeout").args(["60", "e2fsck", "-fy"]).arg(&image).output();
+        assert!(repaired.unwrap().status.code().is_some_and(|code| code <= 1), "{damage}");
+        let last = run(&["recover"], &image);
+        assert!(
+            last.status.success() && said(&last).contains("nothing to recover"),
+            "{damage}: {}",
+            said(&last)
+        );
     }
+}
+
+#[test]
+fn a_loss_has_its_exit_code_though_nothing_can_be_printed() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = unpack("damaged-packed-middle", directory.path());
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = Command::new(programs::okeanos());
+    let recovered = command.args(["recover", "--until-damage"]).arg(&image).stdout(full).output();
+    let recovered = recovered.unwrap();
+    assert_eq!(recovered.status.code(), Some(4), "{}", said(&recovered));
+    assert!(said(&recovered).contains("standard output"), "{}", said(&recovered));
 }
 
 #[test]

@@ -283,11 +283,14 @@ fn what_a_recovery_left_out_is_reported_until_it_is_cleared() {
         printf damaged | dd of=image bs=1 seek=$(((1 << 20) + 4096 + 100)) conv=notrunc status=none
         C=0; $O recover --until-damage image >said 2>&1 || C=$?; [ $C = 4 ]; grep -q 'check the file system above it' said; refuses grep -q e2fsck said
         reported() {{ refuses $O check image >printed 2>said; grep -q 'records an error' printed; grep -q -- '--clear-error' said; $O blocks inspect image | grep -q '^error: '; }}
+        # `health TEXT METRIC`: of the attached volume.
+        health() {{ $O list | grep "$L " | grep -q "$1" && $O stats --json $L | grep -q '"needs_check":' &&
+            [ "$($O stats --prometheus $L | sed -n 's/^okeanos_needs_check{{.*}} //p')" = $2 ]; }}
         reported; $O recover image >said 2>&1 || [ $? = 4 ]; grep -q 'check the file system above it' said; reported
         # A client that connects again would go on.
         C=0; timeout 20 $O blocks attach --via nbd --socket s image 2>said || C=$?; [ $C = 1 ]; grep -q 'connects again' said
         for life in 1 2; do
-            attach image 2>said; grep -q 'records an error' said
+            attach image 2>said; grep -q 'records an error' said; health 'errors were found' 1
             dd if=/dev/urandom of=$L bs=4k count=1 oflag=direct conv=fsync status=none
             timeout 60 $O blocks detach image; reported
         done
@@ -297,7 +300,7 @@ fn what_a_recovery_left_out_is_reported_until_it_is_cleared() {
         $O blocks drain image >said 2>&1 || [ $? = 4 ]; grep -q replayed said; reported
         $O blocks drain --clear-error image | grep -q 'is cleared'
         $O check image >printed; grep -q 'nothing is wrong' printed; $O blocks inspect image | refuses grep '^error: '
-        attach image 2>said; refuses grep -q 'records an error' said; timeout 60 $O blocks detach image; trap - EXIT"#
+        attach image 2>said; refuses grep -q 'records an error' said; health ok 0; timeout 60 $O blocks detach image; trap - EXIT"#
     ));
 }
 

@@ -296,6 +296,53 @@ fn a_reason_stands_below_the_table_and_a_check_names_what_it_walked() {
     );
 }
 
+/// e2fsck stops at the log, whichever superblock it is given.
+#[test]
+fn a_damaged_superblock_over_a_live_log_is_restored_as_the_message_says() {
+    let zeros = "dd if=/dev/zero of=image bs=1024 seek=1 count=1 conv=notrunc";
+    let byte = "printf x | dd of=image bs=1 seek=$((1024 + 0x78)) conv=notrunc";
+    // Of a superblock that is changed again behind a checkpoint the log has some bytes only: with
+    // those the copy is damaged once more.
+    let orphans = "echo x >$M/first; exec 8<$M/first; rm $M/first; sync $M; $O checkpoint $M >done
+        exec 9<$M/open; rm $M/open; exec 8<&-;";
+    for (format, damage, orphan, rounds, done) in [
+        ("-b 1024", zeros, "", "1", " replayed: "),
+        ("-b 4096", byte, "", "1", " replayed: "),
+        ("-b 4096", zeros, orphans, "1 2", "The journal is empty"),
+    ] {
+        Rig::new().run(&format!(
+            r#"$O mkfs image 200M -- -q {format}; serve data=selective,noloop image
+               for name in a b c open; do echo $name >$M/$name; sync $M/$name; done
+               {orphan} echo d >$M/d; sync $M/d; kill_daemon; exec 9<&-; umount $M; {damage} status=none
+               for command in "check image" "recover image" "mount image $M"; do
+                   refuses $O $command 2>printed
+                   grep -q '^    okeanos recover --find-log .*image$' printed || {{ cat printed; exit 1; }}
+               done
+               for round in {rounds}; do
+                   grep -q 'bs=1024' printed || {{ cat printed; exit 1; }}
+                   sed -n 's/^    okeanos/$O/p; s/^    dd.*/& status=none/p' printed >steps
+                   status=0; (. ./steps) >printed 2>&1 || status=$?
+               done
+               [ $status = 0 ] && grep -q '{done}' printed || {{ cat printed; exit 1; }}
+               for name in a b c d; do [ "$(debugfs -R "cat /$name" image 2>said)" = $name ]; done
+               timeout 60 e2fsck -fy image >fsck || [ $? = 1 ]; clean image; $O check image"#
+        ));
+    }
+}
+
+#[test]
+fn a_superblock_that_forgets_a_live_log_leads_to_the_replay() {
+    Rig::new().run(
+        r#"$O mkfs image 64M -- -q; serve data=selective,noloop image; echo mine >$M/file
+           sync $M/file; kill_daemon; umount $M
+           debugfs -w -R 'feature ^needs_recovery' image >said 2>&1
+           refuses $O recover image 2>printed; grep -q 'recover --find-log' printed
+           refuses $O mount image $M 2>printed; grep -q 'recover --find-log' printed
+           $O recover --find-log image; debugfs -R 'cat /file' image 2>said | grep -q mine
+           clean image"#,
+    );
+}
+
 #[test]
 fn a_directory_without_a_volume_is_named_as_such() {
     Rig::new().run(

@@ -38,6 +38,9 @@ fn a_replay_is_reported_whatever_follows_it() {
            # The inode table of a group, whose descriptor the log does not hold, lies in the superblock.
            printf '\1\0\0\0' | dd of=image bs=1 seek=$((2048 + 40 * 32 + 8)) conv=notrunc status=none; copy image again
            [ $(code $O recover image) = 1 ] && grep -q ' replayed: ' printed && grep -q damaged printed || {{ cat printed; exit 1; }}
+           # A loss has its exit code all the same.
+           copy again lossy; debugfs -w -R 'ssv state 2' lossy 2>said; [ $(code $O recover lossy) = 4 ]
+           grep -q 'is marked' printed && grep -q damaged printed || {{ cat printed; exit 1; }}
            # What is printed as JSON is printed alone.
            refuses $O recover --json again >json 2>said; python3 -m json.tool json >parsed; grep -q damaged said"#
     ));
@@ -78,10 +81,38 @@ fn a_volume_read_past_its_live_journal_is_not_called_sound() {
            $O mkfs image 64M -- -q; serve data=wasteless,noloop image; echo mine >$M/file
            sync $M/file; kill_daemon; umount $M
            $O mount -o ro,noload image $M; [ $(code $O check $M) = 8 ] || {{ cat printed; exit 1; }}
-           grep -q 'journal is not replayed' printed; $O umount $M; settle image
+           grep -q 'journal is not replayed' printed; $O list | grep "$M" | grep -q 'journal not replayed  '
+           $O umount $M; settle image
            $O recover image; $O mount -o ro,norecovery image $M
            [ $(code $O check $M) = 0 ] || {{ cat printed; exit 1; }}
            $O umount $M"#
+    ));
+}
+
+#[test]
+fn check_finds_a_volume_that_a_mount_wants_checked() {
+    Rig::new().run(&format!(
+        r#"{CODE}
+           $O mkfs clean 64M -- -q -b 4096; copy clean image; at=$(debugfs -R 'bmap <8> 0' image 2>said)
+           python3 -c '
+import sys
+f = open("image", "r+b"); at = int(sys.argv[1]) * 4096; f.seek(at); raw = bytearray(f.read(1024))
+raw[0x20:0x24] = (-5 & 0xffffffff).to_bytes(4, "big"); raw[0xfc:0x100] = bytes(4); crc = 0xffffffff
+for byte in raw:
+    crc ^= byte
+    for bit in range(8): crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+if raw[0x50]: raw[0xfc:0x100] = crc.to_bytes(4, "big")
+f.seek(at); f.write(raw)' $at
+           for words in '' --without-e2fsck; do
+               [ $(code $O check $words image) = 4 ] && [ $(grep -c 'journal records an error' printed) = 1 ] &&
+                   refuses grep -q 'nothing is wrong' printed || {{ cat printed; exit 1; }}
+           done
+           [ $(code $O recover image) = 4 ]; timeout 60 e2fsck -fy image >fsck || [ $? = 1 ]; [ $(code $O check image) = 0 ]
+           debugfs -w -R 'ssv state 0' clean 2>said
+           for words in '' --without-e2fsck; do
+               [ $(code $O check $words clean) = 4 ] && grep -q 'marked for a check' printed || {{ cat printed; exit 1; }}
+           done
+           timeout 60 e2fsck -fy clean >fsck || [ $? = 1 ]; [ $(code $O check clean) = 0 ]"#
     ));
 }
 
@@ -123,6 +154,10 @@ fn a_foreign_journal_says_nothing_of_the_volume() {
                [ $(code $O check --journal-device $named) = 8 ] && grep -q 'own journal' printed || {{ cat printed; exit 1; }}
                refuses grep -q 'repair it' printed
            done
+           for named in 'other ext' 'log image' 'log nowhere'; do
+               [ $(code $O inspect journal --journal-device $named) = 1 ] || {{ cat printed; exit 1; }}
+           done
+           [ $(code $O inspect journal --journal-device log ext) = 0 ]
            [ $(code $O check --journal-device log ext) = 0 ]"#
     ));
 }

@@ -213,7 +213,8 @@ async fn check_empty(parts: &EngineParts) -> Result<i32> {
 
 fn needs_recovery() -> Error {
     Error::Journal(
-        "the journal holds transactions, but the superblock says that it is empty; run e2fsck"
+        "the journal holds transactions, but the superblock says that it is empty. If nothing has \
+         changed the volume since, okeanos recover --find-log replays them; else run e2fsck -f"
             .into(),
     )
 }

@@ -108,6 +108,8 @@ pub struct LiveOptions {
 pub struct OpenReport {
     pub recovery: RecoveryReport,
     pub orphans: OrphanReport,
+    /// Whether the volume was opened without its journal, which holds something.
+    pub journal_not_replayed: bool,
     /// Warnings for the user who mounts.
     pub warnings: Vec<String>,
 }

@@ -108,6 +108,7 @@ impl Volume {
         }
         let mut report = OpenReport::default();
         if superblock.features.has(feature::RECOVER) {
+            report.journal_not_replayed = true;
             report
                 .warnings
                 .push("the journal is not replayed: what only it holds is missing".into());

@@ -44,9 +44,7 @@ pub enum SuperblockError {
     BadMagic { found: u16 },
     #[error("{length} bytes are too few for a superblock")]
     TooShort { length: usize },
-    #[error(
-        "the superblock's checksum is {stored:#010x}, its content has {computed:#010x}; run e2fsck"
-    )]
+    #[error("the superblock's checksum is {stored:#010x}, its content has {computed:#010x}")]
     BadChecksum { stored: u32, computed: u32 },
     #[error("the superblock contradicts itself ({field} is {value}: {why}); run e2fsck")]
     Geometry { field: &'static str, value: u64, why: &'static str },
