@@ -244,7 +244,7 @@ impl Unread<'_> {
 
 /// A unit of the logs that cannot be read refuses the restart only where a run is, or where the
 /// next of a log would begin. Asked to, recovery ends the log there. Elsewhere what the logs hold
-/// goes home, if the search meets the unit.
+/// is written home, if the search meets the unit.
 #[test]
 fn an_unreadable_unit_of_scattered_logs_matters_only_where_a_run_may_be() {
     for (records, unit) in [(RecordFormat::Blocks, BLOCK), (RecordFormat::Packed, 1024)] {
@@ -285,7 +285,7 @@ fn an_unreadable_unit_of_scattered_logs_matters_only_where_a_run_may_be() {
     }
 }
 
-/// Of a disk that is gone no part is passed over: the error is the disk's.
+/// No part of a disk that is gone is passed over: the error is the disk's.
 #[test]
 fn a_disk_that_is_gone_is_no_unreadable_unit() {
     let setup = scattered_setup(DataMode::Wasteless, RecordFormat::Packed);

@@ -46,7 +46,7 @@ pub struct FindRuns {
     last: Option<TransactionId>,
     /// End of the last run, and its transaction, of each log that a snapshot covers.
     covered: BTreeMap<u32, (LogBlock, TransactionId)>,
-    /// Where the next run of this log begins, if there is one.
+    /// The block at which the next run of this log begins, if there is one.
     expected: LogBlock,
     /// Blocks that may still be looked at without a header.
     left: u32,

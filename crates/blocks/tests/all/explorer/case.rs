@@ -74,6 +74,24 @@ fn making(random: &SplitMix, block_size: u32, place: Place, writes: Option<u32>)
     }
 }
 
+/// Sets when is committed and written back, and in some cases of reuse the mode.
+fn set_times(options: &mut EngineOptions, random: &SplitMix, reuses: bool) {
+    let one_of = |count: u64| random.next() % count;
+    let never = Duration::from_secs(3600);
+    match reuses {
+        true => {
+            options.commit = [options.commit, never, never][one_of(3) as usize];
+            options.expire = Duration::from_millis([6, 30, 100, 100][one_of(4) as usize]);
+            options.writeback = Duration::from_millis([2, 10][one_of(2) as usize]);
+            if one_of(2) == 0 {
+                options.data = DataMode::Wasteless;
+            }
+        }
+        false if one_of(2) == 0 => options.expire = never,
+        _ => {}
+    }
+}
+
 impl Case {
     pub fn new(seed: u64) -> Case {
         let random = SplitMix::new(seed);
@@ -101,19 +119,7 @@ impl Case {
             order_overwrites: one_of(3) == 0,
             ..options()
         };
-        let never = Duration::from_secs(3600);
-        match reuses {
-            true => {
-                options.commit = [options.commit, never, never][one_of(3) as usize];
-                options.expire = Duration::from_millis([6, 30, 100, 100][one_of(4) as usize]);
-                options.writeback = Duration::from_millis([2, 10][one_of(2) as usize]);
-                if one_of(2) == 0 {
-                    options.data = DataMode::Wasteless;
-                }
-            }
-            false if one_of(2) == 0 => options.expire = never,
-            _ => {}
-        }
+        set_times(&mut options, &random, reuses);
         if place == Place::Scattered {
             options.log = LogKind::Scattered;
             options.snapshot_after = [None, Some(256 << 10)][one_of(2) as usize];
