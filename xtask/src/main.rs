@@ -11,6 +11,7 @@ mod modules;
 mod pages;
 mod rules;
 mod sources;
+mod syntax;
 mod types;
 
 use layers::Layers;
@@ -53,6 +54,7 @@ fn tidy() -> Result<String, String> {
     layers::check(&workspace, &layers, &mut complaints)?;
     rules::check(&workspace, &layers, &mut complaints);
     modules::check(&workspace, &mut complaints);
+    syntax::check(&workspace, &mut complaints);
     types::check(&workspace, &mut complaints);
     pages::check(&workspace, &layers, &mut complaints)?;
     faults::check(&workspace, &mut complaints)?;

@@ -135,9 +135,8 @@ impl BlockVolume {
         let engine = Engine::open_with(found.parts, kept).await?;
         if !parts.options.read_only {
             for (disk, FoundSuperblock { superblock, .. }) in &disks {
-                if let Some(at) = blocks_copy_at(superblock.disk_bytes)
-                    && !has_copy(&***disk, superblock).await
-                {
+                let Some(at) = blocks_copy_at(superblock.disk_bytes) else { continue };
+                if !has_copy(&***disk, superblock).await {
                     restore(&***disk, superblock, at, &mut report).await;
                 }
             }
