@@ -12,8 +12,6 @@ use std::net::TcpStream;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const SIZE: u64 = 8 << 20;
@@ -108,20 +106,8 @@ impl Server {
     }
 }
 
-trait Stream: Read + Write + Send {
-    /// Returns another handle of the same socket.
-    fn another(&self) -> Box<dyn Stream>;
-}
-impl Stream for UnixStream {
-    fn another(&self) -> Box<dyn Stream> {
-        Box::new(self.try_clone().unwrap())
-    }
-}
-impl Stream for TcpStream {
-    fn another(&self) -> Box<dyn Stream> {
-        Box::new(self.try_clone().unwrap())
-    }
-}
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
 
 struct Client(Box<dyn Stream>);
 
@@ -156,7 +142,11 @@ impl Client {
         length: u32,
         payload: &[u8],
     ) -> std::io::Result<()> {
-        self.0.write_all(&[&request(flags, kind, cookie, at, length), payload].concat())
+        let fields =
+            [&flags.to_be_bytes()[..], &kind.to_be_bytes(), &cookie.to_be_bytes()].concat();
+        let magic = 0x2560_9513u32.to_be_bytes();
+        let header = [&magic[..], &fields, &at.to_be_bytes(), &length.to_be_bytes()].concat();
+        self.0.write_all(&[&header, payload].concat())
     }
     /// Reads a simple reply: error and cookie.
     fn simple(&mut self) -> (u32, u64) {
@@ -174,12 +164,6 @@ impl Client {
             Err(error) => error.kind() == ErrorKind::ConnectionReset,
         }
     }
-}
-
-fn request(flags: u16, kind: u16, cookie: u64, at: u64, length: u32) -> Vec<u8> {
-    let fields = [&flags.to_be_bytes()[..], &kind.to_be_bytes(), &cookie.to_be_bytes()].concat();
-    let magic = 0x2560_9513u32.to_be_bytes();
-    [&magic[..], &fields, &at.to_be_bytes(), &length.to_be_bytes()].concat()
 }
 
 #[test]
@@ -310,44 +294,6 @@ fn stalled_clients_hold_no_memory_that_others_need() {
     assert_eq!((other.simple(), other.take(4 << 20)), ((0, 2), vec![7; 4 << 20]));
     assert!(begun.elapsed() < SILENCE_MAX, "they were cut off for their silence alone");
     drop(stalled);
-}
-
-/// A refused request waits for nothing. A client that sends them faster than they are answered, and
-/// takes the answers at once, would be the only one served.
-#[test]
-fn others_are_served_beside_requests_that_are_refused() {
-    const AT_ONCE: u64 = 4096;
-    let server = Server::start();
-    let mut other = server.transmit(false);
-    let mut answers = server.transmit(false).0;
-    let mut requests = answers.another();
-    let (served, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let (is_served, count) = (served.clone(), answered.clone());
-    let sends = std::thread::spawn(move || {
-        let beyond_the_end = |cookie| request(0, 0, cookie, SIZE, 512);
-        let many: Vec<u8> = (0..AT_ONCE).flat_map(beyond_the_end).collect();
-        while !is_served.load(Ordering::SeqCst) {
-            requests.write_all(&many).unwrap();
-        }
-        requests.write_all(&request(0, 2, 0, 0, 0)).unwrap();
-    });
-    let takes = std::thread::spawn(move || {
-        let mut taken = vec![0; 1 << 20];
-        while let Ok(1..) = answers.read(&mut taken) {
-            count.fetch_add(1, Ordering::SeqCst);
-        }
-    });
-    while answered.load(Ordering::SeqCst) < 100 {
-        std::thread::yield_now();
-    }
-    // An answer that never comes is an error after the time limit of the socket.
-    for cookie in 0..100 {
-        other.ask(0, 0, cookie, 0, 512, &[]);
-        assert_eq!((other.simple(), other.take(512)), ((0, cookie), vec![0; 512]));
-    }
-    served.store(true, Ordering::SeqCst);
-    sends.join().unwrap();
-    takes.join().unwrap();
 }
 
 /// Tests a slow client whose memory no other needs.
