@@ -56,7 +56,7 @@ const QUOTED_MAX: &[(&str, usize)] = &[
     ("crates/blocks/src", 4),
     ("crates/ceph/src", 1),
     ("crates/cli/src", 40),
-    ("crates/cli/tests", 169),
+    ("crates/cli/tests", 168),
     ("crates/commit/src", 1),
     ("crates/device/src", 1),
     ("crates/disks/src", 2),

@@ -3,6 +3,10 @@
 
 use serde_json::Value;
 
+/// Mark by a check or a mount that found damage, or by a recovery that left something out.
+pub const MARKED: &str =
+    "the volume is marked: errors were found on it earlier, or a recovery left something out";
+
 /// Reason not to call a mount sound, the worst first.
 #[derive(Debug, PartialEq, Eq)]
 pub enum HealthProblem {
@@ -11,7 +15,7 @@ pub enum HealthProblem {
     /// Errors were found on the volume, or a recovery left something out, and no checker has looked
     /// since.
     NeedsCheck(CheckedBy),
-    /// What its journal holds is not shown.
+    /// The journal holds something, and the mount does not show it.
     JournalNotReplayed,
     /// Number of files that the store of a host refuses.
     FilesFailed(u64),

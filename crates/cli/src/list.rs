@@ -17,8 +17,8 @@ Health is one of
   read-only            it serves, and nothing is written
   N files cannot go to the store
                        of a host: no space there, or an error; it is tried again, and stays in the journal
-  errors were found    on the volume, or a recovery left something out: unmount it and run e2fsck -f; of a block volume,
-                       check the file system above it, and then okeanos blocks drain --clear-error
+  errors were found    on the volume, or a recovery left something out: unmount it and run e2fsck -f
+                       of a block volume: check what is above, then blocks drain --clear-error
   journal not replayed mounted with noload: what was synced and is in the journal alone is not shown
   stopped: WHY         an error has stopped it; unmount it, look at the disk, then okeanos recover and e2fsck -f
   daemon died          mount it again, on the same directory: that recovers the volume

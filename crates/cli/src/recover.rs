@@ -1,10 +1,10 @@
 //! `okeanos recover`: replays the journal of a volume that was not unmounted.
 
-use crate::check::MARKED;
 use crate::disk::coerce::{Wanted, coerce};
 use crate::disk::content::not_opened_as_volume;
 use crate::disk::open_disk::{open_disk, refuse_same};
 use crate::error::CliError;
+use crate::health::MARKED;
 use crate::look::{has_no_journal, superblock_of};
 use crate::text::output::{print, print_json};
 use crate::text::quantity::format_duration;
@@ -37,8 +37,8 @@ Exit status:
   0    recovered, or nothing to recover
   1    not recovered, or replayed and then not opened: the reason is printed
   2    wrong usage
-  4    recovered, and something that was synced may be missing; or errors were found earlier, or an earlier
-       recovery left something out: run e2fsck -f. With --dry-run: so it would be";
+  4    recovered, and something that was synced may be missing; or errors were found earlier, or an
+       earlier recovery left something out: run e2fsck -f. With --dry-run: so it would be";
 
 /// Replay the journal of a volume after a crash
 ///

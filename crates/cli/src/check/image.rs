@@ -6,6 +6,7 @@ use crate::daemon::mount_table;
 use crate::daemon::mounted::not_opened;
 use crate::disk::open_disk::try_claim;
 use crate::error::CliError;
+use crate::health::MARKED;
 use crate::inspect::reader::{Layout, Reader};
 use crate::text::progress::Progress;
 use crate::text::shell::word;
@@ -139,7 +140,7 @@ pub fn check(
     };
     check.fixed_places();
     if superblock.state & state::ERROR != 0 {
-        check.findings.note(super::MARKED);
+        check.findings.note(MARKED);
     } else if superblock.state & state::VALID == 0 {
         check.findings.note(match has_journal {
             true => "it is marked for a check: its state is not clean, though nothing is to replay",

@@ -74,10 +74,6 @@ pub const WRONG_USAGE: i32 = 16;
 /// Maximum number listed; more would not help.
 const PROBLEMS_MAX: usize = 100;
 
-/// Mark by a check or a mount that found damage, or by a recovery that left something out.
-pub const MARKED: &str =
-    "the volume is marked: errors were found on it earlier, or a recovery left something out";
-
 const LEFT_OF_MOUNTED: [&str; 4] = [
     "bitmaps",
     "link counts",

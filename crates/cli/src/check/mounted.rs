@@ -33,7 +33,7 @@ fn note_health(statistics: &Value, findings: &mut Findings) -> Result<(), CliErr
             HealthProblem::Stopped(why) => {
                 findings.note(format!("the volume has stopped writing: {why}"));
             }
-            HealthProblem::NeedsCheck(_) => findings.note(super::MARKED),
+            HealthProblem::NeedsCheck(_) => findings.note(health::MARKED),
             HealthProblem::FilesFailed(count) => {
                 findings.note(format!("files that cannot go to the store: {count}"));
             }

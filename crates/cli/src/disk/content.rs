@@ -148,8 +148,8 @@ fn from_copy(path: &Path) -> Option<String> {
     let (at, named) = (copy_of_superblock(path)?, word(path));
     Some(format!(
         "A copy of its superblock is at byte {at}. Keep a copy of the disk; then write it over the \
-         first one, replay what the journal holds, and have the rest checked. Where the replay leaves \
-         the first one damaged again, begin anew:\n    dd if={named} \
+         first one, replay what the journal holds, and have the rest checked. Where the replay \
+         leaves the first one damaged again, begin anew:\n    dd if={named} \
          of={named} bs={UNIT} skip={} seek={} count=1 conv=notrunc\n    okeanos recover \
          --find-log {named}\n    e2fsck -f {named}",
         at / UNIT,

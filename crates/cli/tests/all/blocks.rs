@@ -284,7 +284,8 @@ fn what_a_recovery_left_out_is_reported_until_it_is_cleared() {
         C=0; $O recover --until-damage image >said 2>&1 || C=$?; [ $C = 4 ]; grep -q 'check the file system above it' said; refuses grep -q e2fsck said
         reported() {{ refuses $O check image >printed 2>said; grep -q 'records an error' printed; grep -q -- '--clear-error' said; $O blocks inspect image | grep -q '^error: '; }}
         # `health TEXT METRIC`: of the attached volume.
-        health() {{ $O list | grep "$L " | grep -q "$1" && $O stats --json $L | grep -q '"needs_check":' &&
+        health() {{ $O list | grep "$L " | grep -q "$1" &&
+            $O stats --json $L | grep -q '"needs_check":' &&
             [ "$($O stats --prometheus $L | sed -n 's/^okeanos_needs_check{{.*}} //p')" = $2 ]; }}
         reported; $O recover image >said 2>&1 || [ $? = 4 ]; grep -q 'check the file system above it' said; reported
         # A client that connects again would go on.
@@ -300,7 +301,8 @@ fn what_a_recovery_left_out_is_reported_until_it_is_cleared() {
         $O blocks drain image >said 2>&1 || [ $? = 4 ]; grep -q replayed said; reported
         $O blocks drain --clear-error image | grep -q 'is cleared'
         $O check image >printed; grep -q 'nothing is wrong' printed; $O blocks inspect image | refuses grep '^error: '
-        attach image 2>said; refuses grep -q 'records an error' said; health ok 0; timeout 60 $O blocks detach image; trap - EXIT"#
+        attach image 2>said; refuses grep -q 'records an error' said; health ok 0
+        timeout 60 $O blocks detach image; trap - EXIT"#
     ));
 }
 

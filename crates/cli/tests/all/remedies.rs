@@ -313,10 +313,12 @@ fn a_damaged_superblock_over_a_live_log_is_restored_as_the_message_says() {
         Rig::new().run(&format!(
             r#"$O mkfs image 200M -- -q {format}; serve data=selective,noloop image
                for name in a b c open; do echo $name >$M/$name; sync $M/$name; done
-               {orphan} echo d >$M/d; sync $M/d; kill_daemon; exec 9<&-; umount $M; {damage} status=none
+               {orphan} echo d >$M/d; sync $M/d; kill_daemon; exec 9<&-; umount $M
+               {damage} status=none
                for command in "check image" "recover image" "mount image $M"; do
                    refuses $O $command 2>printed
-                   grep -q '^    okeanos recover --find-log .*image$' printed || {{ cat printed; exit 1; }}
+                   grep -q '^    okeanos recover --find-log .*image$' printed ||
+                       {{ cat printed; exit 1; }}
                done
                for round in {rounds}; do
                    grep -q 'bs=1024' printed || {{ cat printed; exit 1; }}

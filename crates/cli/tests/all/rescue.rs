@@ -39,7 +39,8 @@ fn a_replay_is_reported_whatever_follows_it() {
            printf '\1\0\0\0' | dd of=image bs=1 seek=$((2048 + 40 * 32 + 8)) conv=notrunc status=none; copy image again
            [ $(code $O recover image) = 1 ] && grep -q ' replayed: ' printed && grep -q damaged printed || {{ cat printed; exit 1; }}
            # A loss has its exit code all the same.
-           copy again lossy; debugfs -w -R 'ssv state 2' lossy 2>said; [ $(code $O recover lossy) = 4 ]
+           copy again lossy; debugfs -w -R 'ssv state 2' lossy 2>said
+           [ $(code $O recover lossy) = 4 ]
            grep -q 'is marked' printed && grep -q damaged printed || {{ cat printed; exit 1; }}
            # What is printed as JSON is printed alone.
            refuses $O recover --json again >json 2>said; python3 -m json.tool json >parsed; grep -q damaged said"#
@@ -81,7 +82,8 @@ fn a_volume_read_past_its_live_journal_is_not_called_sound() {
            $O mkfs image 64M -- -q; serve data=wasteless,noloop image; echo mine >$M/file
            sync $M/file; kill_daemon; umount $M
            $O mount -o ro,noload image $M; [ $(code $O check $M) = 8 ] || {{ cat printed; exit 1; }}
-           grep -q 'journal is not replayed' printed; $O list | grep "$M" | grep -q 'journal not replayed  '
+           grep -q 'journal is not replayed' printed
+           $O list | grep "$M" | grep -q 'journal not replayed  '
            $O umount $M; settle image
            $O recover image; $O mount -o ro,norecovery image $M
            [ $(code $O check $M) = 0 ] || {{ cat printed; exit 1; }}
@@ -93,7 +95,8 @@ fn a_volume_read_past_its_live_journal_is_not_called_sound() {
 fn check_finds_a_volume_that_a_mount_wants_checked() {
     Rig::new().run(&format!(
         r#"{CODE}
-           $O mkfs clean 64M -- -q -b 4096; copy clean image; at=$(debugfs -R 'bmap <8> 0' image 2>said)
+           $O mkfs clean 64M -- -q -b 4096; copy clean image
+           at=$(debugfs -R 'bmap <8> 0' image 2>said)
            python3 -c '
 import sys
 f = open("image", "r+b"); at = int(sys.argv[1]) * 4096; f.seek(at); raw = bytearray(f.read(1024))
@@ -104,13 +107,16 @@ for byte in raw:
 if raw[0x50]: raw[0xfc:0x100] = crc.to_bytes(4, "big")
 f.seek(at); f.write(raw)' $at
            for words in '' --without-e2fsck; do
-               [ $(code $O check $words image) = 4 ] && [ $(grep -c 'journal records an error' printed) = 1 ] &&
-                   refuses grep -q 'nothing is wrong' printed || {{ cat printed; exit 1; }}
+               [ $(code $O check $words image) = 4 ] || {{ cat printed; exit 1; }}
+               [ $(grep -c 'journal records an error' printed) = 1 ]
+               refuses grep -q 'nothing is wrong' printed
            done
-           [ $(code $O recover image) = 4 ]; timeout 60 e2fsck -fy image >fsck || [ $? = 1 ]; [ $(code $O check image) = 0 ]
+           [ $(code $O recover image) = 4 ]; timeout 60 e2fsck -fy image >fsck || [ $? = 1 ]
+           [ $(code $O check image) = 0 ]
            debugfs -w -R 'ssv state 0' clean 2>said
            for words in '' --without-e2fsck; do
-               [ $(code $O check $words clean) = 4 ] && grep -q 'marked for a check' printed || {{ cat printed; exit 1; }}
+               [ $(code $O check $words clean) = 4 ] && grep -q 'marked for a check' printed ||
+                   {{ cat printed; exit 1; }}
            done
            timeout 60 e2fsck -fy clean >fsck || [ $? = 1 ]; [ $(code $O check clean) = 0 ]"#
     ));
@@ -155,7 +161,8 @@ fn a_foreign_journal_says_nothing_of_the_volume() {
                refuses grep -q 'repair it' printed
            done
            for named in 'other ext' 'log image' 'log nowhere'; do
-               [ $(code $O inspect journal --journal-device $named) = 1 ] || {{ cat printed; exit 1; }}
+               [ $(code $O inspect journal --journal-device $named) = 1 ] ||
+                   {{ cat printed; exit 1; }}
            done
            [ $(code $O inspect journal --journal-device log ext) = 0 ]
            [ $(code $O check --journal-device log ext) = 0 ]"#
