@@ -60,12 +60,14 @@ impl Host {
         name: &[u8],
     ) -> Result<FileAttributes, HostError> {
         self.once("a link", async |is_sent| {
-            let file = self.files.get(id);
-            let _settled = self.settled(file.as_deref()).await?;
+            let file = self.files.known(id);
+            let settled = self.settled(&file).await?;
             self.begin_sending(is_sent)?;
             let linked = self.store.link(id, parent, name).await;
             self.unsynced_names.changed(&[parent]);
-            self.noted(linked)
+            let linked = self.noted(linked);
+            self.leave(&file, settled).await;
+            linked
         })
         .await
     }
@@ -74,12 +76,21 @@ impl Host {
     /// file's state, which no journal has: a recovery would take the new state for another
     /// client's. Another client may have the file before the store has done its part. While the
     /// guard exists no task writes to the file.
-    async fn settled(&self, file: Option<&File>) -> Result<Option<WriteGuard>, HostError> {
-        let Some(file) = file else { return Ok(None) };
+    ///
+    /// A file that nobody has open is locked, too: while the store waits for another client's
+    /// token, a program here may open the file, get the token, and have a write acknowledged that
+    /// the change does not know of.
+    async fn settled(&self, file: &File) -> Result<WriteGuard, HostError> {
         let guard = file.lock.write().await;
         self.destage_locked(file).await?;
         self.give_up_token(file).await?;
-        Ok(Some(guard))
+        Ok(guard)
+    }
+    /// Ends a change of a settled file: one that is closed and clean is closed at the store, too.
+    async fn leave(&self, file: &Rc<File>, settled: WriteGuard) {
+        drop(settled);
+        // Errors are recorded with the file or the connection.
+        let _ = self.let_go(file).await;
     }
     pub(crate) async fn give_up_token(&self, file: &File) -> Result<(), HostError> {
         match self.end_token(file) {
@@ -91,12 +102,11 @@ impl Host {
     /// of no use.
     async fn settled_unless_last(
         &self,
-        file: Option<&Rc<File>>,
+        file: &Rc<File>,
         links: u32,
-    ) -> Result<Option<WriteGuard>, HostError> {
-        let Some(file) = file else { return Ok(None) };
+    ) -> Result<WriteGuard, HostError> {
         if links > 1 && !units::fault!("host-name-before-content") {
-            return self.settled(Some(file)).await;
+            return self.settled(file).await;
         }
         let guard = file.lock.write().await;
         self.invalidate_attributes(file);
@@ -106,7 +116,7 @@ impl Host {
             let _ = self.opened(file).await;
         }
         self.note_removal(file, true).await?;
-        Ok(Some(guard))
+        Ok(guard)
     }
     /// Records in the journal that the file is removed here, for a recovery that does not find it.
     /// The caller holds the file's lock; the commit runs beside the removal.
@@ -131,35 +141,36 @@ impl Host {
         Ok(())
     }
     /// Waits until the journal has the removal, before the removal is answered.
-    async fn removal_noted(&self, file: Option<&Rc<File>>) -> Result<(), HostError> {
-        match file.and_then(|file| file.dirty.get().filter(|_| file.is_removed.get())) {
+    async fn removal_noted(&self, file: &File) -> Result<(), HostError> {
+        match file.dirty.get().filter(|_| file.is_removed.get()) {
             Some(dirty) => self.log().commit(dirty.last).await,
             None => Ok(()),
         }
     }
     /// Withdraws the removal: the store has refused to remove the name.
-    async fn not_removed(&self, file: Option<&Rc<File>>) -> Result<(), HostError> {
-        let Some(file) = file.filter(|file| file.is_removed.get()) else { return Ok(()) };
+    async fn not_removed(&self, file: &Rc<File>) -> Result<(), HostError> {
+        if !file.is_removed.get() {
+            return Ok(());
+        }
         self.note_removal(file, false).await?;
         if file.dirty.get().is_some() { self.log().commit_all().await } else { Ok(()) }
     }
     /// Follows the removal of a name. The caller does not wait for a file that nobody has open.
     async fn name_removed(
         &self,
-        file: Option<Rc<File>>,
+        file: Rc<File>,
         parent: FileId,
-        settled: Option<WriteGuard>,
+        settled: WriteGuard,
     ) -> Result<(), HostError> {
-        let Some(file) = file else { return Ok(()) };
         if file.dirty.get().is_some() || file.opens.get() > 0 {
             // Others have no records that are to stay.
             file.last_removal.set(self.removals.add(parent));
         }
         if file.dirty.get().is_some() && file.opens.get() == 0 {
-            self.add_departure(file, settled).await;
+            self.add_departure(file, Some(settled)).await;
             return Ok(());
         }
-        self.follow_name(file, settled).await
+        self.follow_name(file, Some(settled)).await
     }
     /// Asks the store how many names are left, as another client may have added one at the same
     /// time. The lock is held until the answer.
@@ -247,19 +258,19 @@ impl Host {
         is_sent: &Cell<bool>,
     ) -> Result<(), HostError> {
         let found = self.noted(self.store.lookup(parent, name).await)?;
-        let file = self.files.get(found.file);
-        let settled = self.settled_unless_last(file.as_ref(), found.attributes.links).await?;
+        let file = self.files.known(found.file);
+        let settled = self.settled_unless_last(&file, found.attributes.links).await?;
         self.begin_sending(is_sent)?;
         let unlinked = self.store.unlink(parent, name).await;
         self.unsynced_names.changed(&[parent]);
         if let Err(error) = self.noted(unlinked) {
             if !error.is_lost() {
-                self.not_removed(file.as_ref()).await?;
+                self.not_removed(&file).await?;
             }
             return Err(error);
         }
-        self.removal_noted(file.as_ref()).await?;
-        made(self.name_removed(file, parent, settled).await)
+        self.removal_noted(&file).await?;
+        made(self.name_removed(file.clone(), parent, settled).await)
     }
 
     pub async fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
@@ -303,31 +314,40 @@ impl Host {
             RenameOver::Exchange => u32::MAX,
             _ => replaced.map_or(0, |replaced| replaced.attributes.links),
         };
-        let victim = replaced.and_then(|replaced| self.files.get(replaced.file));
-        let file = self.files.get(moved.file);
+        let victim = replaced.map(|replaced| self.files.known(replaced.file));
+        let file = self.files.known(moved.file);
         // Two files are locked in the order of their numbers.
         let (of_victim, of_file) = match &victim {
-            Some(one) if one.id < moved.file => {
-                let of_victim = self.settled_unless_last(victim.as_ref(), links).await?;
-                (of_victim, self.settled(file.as_deref()).await?)
+            Some(victim) if victim.id < file.id => {
+                let of_victim = self.settled_unless_last(victim, links).await?;
+                (Some(of_victim), self.settled(&file).await?)
             }
-            _ => {
-                let of_file = self.settled(file.as_deref()).await?;
-                (self.settled_unless_last(victim.as_ref(), links).await?, of_file)
+            Some(victim) => {
+                let of_file = self.settled(&file).await?;
+                (Some(self.settled_unless_last(victim, links).await?), of_file)
             }
+            None => (None, self.settled(&file).await?),
         };
         self.begin_sending(is_sent)?;
         let renamed = self.store.rename(parent, name, new_parent, new_name, mode).await;
         self.unsynced_names.changed(&[parent, new_parent]);
         if let Err(error) = self.noted(renamed) {
-            if !error.is_lost() {
-                self.not_removed(victim.as_ref()).await?;
+            if let Some(victim) = victim.as_ref().filter(|_| !error.is_lost()) {
+                self.not_removed(victim).await?;
             }
             return Err(error);
         }
         drop(of_file);
-        self.removal_noted(victim.as_ref()).await?;
-        made(self.name_removed(victim, new_parent, of_victim).await)
+        let followed = match (victim, of_victim) {
+            (Some(victim), Some(of_victim)) => {
+                self.removal_noted(&victim).await?;
+                made(self.name_removed(victim.clone(), new_parent, of_victim).await)
+            }
+            _ => Ok(()),
+        };
+        // Only now: it waits for the file's lock, and the victim's is free.
+        let _ = self.let_go(&file).await;
+        followed
     }
     pub async fn read_link(&self, file: FileId) -> Result<Vec<u8>, HostError> {
         self.query(|| self.store.read_link(file)).await
@@ -393,14 +413,7 @@ impl Host {
         change: AttributeChange,
         is_sent: &Cell<bool>,
     ) -> Result<FileAttributes, HostError> {
-        let Some(file) = self.files.get(id) else {
-            self.begin_sending(is_sent)?;
-            let changed = self.store.set_attributes(id, change).await;
-            if changed.as_ref().is_ok_and(|changed| changed.kind == FileKind::Directory) {
-                self.unsynced_names.changed(&[id]);
-            }
-            return self.noted(changed);
-        };
+        let file = self.files.known(id);
         loop {
             self.check_file(&file)?;
             let guard = file.lock.write().await;
@@ -421,6 +434,9 @@ impl Host {
                 }
                 self.begin_sending(is_sent)?;
                 let changed = self.store.set_attributes(id, change).await;
+                if changed.as_ref().is_ok_and(|changed| changed.kind == FileKind::Directory) {
+                    self.unsynced_names.changed(&[id]);
+                }
                 let changed = self.noted_change(&file, changed);
                 match &changed {
                     Ok(attributes) => file.reported.set(attributes.version),
@@ -517,14 +533,16 @@ impl Host {
             return Err(StoreError::from(Refusal::NotPermitted).into());
         }
         self.once("a change of an extended attribute", async |is_sent| {
-            let file = self.files.get(id);
-            let _settled = self.settled(file.as_deref()).await?;
+            let file = self.files.known(id);
+            let settled = self.settled(&file).await?;
             self.begin_sending(is_sent)?;
             let result = match value {
                 Some(value) => self.store.set_xattr(id, name, value, mode).await,
                 None => self.store.remove_xattr(id, name).await,
             };
-            self.noted(result)
+            let result = self.noted(result);
+            self.leave(&file, settled).await;
+            result
         })
         .await
     }

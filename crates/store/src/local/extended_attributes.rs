@@ -1,6 +1,7 @@
 //! Extended attributes: those of the file itself. A change is durable when it is answered.
 
-use super::store::Local;
+use super::store::{Local, REPLACED_MAX};
+use super::tokens::Excluded;
 use crate::attributes::{FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::limits::XATTR_BYTES_MAX;
@@ -54,9 +55,7 @@ impl Local {
         if value.as_ref().is_some_and(|(value, _)| value.len() > XATTR_BYTES_MAX) {
             return Err(Refusal::Invalid.into());
         }
-        self.flush(file).await?;
-        let kind = self.searching(|| self.attributes(file)).await?.kind;
-        let _exclusion = self.exclude(file, kind).await?;
+        let _excluded = self.flush_and_exclude(file).await?;
         let handle = self.any_handle(file);
         let place = match handle {
             Some(_) => None,
@@ -83,6 +82,22 @@ impl Local {
             return self.away("making an attribute durable", sync).await;
         }
         Ok(())
+    }
+}
+
+impl Local {
+    /// Flushes a file, and keeps others from it. Another call of this client may buffer something
+    /// while this one waits: that is flushed, too.
+    async fn flush_and_exclude(&self, file: FileId) -> Result<Excluded, StoreError> {
+        for _ in 0..REPLACED_MAX {
+            self.flush(file).await?;
+            let kind = self.searching(|| self.attributes(file)).await?.kind;
+            let excluded = self.exclude(file, kind).await?;
+            if !matches!(excluded, Excluded::Overtaken) {
+                return Ok(excluded);
+            }
+        }
+        Err(StoreError::TokenHeld)
     }
 }
 

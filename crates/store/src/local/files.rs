@@ -4,7 +4,8 @@ use super::buffered::{LocalBuffered, Seen};
 use super::freed::is_long;
 use super::in_flight::{InFlight, clocks};
 use super::notes::{Note, Notes, changed_ns, sync_directory, version_of};
-use super::store::Local;
+use super::store::{Local, REPLACED_MAX};
+use super::tokens::Excluded;
 use crate::attributes::{
     Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version,
 };
@@ -410,15 +411,29 @@ impl Local {
         change: AttributeChange,
     ) -> Result<FileAttributes, StoreError> {
         let now = self.world.wall_clock();
-        let size = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
-        if size.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
-            let changed =
-                self.change(file, |buffered| change.apply_to(&mut buffered.attributes, now));
-            return changed.unwrap_or(Err(Refusal::Stale.into()));
+        for _ in 0..REPLACED_MAX {
+            let size = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
+            if size.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
+                let changed =
+                    self.change(file, |buffered| change.apply_to(&mut buffered.attributes, now));
+                return changed.unwrap_or(Err(Refusal::Stale.into()));
+            }
+            self.flush(file).await?;
+            let kind = self.searching(|| self.attributes(file)).await?.kind;
+            let excluded = self.exclude(file, kind).await?;
+            if !matches!(excluded, Excluded::Overtaken) {
+                return self.set_attributes_at_once(file, change, now).await;
+            }
         }
-        self.flush(file).await?;
-        let kind = self.searching(|| self.attributes(file)).await?.kind;
-        let _exclusion = self.exclude(file, kind).await?;
+        Err(StoreError::TokenHeld)
+    }
+    /// Sets attributes at the file itself. The caller keeps others from it, and has flushed it.
+    async fn set_attributes_at_once(
+        &self,
+        file: FileId,
+        change: AttributeChange,
+        now: Timestamp,
+    ) -> Result<FileAttributes, StoreError> {
         self.changed_at_once(file);
         let what = "setting attributes";
         // A handle works also after the file has lost its last name.
@@ -479,7 +494,8 @@ impl Local {
         };
         self.build_on(&look()?, result.and(removed))
     }
-    /// Records the state that data buffered from now on builds on.
+    /// Records the state that data buffered from now on builds on. TokenHeld: something was
+    /// buffered beside the change, and stays: its flush takes the change for another program's.
     fn build_on(
         &self,
         now: &Metadata,
@@ -487,6 +503,10 @@ impl Local {
     ) -> Result<FileAttributes, StoreError> {
         let attributes = self.attributes_of(now);
         if let Some(buffered) = self.files.borrow_mut().get_mut(&attributes.file) {
+            let is_settled = buffered.clean && buffered.flushing.is_none();
+            if !is_settled && !units::fault!("store-own-token-overlooked") {
+                return result.and(Err(StoreError::TokenHeld));
+            }
             buffered.attributes = attributes;
             buffered.overlay = Overlay::over(attributes.version.size);
             buffered.seen = Seen::of(now);

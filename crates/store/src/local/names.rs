@@ -11,6 +11,7 @@ use crate::error::{Refusal, StoreError};
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, XATTR_BYTES_MAX};
 use crate::listing::{after, in_order};
 use crate::names::{Creator, Entry, Found, Listing, NewNode, RenameOver};
+use runtime::sync::WriteGuard;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chownat, getxattr, mknodat,
     openat, renameat_with,
@@ -101,10 +102,11 @@ impl Local {
         let places = || Ok((self.places.place(file)?, self.place_of(parent, name)?));
         let (from, to) = self.searching(places).await?;
         let look = || fs::symlink_metadata(&from);
-        let (found, _exclusion) = self.exclude_found("linking", look).await?;
+        let (mut found, _excluded) = self.exclude_found("linking", look).await?;
         if !self.places.is(file, &found) {
             return Err(Refusal::Stale.into());
         }
+        let _unflushed = self.keep_flushes_away([Some(&mut found), None]).await;
         self.keep_states(&[&found]).await?;
         fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
         self.note_own_change(&found);
@@ -114,10 +116,11 @@ impl Local {
     pub async fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
         let place = self.searching(|| self.place_of(parent, name)).await?;
         let look = || fs::symlink_metadata(&place);
-        let (metadata, _exclusion) = self.exclude_found("unlinking", look).await?;
+        let (mut metadata, _excluded) = self.exclude_found("unlinking", look).await?;
         if metadata.is_dir() {
             return Err(Refusal::IsDirectory.into());
         }
+        let unflushed = self.keep_flushes_away([Some(&mut metadata), None]).await;
         if metadata.nlink() > 1 {
             self.keep_states(&[&metadata]).await?;
         }
@@ -129,6 +132,7 @@ impl Local {
         if !is_last || units::fault!("store-number-used-again") {
             self.places.forget(file);
         }
+        drop(unflushed);
         // Otherwise its time of birth stays known, as a caller may know its number.
         if is_last && !self.files.borrow().contains_key(&file) {
             self.notes.forget(file);
@@ -165,7 +169,7 @@ impl Local {
         let is_there = fs::symlink_metadata(&new).is_ok();
         let (at_old, at_new) = (|| fs::symlink_metadata(&old), || fs::symlink_metadata(&new));
         // Two files are locked in the order of their numbers.
-        let (moved, replaced) = match is_there {
+        let (mut moved, mut replaced) = match is_there {
             false => (Some(self.exclude_found("renaming", at_old).await?), None),
             true if number(&old).ok() == number(&new).ok() => (None, None),
             true if number(&old).ok() < number(&new).ok() => {
@@ -177,6 +181,8 @@ impl Local {
                 (Some(self.exclude_found("renaming", at_old).await?), Some(replaced))
             }
         };
+        let both = [&mut moved, &mut replaced].map(|one| one.as_mut().map(|(found, _)| found));
+        let unflushed = self.keep_flushes_away(both).await;
         let keeps_name = |found: &&Metadata| found.nlink() > 1 || mode == RenameOver::Exchange;
         let mut kept: Vec<&Metadata> = moved.iter().map(|(found, _)| found).collect();
         kept.extend(replaced.iter().map(|(found, _)| found).filter(keeps_name));
@@ -198,7 +204,7 @@ impl Local {
             self.places.note(FileId(found.ino()), parent, name, &found);
         }
         // Freeing may take longer than others wait for these files.
-        drop((moved, replaced));
+        drop((moved, replaced, unflushed));
         self.close_away(held).await;
         Ok(())
     }
@@ -221,14 +227,46 @@ impl Local {
         }
     }
 
+    /// Keeps flushes of this client from files whose names change, and looks at the files again: a
+    /// flush in flight would take the new time of change for another program's. Two files in the
+    /// order of their numbers.
+    async fn keep_flushes_away(&self, found: [Option<&mut Metadata>; 2]) -> Vec<WriteGuard> {
+        let mut found: Vec<&mut Metadata> = found.into_iter().flatten().collect();
+        found.sort_by_key(|found| found.ino());
+        let mut guards = Vec::new();
+        for found in found {
+            let held = self
+                .files
+                .borrow()
+                .get(&FileId(found.ino()))
+                .map(|buffered| (buffered.flush_lock.clone(), buffered.handle.clone()));
+            if let Some((flush_lock, handle)) = held {
+                guards.push(flush_lock.write().await);
+                // Without an answer the file counts as changed by others.
+                *found = handle.metadata().unwrap_or(found.clone());
+            }
+        }
+        guards
+    }
+
     /// Writes notes of files' present states, durably, before a change of their names gives them
     /// another time of change: the journal of a dead host may build on these states, of which the
-    /// change takes nothing. The caller excludes others from the files.
+    /// change takes nothing; and this host's own, if it has the token. The caller excludes others
+    /// from the files.
     async fn keep_states(&self, found: &[&Metadata]) -> Result<(), StoreError> {
-        let is_ours = |found: &Metadata| self.files.borrow().contains_key(&FileId(found.ino()));
-        let is_kept = |found: &&&Metadata| found.is_file() && !is_ours(found);
-        let files: Vec<Metadata> = found.iter().filter(is_kept).copied().cloned().collect();
-        if files.is_empty() || !self.is_awaited() || units::fault!("store-names-are-state") {
+        if units::fault!("store-names-are-state") {
+            return Ok(());
+        }
+        let is_awaited = self.is_awaited();
+        let mut files: Vec<Metadata> = Vec::new();
+        for found in found.iter().filter(|found| found.is_file()) {
+            let mut buffers = self.files.borrow_mut();
+            let own = buffers.get_mut(&FileId(found.ino()));
+            let is_kept = is_awaited || own.is_some();
+            own.into_iter().for_each(|own| own.was_noted = true);
+            files.extend(is_kept.then(|| (*found).clone()));
+        }
+        if files.is_empty() {
             return Ok(());
         }
         let notes = self.notes.clone();

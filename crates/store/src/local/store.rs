@@ -7,7 +7,7 @@ use super::listed::Listed;
 use super::notes::Notes;
 use super::own_directory::OwnDirectory;
 use super::places::Places;
-use super::tokens::{Exclusion, LocalTokens, lock_life};
+use super::tokens::{Excluded, LocalTokens, lock_life};
 use super::{OWN_DIRECTORY, failed};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
@@ -40,8 +40,9 @@ const BUSY: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_millis(50);
 /// Time that others have to return a token, and that this client waits for it.
 const LEASE: Duration = Duration::from_secs(30);
-/// Number of times another client may replace a file while its token is waited for.
-const REPLACED_MAX: u32 = 100;
+/// Number of times that another client may replace a file, or another call of this client may get
+/// its token, while a call waits for it.
+pub(super) const REPLACED_MAX: u32 = 100;
 
 /// Maximum number of searches for files by one call: it has two files at most, which may move.
 const SEARCHES_MAX: u32 = 4;
@@ -274,24 +275,23 @@ impl Local {
 
     /// Excludes other clients before a call changes a file of which this client has no token: their
     /// buffers are flushed, and none of them gets a token until the result is dropped.
-    pub async fn exclude(
-        &self,
-        file: FileId,
-        kind: FileKind,
-    ) -> Result<Option<Exclusion>, StoreError> {
+    pub async fn exclude(&self, file: FileId, kind: FileKind) -> Result<Excluded, StoreError> {
         // With a shared token nobody has it exclusively.
         let is_needless = || kind != FileKind::Regular || self.tokens.of(file).is_some();
-        if units::fault!("store-token-not-recalled") {
-            return Ok(None);
+        if is_needless() || units::fault!("store-token-not-recalled") {
+            return Ok(Excluded::Needless);
         }
         let until = self.world.now().plus(LEASE);
         let mut wished = false;
         let result = loop {
             if is_needless() {
-                break Ok(None);
+                break Ok(match units::fault!("store-own-token-overlooked") {
+                    true => Excluded::Needless,
+                    false => Excluded::Overtaken,
+                });
             }
             match self.tokens.try_exclude(file) {
-                Ok(Some(exclusion)) => break Ok(Some(exclusion)),
+                Ok(Some(exclusion)) => break Ok(Excluded::Until(exclusion)),
                 Ok(None) if self.world.now() < until => {}
                 Ok(None) => break Err(StoreError::TokenHeld),
                 Err(error) => break Err(self.failed("recalling a token", &error)),
@@ -313,14 +313,14 @@ impl Local {
         &self,
         what: &str,
         find: impl Fn() -> io::Result<Metadata>,
-    ) -> Result<(Metadata, Option<Exclusion>), StoreError> {
+    ) -> Result<(Metadata, Excluded), StoreError> {
         for _ in 0..REPLACED_MAX {
             let found = find().map_err(|error| self.failed(what, &error))?;
             let kind = self.attributes_of(&found).kind;
-            let exclusion = self.exclude(FileId(found.ino()), kind).await?;
+            let excluded = self.exclude(FileId(found.ino()), kind).await?;
             let now = find().map_err(|error| self.failed(what, &error))?;
-            if now.ino() == found.ino() {
-                return Ok((now, exclusion));
+            if now.ino() == found.ino() && !matches!(excluded, Excluded::Overtaken) {
+                return Ok((now, excluded));
             }
         }
         Err(Refusal::Stale.into())

@@ -45,6 +45,19 @@ pub(super) struct Exclusion {
     /// Locked as long as it is open.
     _lock: File,
 }
+
+/// How others are kept from a file while a call changes it.
+pub(super) enum Excluded {
+    /// By the token that this client had before, or not at all: the file has no tokens.
+    Needless,
+    /// Until this is dropped.
+    #[expect(dead_code, reason = "it is held")]
+    Until(Exclusion),
+    /// By a token that another call of this client got while this one waited. That call may have
+    /// buffered changes since: this one starts over.
+    Overtaken,
+}
+
 impl Drop for Exclusion {
     fn drop(&mut self) {
         // No other client has it locked, so no lock loses its name.

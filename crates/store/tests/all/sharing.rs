@@ -204,6 +204,85 @@ fn a_change_of_names_flushes_what_others_have_buffered() {
     });
 }
 
+/// Polls a call once: it has begun, and waits.
+fn begin<T>(call: &mut Answer<T>) {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(call.as_mut().poll(&mut context).is_pending(), "it does not wait");
+}
+
+/// Two programs of one host wait for another host's token: the one's change must take neither what
+/// the other has synced nor the state that its journal builds on.
+#[test]
+fn a_change_that_waited_keeps_what_was_written_before_it() {
+    for what in ["mode", "size", "attribute", "link", "rename", "replace", "unlink"] {
+        on_two_of_a_directory(move |(first, second, _), root| async move {
+            let top = first.root();
+            let (file, _) = held(&second, "file", b"old").await;
+            second.return_token(file).await.unwrap();
+            second.link(file, top, b"name").await.unwrap();
+            make(&*second, "victim").await;
+            let other = second.open(file, OpenMode::ReadWrite).await.unwrap();
+            second.take_token(other, Token::ExclusiveWrite).await.unwrap();
+            let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
+            let set = |change| -> Answer<()> {
+                let set = first.set_attributes(file, change);
+                Box::pin(async { set.await.map(drop) })
+            };
+            let mut changing: Answer<()> = match what {
+                "mode" => set(AttributeChange { mode: Some(0o600), ..Default::default() }),
+                "size" => set(AttributeChange { size: Some(4), ..Default::default() }),
+                "attribute" => first.set_xattr(file, b"user.a", b"b", XattrMode::Set),
+                "link" => {
+                    let link = first.link(file, top, b"link");
+                    Box::pin(async { link.await.map(drop) })
+                }
+                "rename" => first.rename(top, b"name", top, b"moved", RenameOver::Replace),
+                "replace" => first.rename(top, b"victim", top, b"name", RenameOver::Replace),
+                _ => first.unlink(top, b"name"),
+            };
+            begin(&mut changing);
+            let mut taking = first.take_token(open, Token::ExclusiveWrite);
+            begin(&mut taking);
+            second.return_token(file).await.unwrap();
+            let base = taking.await.unwrap().version;
+            first.write(open, 0, b"mine").await.unwrap();
+            changing.await.unwrap();
+            let found = second.attributes(file).await.unwrap().version;
+            let is_of_names = !matches!(what, "size" | "attribute");
+            assert!(found == base || !is_of_names, "{what}: {found:?}, not {base:?}");
+            assert_eq!(first.read(open, 0, 9).await.unwrap(), b"mine", "{what}");
+            first.make_durable(open).await.unwrap();
+            assert_eq!(std::fs::read(root.join("file")).unwrap(), b"mine", "{what}");
+            let mode = std::fs::metadata(root.join("file")).unwrap().mode() & 0o777;
+            assert!(what != "mode" || mode == 0o600, "{mode:o}");
+        });
+    }
+}
+
+/// The flush compares the file with what it had.
+#[test]
+fn a_change_of_names_beside_a_flush_is_no_foreign_one() {
+    on_two_of_a_directory(|(first, _, _), _| async move {
+        let top = first.root();
+        let (file, open) = held(&first, "file", b"old").await;
+        for round in 0..20 {
+            first.write(open, 0, &vec![round; 1 << 20]).await.unwrap();
+            let mut flushing = first.make_durable(open);
+            begin(&mut flushing);
+            let changing: Answer<()> = match round % 4 {
+                0 => {
+                    let link = first.link(file, top, b"link");
+                    Box::pin(async { link.await.map(drop) })
+                }
+                1 => first.rename(top, b"file", top, b"moved", RenameOver::Replace),
+                2 => first.unlink(top, b"link"),
+                _ => first.rename(top, b"moved", top, b"file", RenameOver::Replace),
+            };
+            runtime::join_window(vec![changing, flushing], 2).await.unwrap();
+        }
+    });
+}
+
 #[test]
 fn a_number_that_is_used_again_names_no_other_file() {
     on_two_of_a_directory(|(first, second, _), root| async move {
