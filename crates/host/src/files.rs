@@ -71,7 +71,7 @@ pub(crate) struct File {
     /// Whether its last name is being removed here. A recovery that does not find the file then
     /// loses nothing.
     pub is_removed: Cell<bool>,
-    /// The last removal of one of its names here.
+    /// The removal of what may have been its last name here.
     pub last_removal: Cell<Removal>,
 }
 

@@ -155,15 +155,18 @@ impl Host {
         self.note_removal(file, false).await?;
         if file.dirty.get().is_some() { self.log().commit_all().await } else { Ok(()) }
     }
-    /// Follows the removal of a name. The caller does not wait for a file that nobody has open.
+    /// Follows the removal of one of `links` names. The caller does not wait for a file that nobody
+    /// has open.
     async fn name_removed(
         &self,
         file: Rc<File>,
-        parent: FileId,
+        (parent, links): (FileId, u32),
         settled: WriteGuard,
     ) -> Result<(), HostError> {
-        if file.dirty.get().is_some() || file.opens.get() > 0 {
-            // Others have no records that are to stay.
+        let is_last = links <= 1 || units::fault!("host-first-removal-is-last");
+        if is_last && (file.dirty.get().is_some() || file.opens.get() > 0) {
+            // Others have no records that are to stay. Of one that has another name, the next token
+            // says whether that is gone, too.
             file.last_removal.set(self.removals.add(parent));
         }
         if file.dirty.get().is_some() && file.opens.get() == 0 {
@@ -270,7 +273,7 @@ impl Host {
             return Err(error);
         }
         self.removal_noted(&file).await?;
-        made(self.name_removed(file.clone(), parent, settled).await)
+        made(self.name_removed(file.clone(), (parent, found.attributes.links), settled).await)
     }
 
     pub async fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
@@ -341,7 +344,7 @@ impl Host {
         let followed = match (victim, of_victim) {
             (Some(victim), Some(of_victim)) => {
                 self.removal_noted(&victim).await?;
-                made(self.name_removed(victim.clone(), new_parent, of_victim).await)
+                made(self.name_removed(victim.clone(), (new_parent, links), of_victim).await)
             }
             _ => Ok(()),
         };

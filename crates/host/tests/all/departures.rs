@@ -307,6 +307,30 @@ fn records_of_a_removed_file_stay_until_that_is_durable() {
     }
 }
 
+/// The name that this host removed was not the last one. Another client removed that, in a directory
+/// that this host does not know of.
+#[test]
+fn records_of_a_removed_file_stay_until_its_last_removal_is_durable() {
+    let stage = Stage::new(9);
+    let (watched, disk) =
+        (Rc::new(WatchedStore::new(stage.connect())), stage.disk(stage.formatted()));
+    let begun = begin_host(stage.world(), watched.clone(), disk, under_pressure());
+    let (world, peer) = (stage.world(), stage.peer());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let root = host.root();
+        let file = make(&host, "file").await;
+        host.link(file, root, b"other").await.unwrap();
+        host.write(file, 0, b"destaged", Durable::Now).await.unwrap();
+        host.unlink(root, b"file").await.unwrap();
+        peer.unlink(root, b"other").await.unwrap();
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        host.close_file(file).await.unwrap();
+        sleep(&*world, Duration::from_secs(5)).await;
+        assert_eq!(*watched.durable_removals.borrow(), [None], "all removals, wherever they were");
+    });
+}
+
 #[test]
 fn one_sync_makes_many_removals_durable() {
     let stage = Stage::new(8);

@@ -1,5 +1,6 @@
 //! Extended attributes: those of the file itself. A change is durable when it is answered.
 
+use super::held::{hold, path_of};
 use super::store::{Local, REPLACED_MAX};
 use super::tokens::Excluded;
 use crate::attributes::{FileId, FileKind};
@@ -11,7 +12,9 @@ use rustix::fs::{
     lremovexattr, lsetxattr,
 };
 use rustix::io::Errno;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -72,13 +75,13 @@ impl Local {
         let changed = changed.map_err(|error| self.refused(error));
         let attributes = self.end_change(&before, look, changed).await?;
         if matches!(attributes.kind, FileKind::Regular | FileKind::Directory) {
-            let open = match (handle, place) {
-                (Some(handle), _) => handle.try_clone(),
-                (None, Some(place)) => File::open(&place),
-                (None, None) => return Ok(()),
-            };
+            let open = handle.map(|handle| handle.try_clone()).transpose();
             let open = open.map_err(|error| self.failed("attributes", &error))?;
-            let sync = move || open.sync_all();
+            let sync = move || match (open, place) {
+                (Some(open), _) => open.sync_all(),
+                (None, Some(place)) => open_same(place.as_ref(), &before)?.sync_all(),
+                (None, None) => Ok(()),
+            };
             return self.away("making an attribute durable", sync).await;
         }
         Ok(())
@@ -98,6 +101,18 @@ impl Local {
             }
         }
         Err(StoreError::TokenHeld)
+    }
+}
+
+/// Opens the regular file or directory that was seen at a path. Waits for a program that has a
+/// lease of the file: call it on a thread of its own. Another user may have put anything there
+/// since, a pipe that has no writer among others: what is not the same file is not opened.
+fn open_same(path: &Path, seen: &Metadata) -> io::Result<File> {
+    let held = hold(path)?;
+    let found = held.metadata()?;
+    match (found.dev(), found.ino()) == (seen.dev(), seen.ino()) {
+        true => File::open(path_of(&held)),
+        false => Err(io::Error::from_raw_os_error(libc::ESTALE)),
     }
 }
 

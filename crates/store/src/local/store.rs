@@ -1,6 +1,7 @@
 use super::buffered::{LocalBuffered, Seen};
 use super::change_times::ChangeTimes;
 use super::durability::Durability;
+use super::held::open_at;
 use super::hosts::LocalHosts;
 use super::identity::{identity_in, identity_or_new};
 use super::listed::Listed;
@@ -21,13 +22,12 @@ use crate::store::{Answer, Store};
 use device::{LocalFuture, World};
 use runtime::sync::RwLock;
 use rustix::fs::fstatvfs;
-use rustix::process::geteuid;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -43,6 +43,9 @@ const LEASE: Duration = Duration::from_secs(30);
 /// Number of times that another client may replace a file, or another call of this client may get
 /// its token, while a call waits for it.
 pub(super) const REPLACED_MAX: u32 = 100;
+
+/// Flags of an open that waits for nobody, and follows no link.
+const OPENED: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 /// Maximum number of searches for files by one call: it has two files at most, which may move.
 const SEARCHES_MAX: u32 = 4;
@@ -232,10 +235,10 @@ impl Local {
 
     /// Opens a file; again if another client moves it, or puts another file there, after it was
     /// found.
-    fn open(&self, file: FileId, access: OpenMode) -> Result<OpenFile, StoreError> {
+    pub fn open(&self, file: FileId, access: OpenMode) -> Result<OpenFile, StoreError> {
         for _ in 0..REPLACED_MAX {
             let place = self.places.place(file)?;
-            let handle = match open_at(place.as_ref(), access) {
+            let handle = match open_at(place.as_ref(), access, OPENED) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened.map_err(|error| self.failed("opening", &error))?,
             };
@@ -248,7 +251,7 @@ impl Local {
         }
         Err(self.failed("opening", &io::Error::from_raw_os_error(libc::EAGAIN)))
     }
-    fn opened(&self, file: FileId, access: OpenMode, handle: File) -> OpenFile {
+    pub fn opened(&self, file: FileId, access: OpenMode, handle: File) -> OpenFile {
         let number = OpenFile(self.next_open.replace(self.next_open.get() + 1));
         let durability = Durability::opened_at(self.next_step());
         let open = Open { access, handle: Rc::new(handle), durability };
@@ -446,20 +449,6 @@ impl Local {
     }
 }
 
-fn open_at(path: &Path, access: OpenMode) -> io::Result<File> {
-    let open = |write| {
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        File::options().read(true).write(write).custom_flags(flags).open(path)
-    };
-    match open(access == OpenMode::ReadWrite) {
-        // Its owner writes to it all the same: `for_writing`.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(false)
-            .and_then(|handle| Ok((handle.metadata()?.uid() == geteuid().as_raw(), handle)))
-            .and_then(|(is_own, handle)| if is_own { Ok(handle) } else { Err(error) }),
-        opened => opened,
-    }
-}
-
 impl Store for LocalStore {
     fn name(&self) -> &str {
         &self.0.name
@@ -629,7 +618,7 @@ impl Store for LocalStore {
     }
 
     fn open(&self, file: FileId, access: OpenMode) -> Answer<OpenFile> {
-        self.at_once(move |local| local.open(file, access))
+        self.start(move |local| async move { local.open_or_wait(file, access).await })
     }
     fn close(&self, open: OpenFile) -> Answer<()> {
         self.start(move |local| async move { local.close(open).await })

@@ -283,6 +283,71 @@ fn a_change_of_names_beside_a_flush_is_no_foreign_one() {
     });
 }
 
+/// A program that has a lease of a file, and gives way when it is told to.
+struct Leaseholder(std::process::Child);
+
+impl Leaseholder {
+    /// `None`: there are no leases here.
+    fn of(path: &std::path::Path) -> Option<Leaseholder> {
+        use std::io::Read;
+        const PROGRAM: &str = "import fcntl, os, signal, sys\n\
+            signal.signal(signal.SIGIO, signal.SIG_IGN)\n\
+            file = os.open(sys.argv[1], os.O_RDWR)\n\
+            try: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
+            except OSError: sys.exit()\n\
+            print('leased', flush=True)\n\
+            sys.stdin.readline()\n";
+        let mut holder = std::process::Command::new("python3");
+        holder.args(["-c", PROGRAM]).arg(path);
+        let (stdin, stdout) = (std::process::Stdio::piped(), std::process::Stdio::piped());
+        let mut holder = holder.stdin(stdin).stdout(stdout).spawn().unwrap();
+        let mut printed = [0; 7];
+        let read = holder.stdout.as_mut().unwrap().read_exact(&mut printed);
+        if read.is_err() {
+            println!("not tested: this file system has no leases");
+            holder.wait().unwrap();
+            return None;
+        }
+        Some(Leaseholder(holder))
+    }
+    fn give_way(mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
+/// Others would wait with it: for the holder of the lease, or for ever.
+#[test]
+fn a_lease_keeps_nobody_from_other_files() {
+    on_two_of_a_directory(|(first, _, world), root| async move {
+        let file = make(&*first, "file").await;
+        let Some(holder) = Leaseholder::of(&root.join("file")) else { return };
+        let pause = || world.sleep_until(world.now().plus(Duration::from_millis(100)));
+        let mut setting = first.set_xattr(file, b"user.a", b"b", XattrMode::Set);
+        assert!(matches!(race(&mut setting, pause()).await, Either::Right(())));
+        holder.give_way();
+        setting.await.unwrap();
+        assert_eq!(first.xattr(file, b"user.a").await.unwrap(), b"b");
+    });
+}
+
+#[test]
+fn a_leased_file_is_opened_when_the_lease_ends() {
+    on_two_of_a_directory(|(first, _, world), root| async move {
+        let file = make(&*first, "file").await;
+        let Some(holder) = Leaseholder::of(&root.join("file")) else { return };
+        let pause = || world.sleep_until(world.now().plus(Duration::from_millis(100)));
+        let mut opening = first.open(file, OpenMode::ReadWrite);
+        assert!(matches!(race(&mut opening, pause()).await, Either::Right(())));
+        holder.give_way();
+        let open = opening.await.unwrap();
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        first.write(open, 0, b"mine").await.unwrap();
+        first.make_durable(open).await.unwrap();
+        assert_eq!(std::fs::read(root.join("file")).unwrap(), b"mine");
+    });
+}
+
 #[test]
 fn a_number_that_is_used_again_names_no_other_file() {
     on_two_of_a_directory(|(first, second, _), root| async move {
