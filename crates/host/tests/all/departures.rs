@@ -307,8 +307,8 @@ fn records_of_a_removed_file_stay_until_that_is_durable() {
     }
 }
 
-/// The name that this host removed was not the last one. Another client removed that, in a directory
-/// that this host does not know of.
+/// The name that this host removed was not the last one. Another client removed that, in a
+/// directory that this host does not know of.
 #[test]
 fn records_of_a_removed_file_stay_until_its_last_removal_is_durable() {
     let stage = Stage::new(9);
