@@ -2,6 +2,7 @@
 
 use super::buffered::{LocalBuffered, Seen};
 use super::freed::is_long;
+use super::held::{hold, open_held};
 use super::in_flight::{InFlight, clocks};
 use super::notes::{Note, Notes, changed_ns, sync_directory, version_of};
 use super::store::{Local, REPLACED_MAX};
@@ -566,6 +567,40 @@ impl Local {
             None => Ok(syncfs(&root)?),
         };
         self.away(what, sync).await
+    }
+}
+
+impl Local {
+    /// Opens a file as [`Local::open`] does. One that another program has a lease of, or that its
+    /// mode keeps from its owner, is opened on a thread: that waits until the lease has ended
+    /// (`/proc/sys/fs/lease-break-time` at most), or for the disk.
+    pub async fn open_or_wait(
+        &self,
+        file: FileId,
+        access: OpenMode,
+    ) -> Result<OpenFile, StoreError> {
+        let opened = self.searching(|| self.open(file, access)).await;
+        let waits = matches!(
+            opened,
+            Err(StoreError::Refused(Refusal::AccessDenied | Refusal::Other(libc::EWOULDBLOCK)))
+        );
+        if !waits || units::fault!("store-lease-not-waited-for") {
+            return opened;
+        }
+        let what = "opening";
+        let held = self.searching(|| {
+            hold(self.places.place(file)?.as_ref()).map_err(|error| self.failed(what, &error))
+        });
+        let held = held.await?;
+        let found = held.metadata().map_err(|error| self.failed(what, &error))?;
+        let is_it = self.places.is(file, &found);
+        if !is_it || self.attributes_of(&found).kind != FileKind::Regular {
+            return Err(Refusal::Stale.into());
+        }
+        let notes = self.notes.clone();
+        let handle = self.on_thread(what, move || open_held(&held, access, &notes)).await?;
+        let handle = handle.map_err(|error| self.failed(what, &error))?;
+        Ok(self.opened(file, access, handle))
     }
 }
 

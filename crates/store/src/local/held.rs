@@ -2,10 +2,7 @@
 //! place, and are opened once it is known what they are.
 
 use super::notes::Notes;
-use super::store::Local;
-use crate::attributes::{FileId, FileKind};
-use crate::error::{Refusal, StoreError};
-use crate::open_file::{OpenFile, OpenMode};
+use crate::open_file::OpenMode;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::geteuid;
 use std::fs::{self, File, Permissions};
@@ -40,7 +37,7 @@ pub(super) fn open_at(path: &Path, access: OpenMode, flags: i32) -> io::Result<F
 /// Opens a regular file that is held. Waits for a program that has a lease of it. Its owner, this
 /// process, gets it also if he may not read it: a program that made it so may write to it, and what
 /// it has synced must get there. The file's state stays the one that journals build on.
-fn open_held(held: &File, access: OpenMode, notes: &Notes) -> io::Result<File> {
+pub(super) fn open_held(held: &File, access: OpenMode, notes: &Notes) -> io::Result<File> {
     let path = path_of(held);
     let opened = open_at(Path::new(&path), access, 0);
     let found = held.metadata()?;
@@ -55,38 +52,4 @@ fn open_held(held: &File, access: OpenMode, notes: &Notes) -> io::Result<File> {
     let opened = File::options().read(true).write(true).open(&path);
     fs::set_permissions(&path, Permissions::from_mode(mode))?;
     opened
-}
-
-impl Local {
-    /// Opens a file as [`Local::open`] does. One that another program has a lease of, or that its
-    /// mode keeps from its owner, is opened on a thread: that waits until the lease has ended
-    /// (`/proc/sys/fs/lease-break-time` at most), or for the disk.
-    pub async fn open_or_wait(
-        &self,
-        file: FileId,
-        access: OpenMode,
-    ) -> Result<OpenFile, StoreError> {
-        let opened = self.searching(|| self.open(file, access)).await;
-        let waits = matches!(
-            opened,
-            Err(StoreError::Refused(Refusal::AccessDenied | Refusal::Other(libc::EWOULDBLOCK)))
-        );
-        if !waits || units::fault!("store-lease-not-waited-for") {
-            return opened;
-        }
-        let what = "opening";
-        let held = self.searching(|| {
-            hold(self.places.place(file)?.as_ref()).map_err(|error| self.failed(what, &error))
-        });
-        let held = held.await?;
-        let found = held.metadata().map_err(|error| self.failed(what, &error))?;
-        let is_it = self.places.is(file, &found);
-        if !is_it || self.attributes_of(&found).kind != FileKind::Regular {
-            return Err(Refusal::Stale.into());
-        }
-        let notes = self.notes.clone();
-        let handle = self.on_thread(what, move || open_held(&held, access, &notes)).await?;
-        let handle = handle.map_err(|error| self.failed(what, &error))?;
-        Ok(self.opened(file, access, handle))
-    }
 }

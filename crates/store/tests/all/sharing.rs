@@ -283,7 +283,7 @@ fn a_change_of_names_beside_a_flush_is_no_foreign_one() {
     });
 }
 
-/// A program that has a lease of a file, and gives way when it is told to.
+/// A program that has a lease of a file, and gives way when the test asks.
 struct Leaseholder(std::process::Child);
 
 impl Leaseholder {
