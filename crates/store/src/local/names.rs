@@ -5,7 +5,7 @@ use super::files::system_time;
 use super::freed::held_long;
 use super::listed::{LISTED_AT_ONCE, read_entries};
 use super::places::Place;
-use super::store::Local;
+use super::store::{Local, REPLACED_MAX};
 use crate::attributes::{FileAttributes, FileId};
 use crate::error::{Refusal, StoreError};
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, XATTR_BYTES_MAX};
@@ -102,30 +102,47 @@ impl Local {
         let places = || Ok((self.places.place(file)?, self.place_of(parent, name)?));
         let (from, to) = self.searching(places).await?;
         let look = || fs::symlink_metadata(&from);
-        let (mut found, _excluded) = self.exclude_found("linking", look).await?;
-        if !self.places.is(file, &found) {
-            return Err(Refusal::Stale.into());
+        for _ in 0..REPLACED_MAX {
+            let mut one = self.exclude_found("linking", look).await?;
+            if !self.places.is(file, &one.0) {
+                return Err(Refusal::Stale.into());
+            }
+            let _unflushed = self.keep_flushes_away([Some(&mut one.0), None]).await;
+            self.keep_states(&[&one.0]).await?;
+            if self.are_excluded(&one) {
+                fs::hard_link(&from, &to).map_err(|error| self.failed("linking", &error))?;
+                self.note_own_change(&one.0);
+                return Ok(self.searching(|| self.lookup(parent, name)).await?.attributes);
+            }
         }
-        let _unflushed = self.keep_flushes_away([Some(&mut found), None]).await;
-        self.keep_states(&[&found]).await?;
-        fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
-        self.note_own_change(&found);
-        Ok(self.searching(|| self.lookup(parent, name)).await?.attributes)
+        Err(StoreError::TokenHeld)
     }
 
     pub async fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
         let place = self.searching(|| self.place_of(parent, name)).await?;
-        let look = || fs::symlink_metadata(&place);
-        let (mut metadata, _excluded) = self.exclude_found("unlinking", look).await?;
-        if metadata.is_dir() {
+        for _ in 0..REPLACED_MAX {
+            if self.try_unlink(&place).await? {
+                return Ok(());
+            }
+        }
+        Err(StoreError::TokenHeld)
+    }
+    /// Removes a name. Returns false if this client returned the file's token meanwhile.
+    async fn try_unlink(&self, place: &Place) -> Result<bool, StoreError> {
+        let mut one = self.exclude_found("unlinking", || fs::symlink_metadata(place)).await?;
+        if one.0.is_dir() {
             return Err(Refusal::IsDirectory.into());
         }
-        let unflushed = self.keep_flushes_away([Some(&mut metadata), None]).await;
-        if metadata.nlink() > 1 {
-            self.keep_states(&[&metadata]).await?;
+        let unflushed = self.keep_flushes_away([Some(&mut one.0), None]).await;
+        if one.0.nlink() > 1 {
+            self.keep_states(&[&one.0]).await?;
         }
+        if !self.are_excluded(&one) {
+            return Ok(false);
+        }
+        let (metadata, _excluded) = one;
         let held = held_long(place.as_ref(), &metadata);
-        fs::remove_file(&place).map_err(|error| self.failed("unlinking", &error))?;
+        fs::remove_file(place).map_err(|error| self.failed("unlinking", &error))?;
         self.note_own_change(&metadata);
         let file = FileId(metadata.ino());
         let is_last = metadata.nlink() == 1;
@@ -138,7 +155,7 @@ impl Local {
             self.notes.forget(file);
         }
         self.close_away(held).await;
-        Ok(())
+        Ok(true)
     }
 
     /// Removes a directory. Callers that have it open, or work in it, then see that it is empty.
@@ -165,14 +182,28 @@ impl Local {
     ) -> Result<(), StoreError> {
         let places = || Ok((self.place_of(from.0, from.1)?, self.place_of(to.0, to.1)?));
         let (old, new) = self.searching(places).await?;
+        for _ in 0..REPLACED_MAX {
+            if self.try_rename((&old, from), (&new, to), mode).await? {
+                return Ok(());
+            }
+        }
+        Err(StoreError::TokenHeld)
+    }
+    /// Renames. Returns false if this client returned the token of one of the files meanwhile.
+    async fn try_rename(
+        &self,
+        (old, from): (&Place, (FileId, &[u8])),
+        (new, to): (&Place, (FileId, &[u8])),
+        mode: RenameOver,
+    ) -> Result<bool, StoreError> {
         let number = |place: &Place| fs::symlink_metadata(place).map(|found| found.ino());
-        let is_there = fs::symlink_metadata(&new).is_ok();
-        let (at_old, at_new) = (|| fs::symlink_metadata(&old), || fs::symlink_metadata(&new));
+        let is_there = fs::symlink_metadata(new).is_ok();
+        let (at_old, at_new) = (|| fs::symlink_metadata(old), || fs::symlink_metadata(new));
         // Two files are locked in the order of their numbers.
         let (mut moved, mut replaced) = match is_there {
             false => (Some(self.exclude_found("renaming", at_old).await?), None),
-            true if number(&old).ok() == number(&new).ok() => (None, None),
-            true if number(&old).ok() < number(&new).ok() => {
+            true if number(old).ok() == number(new).ok() => (None, None),
+            true if number(old).ok() < number(new).ok() => {
                 let moved = self.exclude_found("renaming", at_old).await?;
                 (Some(moved), Some(self.exclude_found("renaming", at_new).await?))
             }
@@ -187,6 +218,9 @@ impl Local {
         let mut kept: Vec<&Metadata> = moved.iter().map(|(found, _)| found).collect();
         kept.extend(replaced.iter().map(|(found, _)| found).filter(keeps_name));
         self.keep_states(&kept).await?;
+        if !moved.iter().chain(&replaced).all(|one| self.are_excluded(one)) {
+            return Ok(false);
+        }
         let flags = match mode {
             RenameOver::Replace => RenameFlags::empty(),
             RenameOver::NoReplace => RenameFlags::NOREPLACE,
@@ -196,8 +230,8 @@ impl Local {
         renameat_with(CWD, old.as_ref(), CWD, new.as_ref(), flags)
             .map_err(|error| self.failed("renaming", &error.into()))?;
         moved.iter().chain(&replaced).for_each(|(found, _)| self.note_own_change(found));
-        let mut renamed = vec![(&new, to)];
-        renamed.extend((mode == RenameOver::Exchange).then_some((&old, from)));
+        let mut renamed = vec![(new, to)];
+        renamed.extend((mode == RenameOver::Exchange).then_some((old, from)));
         for (place, (parent, name)) in renamed {
             let found =
                 fs::symlink_metadata(place).map_err(|error| self.failed("renaming", &error))?;
@@ -206,7 +240,7 @@ impl Local {
         // Freeing may take longer than others wait for these files.
         drop((moved, replaced, unflushed));
         self.close_away(held).await;
-        Ok(())
+        Ok(true)
     }
 
     /// Closes a file on a thread of its own: if it has no name any more, the kernel frees its

@@ -279,15 +279,18 @@ impl Local {
     /// Excludes other clients before a call changes a file of which this client has no token: their
     /// buffers are flushed, and none of them gets a token until the result is dropped.
     pub async fn exclude(&self, file: FileId, kind: FileKind) -> Result<Excluded, StoreError> {
-        // With a shared token nobody has it exclusively.
-        let is_needless = || kind != FileKind::Regular || self.tokens.of(file).is_some();
-        if is_needless() || units::fault!("store-token-not-recalled") {
+        if kind != FileKind::Regular || units::fault!("store-token-not-recalled") {
             return Ok(Excluded::Needless);
+        }
+        // With a shared token nobody has it exclusively.
+        let is_held = || self.tokens.of(file).is_some();
+        if is_held() {
+            return Ok(Excluded::Held);
         }
         let until = self.world.now().plus(LEASE);
         let mut wished = false;
         let result = loop {
-            if is_needless() {
+            if is_held() {
                 break Ok(match units::fault!("store-own-token-overlooked") {
                     true => Excluded::Needless,
                     false => Excluded::Overtaken,
@@ -309,6 +312,11 @@ impl Local {
             self.tokens.end_wish(file);
         }
         result
+    }
+    /// Returns whether others are still kept from a file: this client may have returned its token.
+    pub fn are_excluded(&self, (found, excluded): &(Metadata, Excluded)) -> bool {
+        let is_held = || self.tokens.of(FileId(found.ino())).is_some();
+        !matches!(excluded, Excluded::Held) || is_held()
     }
     /// Excludes others from the file that `find` finds, which another client may replace at any
     /// time.

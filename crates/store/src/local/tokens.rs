@@ -46,15 +46,17 @@ pub(super) struct Exclusion {
     _lock: File,
 }
 
-/// How others are kept from a file while a call changes it.
+/// Result of keeping others from a file while a call changes it.
 pub(super) enum Excluded {
-    /// By the token that this client had before, or not at all: the file has no tokens.
+    /// Files of this kind have no tokens.
     Needless,
-    /// Until this is dropped.
+    /// This client has a token. It may return it while the call waits.
+    Held,
+    /// Others are kept away until this is dropped.
     #[expect(dead_code, reason = "it is held")]
     Until(Exclusion),
-    /// By a token that another call of this client got while this one waited. That call may have
-    /// buffered changes since: this one starts over.
+    /// Another call of this client got a token while this one waited, and may have buffered changes
+    /// since: this one starts over.
     Overtaken,
 }
 

@@ -259,6 +259,40 @@ fn a_change_that_waited_keeps_what_was_written_before_it() {
     }
 }
 
+/// The token that keeps others away goes to one of them while the change waits for its flush.
+#[test]
+fn a_change_of_names_whose_token_is_returned_meanwhile_starts_over() {
+    for what in ["link", "rename", "replace", "unlink"] {
+        on_two_of_a_directory(move |(first, second, world), root| async move {
+            let top = first.root();
+            let (file, _) = held(&first, "file", b"old").await;
+            first.link(file, top, b"name").await.unwrap();
+            make(&*first, "victim").await;
+            let mut changing: Answer<()> = match what {
+                "link" => {
+                    let link = first.link(file, top, b"link");
+                    Box::pin(async { link.await.map(drop) })
+                }
+                "rename" => first.rename(top, b"name", top, b"moved", RenameOver::Replace),
+                "replace" => first.rename(top, b"victim", top, b"name", RenameOver::Replace),
+                _ => first.unlink(top, b"name"),
+            };
+            let mut returning = first.return_token(file);
+            begin(&mut returning);
+            begin(&mut changing);
+            returning.await.unwrap();
+            let other = second.open(file, OpenMode::ReadWrite).await.unwrap();
+            second.take_token(other, Token::ExclusiveWrite).await.unwrap();
+            second.write(other, 0, b"theirs").await.unwrap();
+            return_recalled(&second, &*world);
+            changing.await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let durable = second.make_durable(other).await;
+            durable.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(std::fs::read(root.join("file")).unwrap(), b"theirs", "{what}");
+        });
+    }
+}
+
 /// The flush compares the file with what it had.
 #[test]
 fn a_change_of_names_beside_a_flush_is_no_foreign_one() {
@@ -283,15 +317,20 @@ fn a_change_of_names_beside_a_flush_is_no_foreign_one() {
     });
 }
 
-/// A program that has a lease of a file, and gives way when the test asks.
-struct Leaseholder(std::process::Child);
+/// A program that has a lease of a file, prints when another opens the file, and gives way when the
+/// test asks.
+struct Leaseholder {
+    program: std::process::Child,
+    /// The next line that it prints.
+    printed: std::sync::mpsc::Receiver<String>,
+}
 
 impl Leaseholder {
     /// `None`: there are no leases here.
     fn of(path: &std::path::Path) -> Option<Leaseholder> {
-        use std::io::Read;
+        use std::io::BufRead;
         const PROGRAM: &str = "import fcntl, os, signal, sys\n\
-            signal.signal(signal.SIGIO, signal.SIG_IGN)\n\
+            signal.signal(signal.SIGIO, lambda *_: print('wanted', flush=True))\n\
             file = os.open(sys.argv[1], os.O_RDWR)\n\
             try: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
             except OSError: sys.exit()\n\
@@ -300,19 +339,28 @@ impl Leaseholder {
         let mut holder = std::process::Command::new("python3");
         holder.args(["-c", PROGRAM]).arg(path);
         let (stdin, stdout) = (std::process::Stdio::piped(), std::process::Stdio::piped());
-        let mut holder = holder.stdin(stdin).stdout(stdout).spawn().unwrap();
-        let mut printed = [0; 7];
-        let read = holder.stdout.as_mut().unwrap().read_exact(&mut printed);
-        if read.is_err() {
+        let mut program = holder.stdin(stdin).stdout(stdout).spawn().unwrap();
+        let lines = std::io::BufReader::new(program.stdout.take().unwrap()).lines();
+        let (sender, printed) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            lines.map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+        });
+        if printed.recv().is_err() {
             println!("not tested: this file system has no leases");
-            holder.wait().unwrap();
+            program.wait().unwrap();
             return None;
         }
-        Some(Leaseholder(holder))
+        Some(Leaseholder { program, printed })
+    }
+    /// Returns when another has opened the file and waits.
+    async fn until_wanted(&self, world: &dyn World) {
+        while self.printed.try_recv().is_err() {
+            world.sleep_until(world.now().plus(Duration::from_millis(1))).await;
+        }
     }
     fn give_way(mut self) {
-        drop(self.0.stdin.take());
-        self.0.wait().unwrap();
+        drop(self.program.stdin.take());
+        self.program.wait().unwrap();
     }
 }
 
@@ -320,11 +368,15 @@ impl Leaseholder {
 #[test]
 fn a_lease_keeps_nobody_from_other_files() {
     on_two_of_a_directory(|(first, _, world), root| async move {
-        let file = make(&*first, "file").await;
+        let (file, other) = (make(&*first, "file").await, make(&*first, "other").await);
         let Some(holder) = Leaseholder::of(&root.join("file")) else { return };
-        let pause = || world.sleep_until(world.now().plus(Duration::from_millis(100)));
         let mut setting = first.set_xattr(file, b"user.a", b"b", XattrMode::Set);
-        assert!(matches!(race(&mut setting, pause()).await, Either::Right(())));
+        let raced = race(&mut setting, holder.until_wanted(&*world)).await;
+        assert!(matches!(raced, Either::Right(())), "it opens the file");
+        first.attributes(other).await.unwrap();
+        // Had all waited with it, the kernel would have taken the lease by now.
+        let pause = world.sleep_until(world.now().plus(Duration::from_secs(1)));
+        assert!(matches!(race(&mut setting, pause).await, Either::Right(())), "all have waited");
         holder.give_way();
         setting.await.unwrap();
         assert_eq!(first.xattr(file, b"user.a").await.unwrap(), b"b");
