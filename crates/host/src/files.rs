@@ -183,6 +183,10 @@ impl Files {
             true => self.get(id).unwrap_or_else(|| File::new(id)),
             false => self.get_or_new(id),
         };
+        self.keep(file)
+    }
+    /// Forgets a file when the result is dropped, if nothing else needs it then.
+    pub fn keep(&self, file: Rc<File>) -> KnownFile<'_> {
         KnownFile { files: self, file }
     }
     pub fn get_or_new(&self, id: FileId) -> Rc<File> {
@@ -190,15 +194,18 @@ impl Files {
     }
     /// Forgets a file that is idle and that no other owner refers to.
     pub fn forget(&self, file: &Rc<File>) {
-        let is_idle =
-            file.opens.get() == 0 && file.open.get().is_none() && file.dirty.get().is_none();
         let mut table = self.table.borrow_mut();
         // It may have been forgotten and made known anew.
         let is_known = table.get(&file.id).is_some_and(|known| Rc::ptr_eq(known, file));
         // The table's reference and the caller's.
-        if is_idle && is_known && Rc::strong_count(file) <= 2 {
+        if !file.is_in_use() && is_known && Rc::strong_count(file) <= 2 {
             table.remove(&file.id);
         }
+    }
+    /// Returns the files of which the store may have to get or close something, or which programs
+    /// have open.
+    pub fn in_use(&self) -> Vec<Rc<File>> {
+        self.table.borrow().values().filter(|file| file.is_in_use()).cloned().collect()
     }
     /// Returns the dirty files, oldest first.
     pub fn dirty(&self) -> Vec<(Dirty, Rc<File>)> {
@@ -291,6 +298,14 @@ impl File {
     /// some were not made durable, and nothing on another connection can promise them.
     pub fn end_shared_writes(&self) -> bool {
         self.synced_writes.replace(self.shared_writes.get()) < self.shared_writes.get()
+    }
+    fn is_in_use(&self) -> bool {
+        self.opens.get() > 0 || self.open.get().is_some() || self.dirty.get().is_some()
+    }
+    /// Returns whether nothing keeps the file open at the store.
+    pub fn is_idle(&self) -> bool {
+        let is_used = self.opens.get() > 0 || self.dirty.get().is_some();
+        !is_used && !self.recalled.get() && !self.keeps_token()
     }
     /// Returns whether only programs that have the file open can still reach it.
     pub fn is_gone(&self) -> bool {

@@ -154,3 +154,56 @@ async fn make_closed(host: &host::Host, name: &str) {
     let file = make(host, name).await;
     host.close_file(file).await.unwrap();
 }
+
+/// Nor does one of a file that was closed before it was destaged, or one that fails.
+#[test]
+fn a_changed_dirty_file_is_closed_at_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    on_a_directory(directory.path(), late(), |stage| async move {
+        let (host, root) = (&stage.host, stage.host.root());
+        let file = make_dirty(host, "file").await;
+        let size = AttributeChange { size: Some(2), ..Default::default() };
+        host.set_attributes(file, size).await.unwrap();
+        assert_eq!(host.known_files(), 0, "truncated");
+        dirty_again(host, "file").await;
+        let node = NewNode::Directory { mode: 0o755 };
+        let full = host.make(root, b"full", node, ROOT).await.unwrap().file;
+        host.make(full, b"inner", NewNode::Regular { mode: 0o600 }, ROOT).await.unwrap();
+        host.rename((root, b"file"), (root, b"full"), RenameOver::Replace).await.unwrap_err();
+        assert_eq!(host.known_files(), 0, "renamed onto a directory");
+        dirty_again(host, "file").await;
+        let other = make_dirty(host, "other").await;
+        host.link(other, root, b"link").await.unwrap();
+        dirty_again(host, "other").await;
+        host.rename((root, b"file"), (root, b"other"), RenameOver::NoReplace).await.unwrap_err();
+        assert_eq!(host.known_files(), 0, "renamed onto a name that must not be there");
+        dirty_again(host, "file").await;
+        host.link(file_of(host, "file").await, root, b"other").await.unwrap_err();
+        assert_eq!(host.known_files(), 0, "linked to a name that is there");
+        dirty_again(host, "other").await;
+        let only = XattrMode::Replace;
+        host.set_xattr(other, b"user.none", Some(b"1"), only).await.unwrap_err();
+        assert_eq!(host.known_files(), 0, "an attribute that is not there");
+        dirty_again(host, "other").await;
+        host.unlink(root, b"link").await.unwrap();
+        assert_eq!(host.known_files(), 0, "one of two names removed");
+        host.open_file(FileId(u64::MAX)).await.unwrap_err();
+        assert_eq!(host.known_files(), 0, "a file that is not there");
+    });
+}
+async fn file_of(host: &host::Host, name: &str) -> FileId {
+    host.lookup(host.root(), name.as_bytes()).await.unwrap().file
+}
+/// Makes a file that is closed, and not destaged yet.
+async fn make_dirty(host: &Rc<host::Host>, name: &str) -> FileId {
+    make_closed(host, name).await;
+    dirty_again(host, name).await;
+    file_of(host, name).await
+}
+async fn dirty_again(host: &Rc<host::Host>, name: &str) {
+    let file = file_of(host, name).await;
+    host.open_file(file).await.unwrap();
+    host.write(file, 0, b"dirty", Durable::Now).await.unwrap();
+    host.close_file(file).await.unwrap();
+    assert!(host.known_files() > 0);
+}
