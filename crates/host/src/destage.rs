@@ -412,7 +412,7 @@ impl Host {
         }
         let may_go =
             |file: &File| file.failure.borrow().is_none() && file.destaging.get().is_none();
-        // Of the others no reference is left: they could not be forgotten meanwhile.
+        // No reference to the others is left, which would keep tasks from forgetting them.
         let oldest = self.files.dirty().into_iter().find(|(_, file)| may_go(file));
         if let Some((_, oldest)) = oldest {
             // Errors belong to the oldest file and are reported by its next sync.

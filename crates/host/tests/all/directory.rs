@@ -377,7 +377,7 @@ fn an_owner_recovers_what_he_made_read_only() {
     }
 }
 
-/// As Samba does with kernel oplocks. Otherwise no file of the journal is recovered.
+/// Samba with kernel oplocks has such leases. Otherwise no file of the journal is recovered.
 #[test]
 fn a_recovery_waits_for_a_lease() {
     const PROGRAM: &str = "import fcntl, os, signal, sys, time\n\

@@ -127,7 +127,7 @@ impl Local {
         }
         Err(StoreError::TokenHeld)
     }
-    /// Removes a name. Returns false if this client returned the file's token meanwhile.
+    /// Removes a name. Returns false if another call of this client returned the file's token.
     async fn try_unlink(&self, place: &Place) -> Result<bool, StoreError> {
         let mut one = self.exclude_found("unlinking", || fs::symlink_metadata(place)).await?;
         if one.0.is_dir() {
@@ -189,7 +189,7 @@ impl Local {
         }
         Err(StoreError::TokenHeld)
     }
-    /// Renames. Returns false if this client returned the token of one of the files meanwhile.
+    /// Renames. Returns false if another call of this client returned the token of a file.
     async fn try_rename(
         &self,
         (old, from): (&Place, (FileId, &[u8])),

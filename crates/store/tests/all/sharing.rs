@@ -261,7 +261,7 @@ fn a_change_that_waited_keeps_what_was_written_before_it() {
 
 /// The token that keeps others away goes to one of them while the change waits for its flush.
 #[test]
-fn a_change_of_names_whose_token_is_returned_meanwhile_starts_over() {
+fn a_change_of_names_whose_token_is_returned_starts_over() {
     for what in ["link", "rename", "replace", "unlink"] {
         on_two_of_a_directory(move |(first, second, world), root| async move {
             let top = first.root();
