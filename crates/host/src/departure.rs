@@ -23,7 +23,7 @@ const WHILE: Duration = Duration::from_secs(1);
 const QUESTIONS: usize = 16;
 
 impl Host {
-    pub(crate) async fn add_departure(&self, file: Rc<File>, settled: Option<WriteGuard>) {
+    pub(crate) async fn add_departure(&self, file: Rc<File>, settled: WriteGuard) {
         let bytes = file.held_bytes();
         let may = || (self.departures.has_space(bytes) || self.check().is_err()).then_some(());
         self.departures.changed.until(may).await;

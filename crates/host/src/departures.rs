@@ -22,7 +22,7 @@ pub(crate) struct Departures {
 pub(crate) struct Departure {
     pub file: Rc<File>,
     /// The file's lock, held since the unlink.
-    pub settled: Option<WriteGuard>,
+    pub settled: WriteGuard,
     pub bytes: u64,
 }
 

@@ -137,7 +137,7 @@ impl Host {
         self.closing.set(true);
         self.departures.changed.notify();
         let late = RefCell::new(Vec::new());
-        let waits = self.files.all().into_iter().map(|file| -> Work<'_> {
+        let waits = self.files.in_use().into_iter().map(|file| -> Work<'_> {
             let late = &late;
             Box::pin(async move {
                 if !self.is_free(&file).await {
@@ -149,7 +149,7 @@ impl Host {
         at_once(waits.collect(), FILES_AT_ONCE).await;
         let late = late.take();
         let is_late = |file: &Rc<File>| late.iter().any(|late| Rc::ptr_eq(late, file));
-        let files: Vec<_> = self.files.all().into_iter().filter(|file| !is_late(file)).collect();
+        let files: Vec<_> = self.files.in_use().into_iter().filter(|file| !is_late(file)).collect();
         let result = self.destage_together(&files, late.is_empty()).await;
         // Those whose task does not return must not keep the others from the store.
         let last = if late.is_empty() { Ok(()) } else { self.destage_together(&late, false).await };
@@ -407,12 +407,16 @@ impl Host {
             return;
         }
         self.many_dirty.notify();
-        let dirty = if self.has_too_many_dirty(2) { self.files.dirty() } else { Vec::new() };
+        if !self.has_too_many_dirty(2) {
+            return;
+        }
         let may_go =
             |file: &File| file.failure.borrow().is_none() && file.destaging.get().is_none();
-        if let Some((_, oldest)) = dirty.iter().find(|(_, file)| may_go(file)) {
+        // No reference to the others is left, which would keep tasks from forgetting them.
+        let oldest = self.files.dirty().into_iter().find(|(_, file)| may_go(file));
+        if let Some((_, oldest)) = oldest {
             // Errors belong to the oldest file and are reported by its next sync.
-            let _ = self.destage(oldest).await;
+            let _ = self.destage(&oldest).await;
         }
     }
 

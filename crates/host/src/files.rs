@@ -14,7 +14,7 @@ use crate::removals::Removal;
 use runtime::sync::{Event, RwLock};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::rc::Rc;
 use std::time::Duration;
 use store::{FileId, OpenFile, StoreError, Token, Version};
@@ -71,7 +71,7 @@ pub(crate) struct File {
     /// Whether its last name is being removed here. A recovery that does not find the file then
     /// loses nothing.
     pub is_removed: Cell<bool>,
-    /// The last removal of one of its names here.
+    /// The removal of what may have been its last name here.
     pub last_removal: Cell<Removal>,
 }
 
@@ -119,6 +119,24 @@ pub(crate) struct Dirty {
     pub last: TransactionId,
 }
 
+/// A file that an operation keeps known, though nobody may have it open: others on this host wait
+/// for its lock. Forgotten when this is dropped, if nothing else needs it.
+pub(crate) struct KnownFile<'a> {
+    files: &'a Files,
+    file: Rc<File>,
+}
+impl Deref for KnownFile<'_> {
+    type Target = Rc<File>;
+    fn deref(&self) -> &Rc<File> {
+        &self.file
+    }
+}
+impl Drop for KnownFile<'_> {
+    fn drop(&mut self) {
+        self.files.forget(&self.file);
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Files {
     table: RefCell<BTreeMap<FileId, Rc<File>>>,
@@ -159,49 +177,35 @@ impl Files {
     pub fn stuck(&self) -> Vec<Rc<File>> {
         self.table.borrow().values().filter(|file| file.is_stuck.get()).cloned().collect()
     }
-    pub fn get_or_new(&self, id: FileId) -> Rc<File> {
-        let fresh = || {
-            Rc::new(File {
-                id,
-                lock: Rc::default(),
-                opens: Cell::new(0),
-                open: Cell::new(None),
-                is_read_only: Cell::new(false),
-                locks: ProgramLocks::default(),
-                token: Cell::new(None),
-                grant: Cell::new(0),
-                without_capabilities: Cell::new(0),
-                cached_by_kernel: Cell::new(false),
-                reported: Cell::default(),
-                was_taken_over: Cell::new(false),
-                is_kept: Cell::new(false),
-                shared_writes: Cell::new(0),
-                synced_writes: Cell::new(0),
-                dirty: Cell::new(None),
-                ranges: RefCell::default(),
-                nameless: Cell::new(false),
-                recalled: Cell::new(false),
-                recalls: Cell::new(0),
-                returned: Event::default(),
-                failure: RefCell::default(),
-                retry: Cell::new(None),
-                is_given_up: Cell::new(false),
-                destaging: Cell::new(None),
-                is_stuck: Cell::new(false),
-                is_removed: Cell::new(false),
-                last_removal: Cell::default(),
-            })
+    /// Returns a file that is to stay known while an operation on it runs.
+    pub fn known(&self, id: FileId) -> KnownFile<'_> {
+        let file = match units::fault!("store-own-token-overlooked") {
+            true => self.get(id).unwrap_or_else(|| File::new(id)),
+            false => self.get_or_new(id),
         };
-        self.table.borrow_mut().entry(id).or_insert_with(fresh).clone()
+        self.keep(file)
+    }
+    /// Forgets a file when the result is dropped, if nothing else needs it then.
+    pub fn keep(&self, file: Rc<File>) -> KnownFile<'_> {
+        KnownFile { files: self, file }
+    }
+    pub fn get_or_new(&self, id: FileId) -> Rc<File> {
+        self.table.borrow_mut().entry(id).or_insert_with(|| File::new(id)).clone()
     }
     /// Forgets a file that is idle and that no other owner refers to.
     pub fn forget(&self, file: &Rc<File>) {
-        let is_idle =
-            file.opens.get() == 0 && file.open.get().is_none() && file.dirty.get().is_none();
+        let mut table = self.table.borrow_mut();
+        // It may have been forgotten and made known anew.
+        let is_known = table.get(&file.id).is_some_and(|known| Rc::ptr_eq(known, file));
         // The table's reference and the caller's.
-        if is_idle && Rc::strong_count(file) <= 2 {
-            self.table.borrow_mut().remove(&file.id);
+        if !file.is_in_use() && is_known && Rc::strong_count(file) <= 2 {
+            table.remove(&file.id);
         }
+    }
+    /// Returns the files of which the store may have to get or close something, or which programs
+    /// have open.
+    pub fn in_use(&self) -> Vec<Rc<File>> {
+        self.table.borrow().values().filter(|file| file.is_in_use()).cloned().collect()
     }
     /// Returns the dirty files, oldest first.
     pub fn dirty(&self) -> Vec<(Dirty, Rc<File>)> {
@@ -223,6 +227,38 @@ impl Files {
 }
 
 impl File {
+    fn new(id: FileId) -> Rc<File> {
+        Rc::new(File {
+            id,
+            lock: Rc::default(),
+            opens: Cell::new(0),
+            open: Cell::new(None),
+            is_read_only: Cell::new(false),
+            locks: ProgramLocks::default(),
+            token: Cell::new(None),
+            grant: Cell::new(0),
+            without_capabilities: Cell::new(0),
+            cached_by_kernel: Cell::new(false),
+            reported: Cell::default(),
+            was_taken_over: Cell::new(false),
+            is_kept: Cell::new(false),
+            shared_writes: Cell::new(0),
+            synced_writes: Cell::new(0),
+            dirty: Cell::new(None),
+            ranges: RefCell::default(),
+            nameless: Cell::new(false),
+            recalled: Cell::new(false),
+            recalls: Cell::new(0),
+            returned: Event::default(),
+            failure: RefCell::default(),
+            retry: Cell::new(None),
+            is_given_up: Cell::new(false),
+            destaging: Cell::new(None),
+            is_stuck: Cell::new(false),
+            is_removed: Cell::new(false),
+            last_removal: Cell::default(),
+        })
+    }
     /// Records the store's error for a flush of the file.
     pub fn fail(&self, error: StoreError, now: Instant) {
         let [first, most] = RETRY_AFTER;
@@ -262,6 +298,14 @@ impl File {
     /// some were not made durable, and nothing on another connection can promise them.
     pub fn end_shared_writes(&self) -> bool {
         self.synced_writes.replace(self.shared_writes.get()) < self.shared_writes.get()
+    }
+    fn is_in_use(&self) -> bool {
+        self.opens.get() > 0 || self.open.get().is_some() || self.dirty.get().is_some()
+    }
+    /// Returns whether nothing keeps the file open at the store.
+    pub fn is_idle(&self) -> bool {
+        let is_used = self.opens.get() > 0 || self.dirty.get().is_some();
+        !is_used && !self.recalled.get() && !self.keeps_token()
     }
     /// Returns whether only programs that have the file open can still reach it.
     pub fn is_gone(&self) -> bool {

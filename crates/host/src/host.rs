@@ -222,7 +222,7 @@ impl Host {
     /// Opens an existing file for an application.
     pub async fn open_file(&self, id: FileId) -> Result<(), HostError> {
         let _busy = self.enter().await?;
-        let file = self.files.get_or_new(id);
+        let file = self.files.keep(self.files.get_or_new(id));
         if self.store.reuses_numbers() && !units::fault!("host-number-not-held") {
             let _guard = file.lock.write().await;
             self.opened(&file).await?;
@@ -248,27 +248,25 @@ impl Host {
     /// Returns the token and closes the file at the store, if it is neither open nor dirty, and
     /// does not keep its token.
     pub(crate) async fn let_go(&self, file: &Rc<File>) -> Result<(), HostError> {
-        let is_idle = || {
-            let is_used = file.opens.get() > 0 || file.dirty.get().is_some();
-            !is_used && !file.recalled.get() && !file.keeps_token()
-        };
-        if !is_idle() || self.check().is_err() {
+        if !file.is_idle() || self.check().is_err() {
             return Ok(());
         }
-        let _guard = file.lock.write().await;
-        if !is_idle() {
+        let guard = file.lock.write().await;
+        let closed = self.close_idle(file).await;
+        drop(guard);
+        self.files.forget(file);
+        closed
+    }
+    /// Does the same for a caller that holds the file's lock, and forgets nothing.
+    pub(crate) async fn close_idle(&self, file: &File) -> Result<(), HostError> {
+        if !file.is_idle() || self.check().is_err() {
             return Ok(());
         }
-        let handed_back = match self.end_token(file) {
-            Some(_) => self.hand_back(file).await,
-            None => Ok(()),
-        };
+        let handed_back = self.give_up_token(file).await;
         // Also after an error: a later open must not get it.
         if let Some(open) = file.open.take() {
             self.noted(self.store.close(open).await)?;
         }
-        drop(_guard);
-        self.files.forget(file);
         handed_back
     }
 
@@ -687,6 +685,7 @@ impl Host {
     }
     async fn try_sync_file(self: &Rc<Self>, id: FileId) -> Result<(), HostError> {
         let Some(file) = self.files.get(id) else { return self.check() };
+        let file = self.files.keep(file);
         self.destage_takeover(&file).await?;
         if let Some(dirty) = file.dirty.get() {
             self.log().commit(dirty.last).await?;
@@ -705,8 +704,9 @@ impl Host {
     /// Makes everything durable that was acknowledged of all files before.
     pub async fn sync(self: &Rc<Self>) -> Result<(), HostError> {
         let _busy = self.enter().await?;
-        for file in self.files.all() {
-            self.try_sync_file(file.id).await?;
+        let files: Vec<FileId> = self.files.all().iter().map(|file| file.id).collect();
+        for file in files {
+            self.try_sync_file(file).await?;
         }
         self.log().commit_all().await?;
         self.prove_lease().await

@@ -84,7 +84,10 @@ impl Host {
         file.reported.set(attributes.version);
         file.was_taken_over.set(false);
         file.nameless.set(attributes.links == 0);
-        if attributes.links == 0 && file.last_removal.get() == Removal::default() {
+        if attributes.links > 0 {
+            // An earlier removal here was not of the last name.
+            file.last_removal.set(Removal::default());
+        } else if file.last_removal.get() == Removal::default() {
             // Others have removed the last name, wherever it was.
             file.last_removal.set(self.removals.add_anywhere());
         }

@@ -60,26 +60,49 @@ impl Host {
         name: &[u8],
     ) -> Result<FileAttributes, HostError> {
         self.once("a link", async |is_sent| {
-            let file = self.files.get(id);
-            let _settled = self.settled(file.as_deref()).await?;
-            self.begin_sending(is_sent)?;
-            let linked = self.store.link(id, parent, name).await;
-            self.unsynced_names.changed(&[parent]);
-            self.noted(linked)
+            let change = async || {
+                self.begin_sending(is_sent)?;
+                let linked = self.store.link(id, parent, name).await;
+                self.unsynced_names.changed(&[parent]);
+                self.noted(linked)
+            };
+            self.change_settled(&self.files.known(id), change).await
         })
         .await
     }
 
+    /// Has the store change a file that is settled and locked.
+    ///
+    /// A file that nobody has open is locked, too: while the store waits for another client's
+    /// token, a program here may open the file, get the token, and have a write acknowledged that
+    /// the change does not know of.
+    async fn change_settled<T>(
+        &self,
+        file: &File,
+        change: impl AsyncFnOnce() -> Result<T, HostError>,
+    ) -> Result<T, HostError> {
+        let guard = file.lock.write().await;
+        let changed = match self.settle(file).await {
+            Ok(()) => change().await,
+            Err(error) => Err(error),
+        };
+        self.leave(file, guard).await;
+        changed
+    }
     /// Destages a file and returns its token before a change of its names. That change alters the
     /// file's state, which no journal has: a recovery would take the new state for another
-    /// client's. Another client may have the file before the store has done its part. While the
-    /// guard exists no task writes to the file.
-    async fn settled(&self, file: Option<&File>) -> Result<Option<WriteGuard>, HostError> {
-        let Some(file) = file else { return Ok(None) };
-        let guard = file.lock.write().await;
+    /// client's. Another client may have the file before the store has done its part. The caller
+    /// holds the file's lock: no task writes to the file.
+    async fn settle(&self, file: &File) -> Result<(), HostError> {
         self.destage_locked(file).await?;
-        self.give_up_token(file).await?;
-        Ok(Some(guard))
+        self.give_up_token(file).await
+    }
+    /// Ends a change of a file by its path: one that is closed and clean is closed at the store,
+    /// too, before those who wait for the file have it.
+    async fn leave(&self, file: &File, guard: WriteGuard) {
+        // Errors are recorded with the file or the connection.
+        let _ = self.close_idle(file).await;
+        drop(guard);
     }
     pub(crate) async fn give_up_token(&self, file: &File) -> Result<(), HostError> {
         match self.end_token(file) {
@@ -88,25 +111,18 @@ impl Host {
         }
     }
     /// Settles a file before a name is removed that may be the last one: then its dirty bytes are
-    /// of no use.
-    async fn settled_unless_last(
-        &self,
-        file: Option<&Rc<File>>,
-        links: u32,
-    ) -> Result<Option<WriteGuard>, HostError> {
-        let Some(file) = file else { return Ok(None) };
+    /// of no use. The caller holds the file's lock.
+    async fn settle_unless_last(&self, file: &Rc<File>, links: u32) -> Result<(), HostError> {
         if links > 1 && !units::fault!("host-name-before-content") {
-            return self.settled(Some(file)).await;
+            return self.settle(file).await;
         }
-        let guard = file.lock.write().await;
         self.invalidate_attributes(file);
         if file.opens.get() > 0 {
             // Without a name it is reached by the open file alone. A program that may not write to
             // it gets that error when it writes.
             let _ = self.opened(file).await;
         }
-        self.note_removal(file, true).await?;
-        Ok(Some(guard))
+        self.note_removal(file, true).await
     }
     /// Records in the journal that the file is removed here, for a recovery that does not find it.
     /// The caller holds the file's lock; the commit runs beside the removal.
@@ -131,28 +147,33 @@ impl Host {
         Ok(())
     }
     /// Waits until the journal has the removal, before the removal is answered.
-    async fn removal_noted(&self, file: Option<&Rc<File>>) -> Result<(), HostError> {
-        match file.and_then(|file| file.dirty.get().filter(|_| file.is_removed.get())) {
+    async fn removal_noted(&self, file: &File) -> Result<(), HostError> {
+        match file.dirty.get().filter(|_| file.is_removed.get()) {
             Some(dirty) => self.log().commit(dirty.last).await,
             None => Ok(()),
         }
     }
-    /// Withdraws the removal: the store has refused to remove the name.
-    async fn not_removed(&self, file: Option<&Rc<File>>) -> Result<(), HostError> {
-        let Some(file) = file.filter(|file| file.is_removed.get()) else { return Ok(()) };
+    /// Withdraws the removal: it was not asked for, or the store has refused it. If the connection
+    /// was lost, whether the name is there is unknown.
+    async fn not_removed(&self, file: &Rc<File>, error: &HostError) -> Result<(), HostError> {
+        if error.is_lost() || !file.is_removed.get() {
+            return Ok(());
+        }
         self.note_removal(file, false).await?;
         if file.dirty.get().is_some() { self.log().commit_all().await } else { Ok(()) }
     }
-    /// Follows the removal of a name. The caller does not wait for a file that nobody has open.
+    /// Follows the removal of one of `links` names. The caller does not wait for a file that nobody
+    /// has open.
     async fn name_removed(
         &self,
-        file: Option<Rc<File>>,
-        parent: FileId,
-        settled: Option<WriteGuard>,
+        file: Rc<File>,
+        (parent, links): (FileId, u32),
+        settled: WriteGuard,
     ) -> Result<(), HostError> {
-        let Some(file) = file else { return Ok(()) };
-        if file.dirty.get().is_some() || file.opens.get() > 0 {
-            // Others have no records that are to stay.
+        let is_last = links <= 1 || units::fault!("host-first-removal-is-last");
+        if is_last && (file.dirty.get().is_some() || file.opens.get() > 0) {
+            // Others have no records that are to stay. Of one that has another name, the next token
+            // says whether that is gone, too.
             file.last_removal.set(self.removals.add(parent));
         }
         if file.dirty.get().is_some() && file.opens.get() == 0 {
@@ -166,7 +187,7 @@ impl Host {
     pub(crate) async fn follow_name(
         &self,
         file: Rc<File>,
-        settled: Option<WriteGuard>,
+        settled: WriteGuard,
     ) -> Result<(), HostError> {
         if let Some(dirty) = file.dirty.get() {
             let links = match file.nameless.get() {
@@ -195,8 +216,10 @@ impl Host {
             file.is_removed.set(false);
             self.give_up_token(&file).await?;
         }
+        let closed = self.close_idle(&file).await;
         drop(settled);
-        self.let_go(&file).await
+        self.files.forget(&file);
+        closed
     }
 
     async fn links_left(&self, file: &File) -> Result<u32, HostError> {
@@ -233,7 +256,7 @@ impl Host {
         }
         let guard = file.lock.write().await;
         if file.dirty.get().is_some() && file.opens.get() == 0 {
-            self.add_departure(file.clone(), Some(guard)).await;
+            self.add_departure(file.clone(), guard).await;
         }
     }
 
@@ -247,19 +270,23 @@ impl Host {
         is_sent: &Cell<bool>,
     ) -> Result<(), HostError> {
         let found = self.noted(self.store.lookup(parent, name).await)?;
-        let file = self.files.get(found.file);
-        let settled = self.settled_unless_last(file.as_ref(), found.attributes.links).await?;
-        self.begin_sending(is_sent)?;
-        let unlinked = self.store.unlink(parent, name).await;
-        self.unsynced_names.changed(&[parent]);
-        if let Err(error) = self.noted(unlinked) {
-            if !error.is_lost() {
-                self.not_removed(file.as_ref()).await?;
-            }
-            return Err(error);
+        let file = self.files.known(found.file);
+        let links = found.attributes.links;
+        let guard = file.lock.write().await;
+        let removal = async {
+            self.settle_unless_last(&file, links).await?;
+            self.begin_sending(is_sent)?;
+            let unlinked = self.store.unlink(parent, name).await;
+            self.unsynced_names.changed(&[parent]);
+            self.noted(unlinked)
+        };
+        if let Err(error) = removal.await {
+            let withdrawn = self.not_removed(&file, &error).await;
+            self.leave(&file, guard).await;
+            return withdrawn.and(Err(error));
         }
-        self.removal_noted(file.as_ref()).await?;
-        made(self.name_removed(file, parent, settled).await)
+        self.removal_noted(&file).await?;
+        made(self.name_removed(file.clone(), (parent, links), guard).await)
     }
 
     pub async fn remove_directory(&self, parent: FileId, name: &[u8]) -> Result<(), HostError> {
@@ -303,31 +330,29 @@ impl Host {
             RenameOver::Exchange => u32::MAX,
             _ => replaced.map_or(0, |replaced| replaced.attributes.links),
         };
-        let victim = replaced.and_then(|replaced| self.files.get(replaced.file));
-        let file = self.files.get(moved.file);
-        // Two files are locked in the order of their numbers.
-        let (of_victim, of_file) = match &victim {
-            Some(one) if one.id < moved.file => {
-                let of_victim = self.settled_unless_last(victim.as_ref(), links).await?;
-                (of_victim, self.settled(file.as_deref()).await?)
+        let victim = replaced.map(|replaced| self.files.known(replaced.file));
+        let file = self.files.known(moved.file);
+        let (of_file, of_victim) = lock_both(&file, victim.as_deref()).await;
+        let rename = async {
+            self.settle(&file).await?;
+            if let Some(victim) = &victim {
+                self.settle_unless_last(victim, links).await?;
             }
-            _ => {
-                let of_file = self.settled(file.as_deref()).await?;
-                (self.settled_unless_last(victim.as_ref(), links).await?, of_file)
-            }
+            self.begin_sending(is_sent)?;
+            let renamed = self.store.rename(parent, name, new_parent, new_name, mode).await;
+            self.unsynced_names.changed(&[parent, new_parent]);
+            self.noted(renamed)
         };
-        self.begin_sending(is_sent)?;
-        let renamed = self.store.rename(parent, name, new_parent, new_name, mode).await;
-        self.unsynced_names.changed(&[parent, new_parent]);
-        if let Err(error) = self.noted(renamed) {
-            if !error.is_lost() {
-                self.not_removed(victim.as_ref()).await?;
-            }
-            return Err(error);
+        let renamed = rename.await;
+        self.leave(&file, of_file).await;
+        let (Some(victim), Some(of_victim)) = (victim, of_victim) else { return renamed };
+        if let Err(error) = renamed {
+            let withdrawn = self.not_removed(&victim, &error).await;
+            self.leave(&victim, of_victim).await;
+            return withdrawn.and(Err(error));
         }
-        drop(of_file);
-        self.removal_noted(victim.as_ref()).await?;
-        made(self.name_removed(victim, new_parent, of_victim).await)
+        self.removal_noted(&victim).await?;
+        made(self.name_removed(victim.clone(), (new_parent, links), of_victim).await)
     }
     pub async fn read_link(&self, file: FileId) -> Result<Vec<u8>, HostError> {
         self.query(|| self.store.read_link(file)).await
@@ -393,14 +418,7 @@ impl Host {
         change: AttributeChange,
         is_sent: &Cell<bool>,
     ) -> Result<FileAttributes, HostError> {
-        let Some(file) = self.files.get(id) else {
-            self.begin_sending(is_sent)?;
-            let changed = self.store.set_attributes(id, change).await;
-            if changed.as_ref().is_ok_and(|changed| changed.kind == FileKind::Directory) {
-                self.unsynced_names.changed(&[id]);
-            }
-            return self.noted(changed);
-        };
+        let file = self.files.known(id);
         loop {
             self.check_file(&file)?;
             let guard = file.lock.write().await;
@@ -410,42 +428,58 @@ impl Host {
                 self.check()?;
                 continue;
             }
-            // As for a write.
-            self.check_file(&file)?;
-            let is_held = file.token.get() == Some(Token::ExclusiveWrite);
-            if !is_held || change.size.is_some_and(|size| size != file.reported.get().size) {
-                // A crash must not find records of a file that is about to be truncated.
-                self.destage_locked(&file).await?;
-                if file.recalled.get() {
-                    continue;
-                }
-                self.begin_sending(is_sent)?;
-                let changed = self.store.set_attributes(id, change).await;
-                let changed = self.noted_change(&file, changed);
-                match &changed {
-                    Ok(attributes) => file.reported.set(attributes.version),
-                    Err(_) => self.settle_failed_change(&file).await?,
-                }
+            let changed = self.set_attributes_locked(&file, change, is_sent).await;
+            self.leave(&file, guard).await;
+            if let Some(changed) = changed.transpose() {
                 return changed;
             }
-            // As for a write: no space is held while it waits for the file.
-            let Some(reservation) = self.log().reserve_at_once(0)? else {
-                drop(guard);
+            if !file.recalled.get() {
+                // As for a write: no space is held while it waits for the file.
                 self.log().until_space(0).await?;
-                self.check()?;
-                continue;
-            };
-            self.check_closing()?;
-            let recalls = file.recalls.get();
-            let attributes = self.noted(self.store.set_attributes(id, change).await)?;
-            if file.met_recall(recalls) {
-                // As for a write.
-                self.settle_unreported(&file).await?;
-            } else {
-                self.note_change(&file, &reservation, &attributes, (0, &[]));
             }
-            return Ok(attributes);
+            self.check()?;
         }
+    }
+    /// Changes attributes; the caller holds the file's lock. `None`: another client wants the file,
+    /// or the log has no space.
+    async fn set_attributes_locked(
+        self: &Rc<Self>,
+        file: &File,
+        change: AttributeChange,
+        is_sent: &Cell<bool>,
+    ) -> Result<Option<FileAttributes>, HostError> {
+        // As for a write.
+        self.check_file(file)?;
+        let is_held = file.token.get() == Some(Token::ExclusiveWrite);
+        if !is_held || change.size.is_some_and(|size| size != file.reported.get().size) {
+            // A crash must not find records of a file that is about to be truncated.
+            self.destage_locked(file).await?;
+            if file.recalled.get() {
+                return Ok(None);
+            }
+            self.begin_sending(is_sent)?;
+            let changed = self.store.set_attributes(file.id, change).await;
+            if changed.as_ref().is_ok_and(|changed| changed.kind == FileKind::Directory) {
+                self.unsynced_names.changed(&[file.id]);
+            }
+            let changed = self.noted_change(file, changed);
+            match &changed {
+                Ok(attributes) => file.reported.set(attributes.version),
+                Err(_) => self.settle_failed_change(file).await?,
+            }
+            return changed.map(Some);
+        }
+        let Some(reservation) = self.log().reserve_at_once(0)? else { return Ok(None) };
+        self.check_closing()?;
+        let recalls = file.recalls.get();
+        let attributes = self.noted(self.store.set_attributes(file.id, change).await)?;
+        if file.met_recall(recalls) {
+            // As for a write.
+            self.settle_unreported(file).await?;
+        } else {
+            self.note_change(file, &reservation, &attributes, (0, &[]));
+        }
+        Ok(Some(attributes))
     }
 
     /// Settles a file of which a change has failed at the store, which may have carried out a part
@@ -517,16 +551,32 @@ impl Host {
             return Err(StoreError::from(Refusal::NotPermitted).into());
         }
         self.once("a change of an extended attribute", async |is_sent| {
-            let file = self.files.get(id);
-            let _settled = self.settled(file.as_deref()).await?;
-            self.begin_sending(is_sent)?;
-            let result = match value {
-                Some(value) => self.store.set_xattr(id, name, value, mode).await,
-                None => self.store.remove_xattr(id, name).await,
+            let change = async || {
+                self.begin_sending(is_sent)?;
+                let changed = match value {
+                    Some(value) => self.store.set_xattr(id, name, value, mode).await,
+                    None => self.store.remove_xattr(id, name).await,
+                };
+                self.noted(changed)
             };
-            self.noted(result)
+            self.change_settled(&self.files.known(id), change).await
         })
         .await
+    }
+}
+
+/// Locks two files in the order of their numbers.
+async fn lock_both(file: &File, other: Option<&Rc<File>>) -> (WriteGuard, Option<WriteGuard>) {
+    match other {
+        Some(other) if other.id < file.id => {
+            let of_other = other.lock.write().await;
+            (file.lock.write().await, Some(of_other))
+        }
+        Some(other) => {
+            let of_file = file.lock.write().await;
+            (of_file, Some(other.lock.write().await))
+        }
+        None => (file.lock.write().await, None),
     }
 }
 

@@ -24,7 +24,7 @@ const HEAD_BYTES: u64 = 512;
 const OTHERS: u32 = 0o077;
 
 /// Types of file systems by their magic numbers (statfs(2)).
-const INCOHERENT: [(u64, &str); 14] = [
+const INCOHERENT: [(u64, &str); 16] = [
     (0x6573_5546, "FUSE"),
     (0x6969, "NFS"),
     (0xff53_4d42, "CIFS"),
@@ -40,6 +40,9 @@ const INCOHERENT: [(u64, &str); 14] = [
     // A file has one inode by the merged name and another by the upper one.
     (0x794c_7630, "overlayfs"),
     (0x786f_4256, "a shared folder of VirtualBox"),
+    // The number of a file is another one after each mount.
+    (0x4d44, "FAT"),
+    (0x2011_bab0, "exFAT"),
 ];
 
 /// A store named by `--store`.
@@ -128,8 +131,8 @@ impl StoreName {
         let kind = kind.filter(|_| !units::fault!("host-incoherent-store"));
         let Some((_, kind)) = kind else { return Ok(()) };
         Err(CliError::new(format!(
-            "{}: it lies on {kind}, whose locks and change times need not be the same for all \
-             hosts",
+            "{}: it lies on {kind}, whose locks, change times or numbers of files need not be the \
+             same for all hosts and mounts",
             self.full_name()
         ))
         .with_remedy(

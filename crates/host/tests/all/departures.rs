@@ -9,7 +9,7 @@ use runtime::spawn_with_result;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Cut, CutKind, FileId, Moment, RenameOver};
+use store::{Cut, CutKind, FileId, Moment, Refusal, RenameOver};
 
 /// Creates a closed file with synced content.
 async fn make_mail(host: &Rc<Host>, name: &str) -> FileId {
@@ -307,6 +307,30 @@ fn records_of_a_removed_file_stay_until_that_is_durable() {
     }
 }
 
+/// The name that this host removed was not the last one. Another client removed that, in a
+/// directory that this host does not know of.
+#[test]
+fn records_of_a_removed_file_stay_until_its_last_removal_is_durable() {
+    let stage = Stage::new(9);
+    let (watched, disk) =
+        (Rc::new(WatchedStore::new(stage.connect())), stage.disk(stage.formatted()));
+    let begun = begin_host(stage.world(), watched.clone(), disk, under_pressure());
+    let (world, peer) = (stage.world(), stage.peer());
+    stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        let root = host.root();
+        let file = make(&host, "file").await;
+        host.link(file, root, b"other").await.unwrap();
+        host.write(file, 0, b"destaged", Durable::Now).await.unwrap();
+        host.unlink(root, b"file").await.unwrap();
+        peer.unlink(root, b"other").await.unwrap();
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        host.close_file(file).await.unwrap();
+        sleep(&*world, Duration::from_secs(5)).await;
+        assert_eq!(*watched.durable_removals.borrow(), [None], "all removals, wherever they were");
+    });
+}
+
 #[test]
 fn one_sync_makes_many_removals_durable() {
     let stage = Stage::new(8);
@@ -327,4 +351,30 @@ fn one_sync_makes_many_removals_durable() {
         let syncs = watched.durable_removals.borrow().len();
         assert!((1..=2).contains(&syncs), "{syncs} syncs");
     });
+}
+
+/// The store refuses the file that is to take the name: nothing is removed.
+#[test]
+fn a_rename_that_fails_removes_nothing_of_what_was_there() {
+    let (stage, disk) = Stage::formatted_disk(11);
+    let file = stage.play(&disk, under_pressure(), async move |host, inner| {
+        let root = host.root();
+        let (old, new) = (make(&host, "old").await, make(&host, "new").await);
+        assert!(old < new, "the one that fails is locked last");
+        host.write(old, 0, b"synced", Durable::Now).await.unwrap();
+        host.write(new, 0, b"refused", Durable::Now).await.unwrap();
+        inner.cluster.fill(Some(new));
+        let renamed = host.rename((root, b"new"), (root, b"old"), RenameOver::Replace).await;
+        assert_eq!(renamed.unwrap_err().errno(), Refusal::NoSpace.errno());
+        host.write(old, 6, b" again", Durable::Now).await.unwrap();
+        inner.cluster.free_space();
+        old
+    });
+    let disk = stage.disk(stage.crash(&disk, CrashPolicy::LoseAll));
+    let peer = stage.peer();
+    stage.world.run(async move { peer.unlink(peer.root(), b"old").await.unwrap() });
+    let report = stage.recovered(&disk, under_pressure());
+    let outcome = report.files.iter().find(|one| one.file == file.0).map(|one| &one.outcome);
+    assert!(matches!(outcome, Some(FileFate::SetAside { .. })), "{report:?}");
+    assert_eq!(stage.set_aside(file), [b"synced again"]);
 }

@@ -10,9 +10,10 @@ use host::{
 };
 use runtime::{Either, RealWorld, race, spawn_with_result};
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 use store::{
@@ -358,19 +359,50 @@ fn ran_without(test: &str, capabilities: &str) -> bool {
     true
 }
 
-/// Git makes its objects so.
+/// Git makes its objects so; logs that are only written, and lock files, have the other modes.
 #[test]
 fn an_owner_recovers_what_he_made_read_only() {
     if ran_as_owner("an_owner_recovers_what_he_made_read_only") {
         return;
     }
+    for mode in [0o444, 0o200, 0o000] {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, image) = crashed(directory.path(), mode);
+        let report = recovered(directory.path(), image);
+        assert_eq!(report.files[0].outcome, FileFate::Replayed, "{mode:o}: {report:?}");
+        let file = directory.path().join("file");
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, mode);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"synced", "{mode:o}");
+    }
+}
+
+/// Samba with kernel oplocks has such leases. Otherwise no file of the journal is recovered.
+#[test]
+fn a_recovery_waits_for_a_lease() {
+    const PROGRAM: &str = "import fcntl, os, signal, sys, time\n\
+        file = os.open(sys.argv[1], os.O_RDWR)\n\
+        def give_way(*_):\n \
+            time.sleep(0.2); fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)\n\
+        signal.signal(signal.SIGIO, give_way)\n\
+        try: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
+        except OSError: sys.exit()\n\
+        print('leased', flush=True)\n\
+        sys.stdin.readline()\n";
     let directory = tempfile::tempdir().unwrap();
-    let (_, image) = crashed(directory.path(), 0o444);
+    let (_, image) = crashed(directory.path(), 0o644);
+    let mut holder = Command::new("python3");
+    holder.args(["-c", PROGRAM]).arg(directory.path().join("file"));
+    let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    if holder.stdout.as_mut().unwrap().read_exact(&mut [0; 7]).is_err() {
+        println!("not tested: this file system has no leases");
+        return drop(holder.wait());
+    }
     let report = recovered(directory.path(), image);
-    assert_eq!(report.files[0].outcome, FileFate::Replayed, "{report:?}");
-    let file = directory.path().join("file");
-    assert_eq!(fs::read(&file).unwrap(), b"synced");
-    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o444);
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    assert_eq!(outcomes(&report), [FileFate::Replayed], "{report:?}");
+    assert_eq!(fs::read(directory.path().join("file")).unwrap(), b"synced");
 }
 
 /// Neither the first attempt fails, nor is a file left by it taken for another's.

@@ -22,10 +22,10 @@ use store::{
 /// Longer than a tick of the kernel's clock, which gives the times of change.
 const TICK: Duration = Duration::from_millis(20);
 
-struct Stage {
-    root: PathBuf,
-    world: Rc<dyn World>,
-    host: Rc<Host>,
+pub struct Stage {
+    pub root: PathBuf,
+    pub world: Rc<dyn World>,
+    pub host: Rc<Host>,
     reports: Rc<RefCell<Vec<String>>>,
 }
 
@@ -41,7 +41,7 @@ impl Stage {
         sleep(&*self.world, TICK).await;
         write_past(&self.path(), bytes);
     }
-    fn peer(&self) -> LocalStore {
+    pub fn peer(&self) -> LocalStore {
         let peer = Identity("peer".into());
         LocalStore::open(self.world.clone(), &self.root, peer).unwrap()
     }
@@ -71,7 +71,7 @@ fn is_set_aside<T>(result: &Result<T, HostError>) -> bool {
 }
 
 /// Runs a script with a host in front of a directory. Returns what its journal disk has then.
-fn on_a_directory<F: Future<Output = ()> + 'static>(
+pub fn on_a_directory<F: Future<Output = ()> + 'static>(
     root: &Path,
     options: HostOptions,
     script: impl FnOnce(Rc<Stage>) -> F,
@@ -92,7 +92,7 @@ fn on_a_directory<F: Future<Output = ()> + 'static>(
     disk.crash(CrashPolicy::LoseAll)
 }
 
-fn recovered(root: &Path, image: Image) -> HostRecoveryReport {
+pub fn recovered(root: &Path, image: Image) -> HostRecoveryReport {
     recovered_beside(root, image, Duration::ZERO, async |_| {})
 }
 /// Recovers a journal on a disk of this latency, beside what another program does.
@@ -118,7 +118,7 @@ fn recovered_beside(
     report
 }
 
-fn late() -> HostOptions {
+pub fn late() -> HostOptions {
     HostOptions { destage: Destage::UnderPressure, ..HostOptions::default() }
 }
 

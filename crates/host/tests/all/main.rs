@@ -2,6 +2,7 @@
 //! running it.
 
 mod behaviour;
+mod beside;
 mod commits;
 mod common;
 mod creation;

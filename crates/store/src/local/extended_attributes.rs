@@ -1,6 +1,8 @@
 //! Extended attributes: those of the file itself. A change is durable when it is answered.
 
-use super::store::Local;
+use super::held::{hold, path_of};
+use super::store::{Local, REPLACED_MAX};
+use super::tokens::Excluded;
 use crate::attributes::{FileId, FileKind};
 use crate::error::{Refusal, StoreError};
 use crate::limits::XATTR_BYTES_MAX;
@@ -10,7 +12,9 @@ use rustix::fs::{
     lremovexattr, lsetxattr,
 };
 use rustix::io::Errno;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -54,9 +58,7 @@ impl Local {
         if value.as_ref().is_some_and(|(value, _)| value.len() > XATTR_BYTES_MAX) {
             return Err(Refusal::Invalid.into());
         }
-        self.flush(file).await?;
-        let kind = self.searching(|| self.attributes(file)).await?.kind;
-        let _exclusion = self.exclude(file, kind).await?;
+        let _excluded = self.flush_and_exclude(file).await?;
         let handle = self.any_handle(file);
         let place = match handle {
             Some(_) => None,
@@ -73,16 +75,44 @@ impl Local {
         let changed = changed.map_err(|error| self.refused(error));
         let attributes = self.end_change(&before, look, changed).await?;
         if matches!(attributes.kind, FileKind::Regular | FileKind::Directory) {
-            let open = match (handle, place) {
-                (Some(handle), _) => handle.try_clone(),
-                (None, Some(place)) => File::open(&place),
-                (None, None) => return Ok(()),
-            };
+            let open = handle.map(|handle| handle.try_clone()).transpose();
             let open = open.map_err(|error| self.failed("attributes", &error))?;
-            let sync = move || open.sync_all();
+            let sync = move || match (open, place) {
+                (Some(open), _) => open.sync_all(),
+                (None, Some(place)) => open_same(place.as_ref(), &before)?.sync_all(),
+                (None, None) => Ok(()),
+            };
             return self.away("making an attribute durable", sync).await;
         }
         Ok(())
+    }
+}
+
+impl Local {
+    /// Flushes a file, and keeps others from it. Another call of this client may buffer something
+    /// while this one waits: that is flushed, too.
+    async fn flush_and_exclude(&self, file: FileId) -> Result<Excluded, StoreError> {
+        for _ in 0..REPLACED_MAX {
+            self.flush(file).await?;
+            let kind = self.searching(|| self.attributes(file)).await?.kind;
+            let excluded = self.exclude(file, kind).await?;
+            if !matches!(excluded, Excluded::Overtaken) {
+                return Ok(excluded);
+            }
+        }
+        Err(StoreError::TokenHeld)
+    }
+}
+
+/// Opens the regular file or directory that was seen at a path. Waits for a program that has a
+/// lease of the file: call it on a thread of its own. Another user may have put anything there
+/// since, a pipe that has no writer among others: what is not the same file is not opened.
+fn open_same(path: &Path, seen: &Metadata) -> io::Result<File> {
+    let held = hold(path)?;
+    let found = held.metadata()?;
+    match (found.dev(), found.ino()) == (seen.dev(), seen.ino()) {
+        true => File::open(path_of(&held)),
+        false => Err(io::Error::from_raw_os_error(libc::ESTALE)),
     }
 }
 

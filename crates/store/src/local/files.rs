@@ -2,9 +2,11 @@
 
 use super::buffered::{LocalBuffered, Seen};
 use super::freed::is_long;
+use super::held::{hold, open_held};
 use super::in_flight::{InFlight, clocks};
 use super::notes::{Note, Notes, changed_ns, sync_directory, version_of};
-use super::store::Local;
+use super::store::{Local, REPLACED_MAX};
+use super::tokens::Excluded;
 use crate::attributes::{
     Allocation, AttributeChange, FileAttributes, FileId, FileKind, TimeChange, Version,
 };
@@ -410,15 +412,29 @@ impl Local {
         change: AttributeChange,
     ) -> Result<FileAttributes, StoreError> {
         let now = self.world.wall_clock();
-        let size = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
-        if size.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
-            let changed =
-                self.change(file, |buffered| change.apply_to(&mut buffered.attributes, now));
-            return changed.unwrap_or(Err(Refusal::Stale.into()));
+        for _ in 0..REPLACED_MAX {
+            let size = self.files.borrow().get(&file).map(|buffered| buffered.overlay.size());
+            if size.is_some_and(|size| change.size.is_none_or(|wanted| wanted == size)) {
+                let changed =
+                    self.change(file, |buffered| change.apply_to(&mut buffered.attributes, now));
+                return changed.unwrap_or(Err(Refusal::Stale.into()));
+            }
+            self.flush(file).await?;
+            let kind = self.searching(|| self.attributes(file)).await?.kind;
+            let excluded = self.exclude(file, kind).await?;
+            if !matches!(excluded, Excluded::Overtaken) {
+                return self.set_attributes_at_once(file, change, now).await;
+            }
         }
-        self.flush(file).await?;
-        let kind = self.searching(|| self.attributes(file)).await?.kind;
-        let _exclusion = self.exclude(file, kind).await?;
+        Err(StoreError::TokenHeld)
+    }
+    /// Sets attributes at the file itself. The caller keeps others from it, and has flushed it.
+    async fn set_attributes_at_once(
+        &self,
+        file: FileId,
+        change: AttributeChange,
+        now: Timestamp,
+    ) -> Result<FileAttributes, StoreError> {
         self.changed_at_once(file);
         let what = "setting attributes";
         // A handle works also after the file has lost its last name.
@@ -479,7 +495,8 @@ impl Local {
         };
         self.build_on(&look()?, result.and(removed))
     }
-    /// Records the state that data buffered from now on builds on.
+    /// Records the state that data buffered from now on builds on. TokenHeld: something was
+    /// buffered beside the change, and stays: its flush takes the change for another program's.
     fn build_on(
         &self,
         now: &Metadata,
@@ -487,6 +504,10 @@ impl Local {
     ) -> Result<FileAttributes, StoreError> {
         let attributes = self.attributes_of(now);
         if let Some(buffered) = self.files.borrow_mut().get_mut(&attributes.file) {
+            let is_settled = buffered.clean && buffered.flushing.is_none();
+            if !is_settled && !units::fault!("store-own-token-overlooked") {
+                return result.and(Err(StoreError::TokenHeld));
+            }
             buffered.attributes = attributes;
             buffered.overlay = Overlay::over(attributes.version.size);
             buffered.seen = Seen::of(now);
@@ -546,6 +567,40 @@ impl Local {
             None => Ok(syncfs(&root)?),
         };
         self.away(what, sync).await
+    }
+}
+
+impl Local {
+    /// Opens a file as [`Local::open`] does. One that another program has a lease of, or that its
+    /// mode keeps from its owner, is opened on a thread: that waits until the lease has ended
+    /// (`/proc/sys/fs/lease-break-time` at most), or for the disk.
+    pub async fn open_or_wait(
+        &self,
+        file: FileId,
+        access: OpenMode,
+    ) -> Result<OpenFile, StoreError> {
+        let opened = self.searching(|| self.open(file, access)).await;
+        let waits = matches!(
+            opened,
+            Err(StoreError::Refused(Refusal::AccessDenied | Refusal::Other(libc::EWOULDBLOCK)))
+        );
+        if !waits || units::fault!("store-lease-not-waited-for") {
+            return opened;
+        }
+        let what = "opening";
+        let held = self.searching(|| {
+            hold(self.places.place(file)?.as_ref()).map_err(|error| self.failed(what, &error))
+        });
+        let held = held.await?;
+        let found = held.metadata().map_err(|error| self.failed(what, &error))?;
+        let is_it = self.places.is(file, &found);
+        if !is_it || self.attributes_of(&found).kind != FileKind::Regular {
+            return Err(Refusal::Stale.into());
+        }
+        let notes = self.notes.clone();
+        let handle = self.on_thread(what, move || open_held(&held, access, &notes)).await?;
+        let handle = handle.map_err(|error| self.failed(what, &error))?;
+        Ok(self.opened(file, access, handle))
     }
 }
 

@@ -23,6 +23,7 @@ mod durability;
 mod extended_attributes;
 mod files;
 mod freed;
+mod held;
 mod hosts;
 mod identity;
 mod in_flight;

@@ -5,12 +5,13 @@ use super::files::system_time;
 use super::freed::held_long;
 use super::listed::{LISTED_AT_ONCE, read_entries};
 use super::places::Place;
-use super::store::Local;
+use super::store::{Local, REPLACED_MAX};
 use crate::attributes::{FileAttributes, FileId};
 use crate::error::{Refusal, StoreError};
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, XATTR_BYTES_MAX};
 use crate::listing::{after, in_order};
 use crate::names::{Creator, Entry, Found, Listing, NewNode, RenameOver};
+use runtime::sync::WriteGuard;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chownat, getxattr, mknodat,
     openat, renameat_with,
@@ -101,40 +102,60 @@ impl Local {
         let places = || Ok((self.places.place(file)?, self.place_of(parent, name)?));
         let (from, to) = self.searching(places).await?;
         let look = || fs::symlink_metadata(&from);
-        let (found, _exclusion) = self.exclude_found("linking", look).await?;
-        if !self.places.is(file, &found) {
-            return Err(Refusal::Stale.into());
+        for _ in 0..REPLACED_MAX {
+            let mut one = self.exclude_found("linking", look).await?;
+            if !self.places.is(file, &one.0) {
+                return Err(Refusal::Stale.into());
+            }
+            let _unflushed = self.keep_flushes_away([Some(&mut one.0), None]).await;
+            self.keep_states(&[&one.0]).await?;
+            if self.are_excluded(&one) {
+                fs::hard_link(&from, &to).map_err(|error| self.failed("linking", &error))?;
+                self.note_own_change(&one.0);
+                return Ok(self.searching(|| self.lookup(parent, name)).await?.attributes);
+            }
         }
-        self.keep_states(&[&found]).await?;
-        fs::hard_link(from, to).map_err(|error| self.failed("linking", &error))?;
-        self.note_own_change(&found);
-        Ok(self.searching(|| self.lookup(parent, name)).await?.attributes)
+        Err(StoreError::TokenHeld)
     }
 
     pub async fn unlink(&self, parent: FileId, name: &[u8]) -> Result<(), StoreError> {
         let place = self.searching(|| self.place_of(parent, name)).await?;
-        let look = || fs::symlink_metadata(&place);
-        let (metadata, _exclusion) = self.exclude_found("unlinking", look).await?;
-        if metadata.is_dir() {
+        for _ in 0..REPLACED_MAX {
+            if self.try_unlink(&place).await? {
+                return Ok(());
+            }
+        }
+        Err(StoreError::TokenHeld)
+    }
+    /// Removes a name. Returns false if another call of this client returned the file's token.
+    async fn try_unlink(&self, place: &Place) -> Result<bool, StoreError> {
+        let mut one = self.exclude_found("unlinking", || fs::symlink_metadata(place)).await?;
+        if one.0.is_dir() {
             return Err(Refusal::IsDirectory.into());
         }
-        if metadata.nlink() > 1 {
-            self.keep_states(&[&metadata]).await?;
+        let unflushed = self.keep_flushes_away([Some(&mut one.0), None]).await;
+        if one.0.nlink() > 1 {
+            self.keep_states(&[&one.0]).await?;
         }
+        if !self.are_excluded(&one) {
+            return Ok(false);
+        }
+        let (metadata, _excluded) = one;
         let held = held_long(place.as_ref(), &metadata);
-        fs::remove_file(&place).map_err(|error| self.failed("unlinking", &error))?;
+        fs::remove_file(place).map_err(|error| self.failed("unlinking", &error))?;
         self.note_own_change(&metadata);
         let file = FileId(metadata.ino());
         let is_last = metadata.nlink() == 1;
         if !is_last || units::fault!("store-number-used-again") {
             self.places.forget(file);
         }
+        drop(unflushed);
         // Otherwise its time of birth stays known, as a caller may know its number.
         if is_last && !self.files.borrow().contains_key(&file) {
             self.notes.forget(file);
         }
         self.close_away(held).await;
-        Ok(())
+        Ok(true)
     }
 
     /// Removes a directory. Callers that have it open, or work in it, then see that it is empty.
@@ -161,14 +182,28 @@ impl Local {
     ) -> Result<(), StoreError> {
         let places = || Ok((self.place_of(from.0, from.1)?, self.place_of(to.0, to.1)?));
         let (old, new) = self.searching(places).await?;
+        for _ in 0..REPLACED_MAX {
+            if self.try_rename((&old, from), (&new, to), mode).await? {
+                return Ok(());
+            }
+        }
+        Err(StoreError::TokenHeld)
+    }
+    /// Renames. Returns false if another call of this client returned the token of a file.
+    async fn try_rename(
+        &self,
+        (old, from): (&Place, (FileId, &[u8])),
+        (new, to): (&Place, (FileId, &[u8])),
+        mode: RenameOver,
+    ) -> Result<bool, StoreError> {
         let number = |place: &Place| fs::symlink_metadata(place).map(|found| found.ino());
-        let is_there = fs::symlink_metadata(&new).is_ok();
-        let (at_old, at_new) = (|| fs::symlink_metadata(&old), || fs::symlink_metadata(&new));
+        let is_there = fs::symlink_metadata(new).is_ok();
+        let (at_old, at_new) = (|| fs::symlink_metadata(old), || fs::symlink_metadata(new));
         // Two files are locked in the order of their numbers.
-        let (moved, replaced) = match is_there {
+        let (mut moved, mut replaced) = match is_there {
             false => (Some(self.exclude_found("renaming", at_old).await?), None),
-            true if number(&old).ok() == number(&new).ok() => (None, None),
-            true if number(&old).ok() < number(&new).ok() => {
+            true if number(old).ok() == number(new).ok() => (None, None),
+            true if number(old).ok() < number(new).ok() => {
                 let moved = self.exclude_found("renaming", at_old).await?;
                 (Some(moved), Some(self.exclude_found("renaming", at_new).await?))
             }
@@ -177,10 +212,15 @@ impl Local {
                 (Some(self.exclude_found("renaming", at_old).await?), Some(replaced))
             }
         };
+        let both = [&mut moved, &mut replaced].map(|one| one.as_mut().map(|(found, _)| found));
+        let unflushed = self.keep_flushes_away(both).await;
         let keeps_name = |found: &&Metadata| found.nlink() > 1 || mode == RenameOver::Exchange;
         let mut kept: Vec<&Metadata> = moved.iter().map(|(found, _)| found).collect();
         kept.extend(replaced.iter().map(|(found, _)| found).filter(keeps_name));
         self.keep_states(&kept).await?;
+        if !moved.iter().chain(&replaced).all(|one| self.are_excluded(one)) {
+            return Ok(false);
+        }
         let flags = match mode {
             RenameOver::Replace => RenameFlags::empty(),
             RenameOver::NoReplace => RenameFlags::NOREPLACE,
@@ -190,17 +230,17 @@ impl Local {
         renameat_with(CWD, old.as_ref(), CWD, new.as_ref(), flags)
             .map_err(|error| self.failed("renaming", &error.into()))?;
         moved.iter().chain(&replaced).for_each(|(found, _)| self.note_own_change(found));
-        let mut renamed = vec![(&new, to)];
-        renamed.extend((mode == RenameOver::Exchange).then_some((&old, from)));
+        let mut renamed = vec![(new, to)];
+        renamed.extend((mode == RenameOver::Exchange).then_some((old, from)));
         for (place, (parent, name)) in renamed {
             let found =
                 fs::symlink_metadata(place).map_err(|error| self.failed("renaming", &error))?;
             self.places.note(FileId(found.ino()), parent, name, &found);
         }
         // Freeing may take longer than others wait for these files.
-        drop((moved, replaced));
+        drop((moved, replaced, unflushed));
         self.close_away(held).await;
-        Ok(())
+        Ok(true)
     }
 
     /// Closes a file on a thread of its own: if it has no name any more, the kernel frees its
@@ -221,14 +261,46 @@ impl Local {
         }
     }
 
+    /// Keeps flushes of this client from files whose names change, and looks at the files again: a
+    /// flush in flight would take the new time of change for another program's. Two files in the
+    /// order of their numbers.
+    async fn keep_flushes_away(&self, found: [Option<&mut Metadata>; 2]) -> Vec<WriteGuard> {
+        let mut found: Vec<&mut Metadata> = found.into_iter().flatten().collect();
+        found.sort_by_key(|found| found.ino());
+        let mut guards = Vec::new();
+        for found in found {
+            let held = self
+                .files
+                .borrow()
+                .get(&FileId(found.ino()))
+                .map(|buffered| (buffered.flush_lock.clone(), buffered.handle.clone()));
+            if let Some((flush_lock, handle)) = held {
+                guards.push(flush_lock.write().await);
+                // Without an answer the file counts as changed by others.
+                *found = handle.metadata().unwrap_or(found.clone());
+            }
+        }
+        guards
+    }
+
     /// Writes notes of files' present states, durably, before a change of their names gives them
     /// another time of change: the journal of a dead host may build on these states, of which the
-    /// change takes nothing. The caller excludes others from the files.
+    /// change takes nothing; and this host's own, if it has the token. The caller excludes others
+    /// from the files.
     async fn keep_states(&self, found: &[&Metadata]) -> Result<(), StoreError> {
-        let is_ours = |found: &Metadata| self.files.borrow().contains_key(&FileId(found.ino()));
-        let is_kept = |found: &&&Metadata| found.is_file() && !is_ours(found);
-        let files: Vec<Metadata> = found.iter().filter(is_kept).copied().cloned().collect();
-        if files.is_empty() || !self.is_awaited() || units::fault!("store-names-are-state") {
+        if units::fault!("store-names-are-state") {
+            return Ok(());
+        }
+        let is_awaited = self.is_awaited();
+        let mut files: Vec<Metadata> = Vec::new();
+        for found in found.iter().filter(|found| found.is_file()) {
+            let mut buffers = self.files.borrow_mut();
+            let own = buffers.get_mut(&FileId(found.ino()));
+            let is_kept = is_awaited || own.is_some();
+            own.into_iter().for_each(|own| own.was_noted = true);
+            files.extend(is_kept.then(|| (*found).clone()));
+        }
+        if files.is_empty() {
             return Ok(());
         }
         let notes = self.notes.clone();

@@ -1,13 +1,14 @@
 use super::buffered::{LocalBuffered, Seen};
 use super::change_times::ChangeTimes;
 use super::durability::Durability;
+use super::held::open_at;
 use super::hosts::LocalHosts;
 use super::identity::{identity_in, identity_or_new};
 use super::listed::Listed;
 use super::notes::Notes;
 use super::own_directory::OwnDirectory;
 use super::places::Places;
-use super::tokens::{Exclusion, LocalTokens, lock_life};
+use super::tokens::{Excluded, LocalTokens, lock_life};
 use super::{OWN_DIRECTORY, failed};
 use crate::attributes::{Allocation, AttributeChange, FileAttributes, FileId, FileKind};
 use crate::error::{Refusal, StoreError};
@@ -21,13 +22,12 @@ use crate::store::{Answer, Store};
 use device::{LocalFuture, World};
 use runtime::sync::RwLock;
 use rustix::fs::fstatvfs;
-use rustix::process::geteuid;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -40,8 +40,12 @@ const BUSY: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_millis(50);
 /// Time that others have to return a token, and that this client waits for it.
 const LEASE: Duration = Duration::from_secs(30);
-/// Number of times another client may replace a file while its token is waited for.
-const REPLACED_MAX: u32 = 100;
+/// Number of times that another client may replace a file, or another call of this client may get
+/// its token, while a call waits for it.
+pub(super) const REPLACED_MAX: u32 = 100;
+
+/// Flags of an open that waits for nobody, and follows no link.
+const OPENED: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 /// Maximum number of searches for files by one call: it has two files at most, which may move.
 const SEARCHES_MAX: u32 = 4;
@@ -231,10 +235,10 @@ impl Local {
 
     /// Opens a file; again if another client moves it, or puts another file there, after it was
     /// found.
-    fn open(&self, file: FileId, access: OpenMode) -> Result<OpenFile, StoreError> {
+    pub fn open(&self, file: FileId, access: OpenMode) -> Result<OpenFile, StoreError> {
         for _ in 0..REPLACED_MAX {
             let place = self.places.place(file)?;
-            let handle = match open_at(place.as_ref(), access) {
+            let handle = match open_at(place.as_ref(), access, OPENED) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened.map_err(|error| self.failed("opening", &error))?,
             };
@@ -247,7 +251,7 @@ impl Local {
         }
         Err(self.failed("opening", &io::Error::from_raw_os_error(libc::EAGAIN)))
     }
-    fn opened(&self, file: FileId, access: OpenMode, handle: File) -> OpenFile {
+    pub fn opened(&self, file: FileId, access: OpenMode, handle: File) -> OpenFile {
         let number = OpenFile(self.next_open.replace(self.next_open.get() + 1));
         let durability = Durability::opened_at(self.next_step());
         let open = Open { access, handle: Rc::new(handle), durability };
@@ -274,24 +278,26 @@ impl Local {
 
     /// Excludes other clients before a call changes a file of which this client has no token: their
     /// buffers are flushed, and none of them gets a token until the result is dropped.
-    pub async fn exclude(
-        &self,
-        file: FileId,
-        kind: FileKind,
-    ) -> Result<Option<Exclusion>, StoreError> {
+    pub async fn exclude(&self, file: FileId, kind: FileKind) -> Result<Excluded, StoreError> {
+        if kind != FileKind::Regular || units::fault!("store-token-not-recalled") {
+            return Ok(Excluded::Needless);
+        }
         // With a shared token nobody has it exclusively.
-        let is_needless = || kind != FileKind::Regular || self.tokens.of(file).is_some();
-        if units::fault!("store-token-not-recalled") {
-            return Ok(None);
+        let is_held = || self.tokens.of(file).is_some();
+        if is_held() {
+            return Ok(Excluded::Held);
         }
         let until = self.world.now().plus(LEASE);
         let mut wished = false;
         let result = loop {
-            if is_needless() {
-                break Ok(None);
+            if is_held() {
+                break Ok(match units::fault!("store-own-token-overlooked") {
+                    true => Excluded::Needless,
+                    false => Excluded::Overtaken,
+                });
             }
             match self.tokens.try_exclude(file) {
-                Ok(Some(exclusion)) => break Ok(Some(exclusion)),
+                Ok(Some(exclusion)) => break Ok(Excluded::Until(exclusion)),
                 Ok(None) if self.world.now() < until => {}
                 Ok(None) => break Err(StoreError::TokenHeld),
                 Err(error) => break Err(self.failed("recalling a token", &error)),
@@ -307,20 +313,25 @@ impl Local {
         }
         result
     }
+    /// Returns whether others are still kept from a file: this client may have returned its token.
+    pub fn are_excluded(&self, (found, excluded): &(Metadata, Excluded)) -> bool {
+        let is_held = || self.tokens.of(FileId(found.ino())).is_some();
+        !matches!(excluded, Excluded::Held) || is_held()
+    }
     /// Excludes others from the file that `find` finds, which another client may replace at any
     /// time.
     pub async fn exclude_found(
         &self,
         what: &str,
         find: impl Fn() -> io::Result<Metadata>,
-    ) -> Result<(Metadata, Option<Exclusion>), StoreError> {
+    ) -> Result<(Metadata, Excluded), StoreError> {
         for _ in 0..REPLACED_MAX {
             let found = find().map_err(|error| self.failed(what, &error))?;
             let kind = self.attributes_of(&found).kind;
-            let exclusion = self.exclude(FileId(found.ino()), kind).await?;
+            let excluded = self.exclude(FileId(found.ino()), kind).await?;
             let now = find().map_err(|error| self.failed(what, &error))?;
-            if now.ino() == found.ino() {
-                return Ok((now, exclusion));
+            if now.ino() == found.ino() && !matches!(excluded, Excluded::Overtaken) {
+                return Ok((now, excluded));
             }
         }
         Err(Refusal::Stale.into())
@@ -443,20 +454,6 @@ impl Local {
             let wait = if is_idle { IDLE } else { POLL_INTERVAL };
             self.world.sleep_until(self.world.now().plus(wait)).await;
         }
-    }
-}
-
-fn open_at(path: &Path, access: OpenMode) -> io::Result<File> {
-    let open = |write| {
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        File::options().read(true).write(write).custom_flags(flags).open(path)
-    };
-    match open(access == OpenMode::ReadWrite) {
-        // Its owner writes to it all the same: `for_writing`.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(false)
-            .and_then(|handle| Ok((handle.metadata()?.uid() == geteuid().as_raw(), handle)))
-            .and_then(|(is_own, handle)| if is_own { Ok(handle) } else { Err(error) }),
-        opened => opened,
     }
 }
 
@@ -629,7 +626,7 @@ impl Store for LocalStore {
     }
 
     fn open(&self, file: FileId, access: OpenMode) -> Answer<OpenFile> {
-        self.at_once(move |local| local.open(file, access))
+        self.start(move |local| async move { local.open_or_wait(file, access).await })
     }
     fn close(&self, open: OpenFile) -> Answer<()> {
         self.start(move |local| async move { local.close(open).await })

@@ -45,6 +45,21 @@ pub(super) struct Exclusion {
     /// Locked as long as it is open.
     _lock: File,
 }
+
+/// Result of keeping others from a file while a call changes it.
+pub(super) enum Excluded {
+    /// Files of this kind have no tokens.
+    Needless,
+    /// This client has a token. It may return it while the call waits.
+    Held,
+    /// Others are kept away until this is dropped.
+    #[expect(dead_code, reason = "it is held")]
+    Until(Exclusion),
+    /// Another call of this client got a token while this one waited, and may have buffered changes
+    /// since: this one starts over.
+    Overtaken,
+}
+
 impl Drop for Exclusion {
     fn drop(&mut self) {
         // No other client has it locked, so no lock loses its name.

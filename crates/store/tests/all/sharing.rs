@@ -204,6 +204,202 @@ fn a_change_of_names_flushes_what_others_have_buffered() {
     });
 }
 
+/// Polls a call once: it has begun, and waits.
+fn begin<T>(call: &mut Answer<T>) {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(call.as_mut().poll(&mut context).is_pending(), "it does not wait");
+}
+
+/// Two programs of one host wait for another host's token: the one's change must take neither what
+/// the other has synced nor the state that its journal builds on.
+#[test]
+fn a_change_that_waited_keeps_what_was_written_before_it() {
+    for what in ["mode", "size", "attribute", "link", "rename", "replace", "unlink"] {
+        on_two_of_a_directory(move |(first, second, _), root| async move {
+            let top = first.root();
+            let (file, _) = held(&second, "file", b"old").await;
+            second.return_token(file).await.unwrap();
+            second.link(file, top, b"name").await.unwrap();
+            make(&*second, "victim").await;
+            let other = second.open(file, OpenMode::ReadWrite).await.unwrap();
+            second.take_token(other, Token::ExclusiveWrite).await.unwrap();
+            let open = first.open(file, OpenMode::ReadWrite).await.unwrap();
+            let set = |change| -> Answer<()> {
+                let set = first.set_attributes(file, change);
+                Box::pin(async { set.await.map(drop) })
+            };
+            let mut changing: Answer<()> = match what {
+                "mode" => set(AttributeChange { mode: Some(0o600), ..Default::default() }),
+                "size" => set(AttributeChange { size: Some(4), ..Default::default() }),
+                "attribute" => first.set_xattr(file, b"user.a", b"b", XattrMode::Set),
+                "link" => {
+                    let link = first.link(file, top, b"link");
+                    Box::pin(async { link.await.map(drop) })
+                }
+                "rename" => first.rename(top, b"name", top, b"moved", RenameOver::Replace),
+                "replace" => first.rename(top, b"victim", top, b"name", RenameOver::Replace),
+                _ => first.unlink(top, b"name"),
+            };
+            begin(&mut changing);
+            let mut taking = first.take_token(open, Token::ExclusiveWrite);
+            begin(&mut taking);
+            second.return_token(file).await.unwrap();
+            let base = taking.await.unwrap().version;
+            first.write(open, 0, b"mine").await.unwrap();
+            changing.await.unwrap();
+            let found = second.attributes(file).await.unwrap().version;
+            let is_of_names = !matches!(what, "size" | "attribute");
+            assert!(found == base || !is_of_names, "{what}: {found:?}, not {base:?}");
+            assert_eq!(first.read(open, 0, 9).await.unwrap(), b"mine", "{what}");
+            first.make_durable(open).await.unwrap();
+            assert_eq!(std::fs::read(root.join("file")).unwrap(), b"mine", "{what}");
+            let mode = std::fs::metadata(root.join("file")).unwrap().mode() & 0o777;
+            assert!(what != "mode" || mode == 0o600, "{mode:o}");
+        });
+    }
+}
+
+/// The token that keeps others away goes to one of them while the change waits for its flush.
+#[test]
+fn a_change_of_names_whose_token_is_returned_starts_over() {
+    for what in ["link", "rename", "replace", "unlink"] {
+        on_two_of_a_directory(move |(first, second, world), root| async move {
+            let top = first.root();
+            let (file, _) = held(&first, "file", b"old").await;
+            first.link(file, top, b"name").await.unwrap();
+            make(&*first, "victim").await;
+            let mut changing: Answer<()> = match what {
+                "link" => {
+                    let link = first.link(file, top, b"link");
+                    Box::pin(async { link.await.map(drop) })
+                }
+                "rename" => first.rename(top, b"name", top, b"moved", RenameOver::Replace),
+                "replace" => first.rename(top, b"victim", top, b"name", RenameOver::Replace),
+                _ => first.unlink(top, b"name"),
+            };
+            let mut returning = first.return_token(file);
+            begin(&mut returning);
+            begin(&mut changing);
+            returning.await.unwrap();
+            let other = second.open(file, OpenMode::ReadWrite).await.unwrap();
+            second.take_token(other, Token::ExclusiveWrite).await.unwrap();
+            second.write(other, 0, b"theirs").await.unwrap();
+            return_recalled(&second, &*world);
+            changing.await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let durable = second.make_durable(other).await;
+            durable.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(std::fs::read(root.join("file")).unwrap(), b"theirs", "{what}");
+        });
+    }
+}
+
+/// The flush compares the file with what it had.
+#[test]
+fn a_change_of_names_beside_a_flush_is_no_foreign_one() {
+    on_two_of_a_directory(|(first, _, _), _| async move {
+        let top = first.root();
+        let (file, open) = held(&first, "file", b"old").await;
+        for round in 0..20 {
+            first.write(open, 0, &vec![round; 1 << 20]).await.unwrap();
+            let mut flushing = first.make_durable(open);
+            begin(&mut flushing);
+            let changing: Answer<()> = match round % 4 {
+                0 => {
+                    let link = first.link(file, top, b"link");
+                    Box::pin(async { link.await.map(drop) })
+                }
+                1 => first.rename(top, b"file", top, b"moved", RenameOver::Replace),
+                2 => first.unlink(top, b"link"),
+                _ => first.rename(top, b"moved", top, b"file", RenameOver::Replace),
+            };
+            runtime::join_window(vec![changing, flushing], 2).await.unwrap();
+        }
+    });
+}
+
+/// A program that has a lease of a file, prints when another opens the file, and gives way when the
+/// test asks.
+struct Leaseholder {
+    program: std::process::Child,
+    /// The next line that it prints.
+    printed: std::sync::mpsc::Receiver<String>,
+}
+
+impl Leaseholder {
+    /// `None`: there are no leases here.
+    fn of(path: &std::path::Path) -> Option<Leaseholder> {
+        use std::io::BufRead;
+        const PROGRAM: &str = "import fcntl, os, signal, sys\n\
+            signal.signal(signal.SIGIO, lambda *_: print('wanted', flush=True))\n\
+            file = os.open(sys.argv[1], os.O_RDWR)\n\
+            try: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
+            except OSError: sys.exit()\n\
+            print('leased', flush=True)\n\
+            sys.stdin.readline()\n";
+        let mut holder = std::process::Command::new("python3");
+        holder.args(["-c", PROGRAM]).arg(path);
+        let (stdin, stdout) = (std::process::Stdio::piped(), std::process::Stdio::piped());
+        let mut program = holder.stdin(stdin).stdout(stdout).spawn().unwrap();
+        let lines = std::io::BufReader::new(program.stdout.take().unwrap()).lines();
+        let (sender, printed) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            lines.map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+        });
+        if printed.recv().is_err() {
+            println!("not tested: this file system has no leases");
+            program.wait().unwrap();
+            return None;
+        }
+        Some(Leaseholder { program, printed })
+    }
+    /// Returns when another has opened the file and waits.
+    async fn until_wanted(&self, world: &dyn World) {
+        while self.printed.try_recv().is_err() {
+            world.sleep_until(world.now().plus(Duration::from_millis(1))).await;
+        }
+    }
+    fn give_way(mut self) {
+        drop(self.program.stdin.take());
+        self.program.wait().unwrap();
+    }
+}
+
+/// Others would wait with it: for the holder of the lease, or for ever.
+#[test]
+fn a_lease_keeps_nobody_from_other_files() {
+    on_two_of_a_directory(|(first, _, world), root| async move {
+        let (file, other) = (make(&*first, "file").await, make(&*first, "other").await);
+        let Some(holder) = Leaseholder::of(&root.join("file")) else { return };
+        let mut setting = first.set_xattr(file, b"user.a", b"b", XattrMode::Set);
+        let raced = race(&mut setting, holder.until_wanted(&*world)).await;
+        assert!(matches!(raced, Either::Right(())), "it opens the file");
+        first.attributes(other).await.unwrap();
+        // Had all waited with it, the kernel would have taken the lease by now.
+        let pause = world.sleep_until(world.now().plus(Duration::from_secs(1)));
+        assert!(matches!(race(&mut setting, pause).await, Either::Right(())), "all have waited");
+        holder.give_way();
+        setting.await.unwrap();
+        assert_eq!(first.xattr(file, b"user.a").await.unwrap(), b"b");
+    });
+}
+
+#[test]
+fn a_leased_file_is_opened_when_the_lease_ends() {
+    on_two_of_a_directory(|(first, _, world), root| async move {
+        let file = make(&*first, "file").await;
+        let Some(holder) = Leaseholder::of(&root.join("file")) else { return };
+        let pause = || world.sleep_until(world.now().plus(Duration::from_millis(100)));
+        let mut opening = first.open(file, OpenMode::ReadWrite);
+        assert!(matches!(race(&mut opening, pause()).await, Either::Right(())));
+        holder.give_way();
+        let open = opening.await.unwrap();
+        first.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        first.write(open, 0, b"mine").await.unwrap();
+        first.make_durable(open).await.unwrap();
+        assert_eq!(std::fs::read(root.join("file")).unwrap(), b"mine");
+    });
+}
+
 #[test]
 fn a_number_that_is_used_again_names_no_other_file() {
     on_two_of_a_directory(|(first, second, _), root| async move {

@@ -72,6 +72,12 @@ fn no_descriptor_and_no_listing_meets_another_file() {
 }
 
 #[test]
+fn two_programs_of_a_host_undo_nothing_of_each_other() {
+    let report = explore(&world::DIRECTORY_BESIDE);
+    assert!(report.scripts > 200, "{report:?}");
+}
+
+#[test]
 fn bursts_of_every_length_survive() {
     let report = explore(&world::BURSTS);
     assert!(report.scripts > 400, "{report:?}");
@@ -86,6 +92,7 @@ fn a_printed_script_replays() {
         "content: A:write-now B:read cut=2:message-1-answer",
         "content: A:write B:write-now B:crash cut=2:message-4-answer",
         "takeover-later-first: A:write-now A:crash B:write-now cut=3:message-6-request",
+        "directory-beside: A:append-now B:append-beside-mode-4",
         "bursts: A:burst-81 A:sync cut=2:journal-A-0",
     ];
     for text in known.into_iter().chain(given.as_deref()) {

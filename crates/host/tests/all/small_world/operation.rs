@@ -13,6 +13,9 @@ pub enum Operation {
     /// Appends three bytes through a descriptor with O_APPEND.
     Append,
     AppendNow,
+    /// Closes the descriptor. Then one program changes the file by its path, and, this number of
+    /// milliseconds later, another opens it and appends durably.
+    AppendBeside(ByPath, u64),
     /// Writes this number of pieces of a line each, in the same transaction unless it is full.
     Burst(usize),
     Sync,
@@ -49,6 +52,20 @@ pub enum Operation {
 }
 use Operation::*;
 
+/// A change of a file that nobody on its host has open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ByPath {
+    Mode,
+    Attribute,
+    /// Gives the file its other name.
+    Name,
+}
+const BY_PATH: [(ByPath, &str); 3] = [
+    (ByPath::Mode, "append-beside-mode-"),
+    (ByPath::Attribute, "append-beside-attribute-"),
+    (ByPath::Name, "append-beside-name-"),
+];
+
 const NAMES: [(Operation, &str); 22] = [
     (Write, "write"),
     (WriteNow, "write-now"),
@@ -78,12 +95,16 @@ const BURST: &str = "burst-";
 impl Operation {
     /// Returns whether its success makes durable what its host has written before.
     pub fn promises(self) -> bool {
-        matches!(self, WriteNow | AppendNow | Sync | Truncate | Remount)
+        matches!(self, WriteNow | AppendNow | AppendBeside(..) | Sync | Truncate | Remount)
     }
     /// Returns whether it needs the descriptor.
     pub fn needs_descriptor(self) -> bool {
         let is_on_it = matches!(self, Sync | Read | Reopen | Remove);
         is_on_it || !self.changes(0).is_empty()
+    }
+    /// Returns whether it gives the file its other name.
+    pub fn renames(self) -> bool {
+        matches!(self, Rename | AppendBeside(ByPath::Name, _))
     }
     /// Returns whether it is the same whichever host does it.
     pub fn is_of_no_host(self) -> bool {
@@ -98,7 +119,10 @@ impl Operation {
         };
         match self {
             Write | WriteNow => vec![Change::Write(0, tag)],
-            Append | AppendNow => vec![Change::Append(tag)],
+            AppendBeside(ByPath::Mode, _) => {
+                [Chmod.changes(step), AppendNow.changes(step)].concat()
+            }
+            Append | AppendNow | AppendBeside(..) => vec![Change::Append(tag)],
             Burst(pieces) => (0..pieces).map(line).collect(),
             Truncate => vec![Change::Size(2)],
             Chmod => vec![Change::Mode(0o600 + u32::from(step))],
@@ -160,6 +184,10 @@ impl fmt::Display for Operation {
         if let Burst(pieces) = self {
             return write!(f, "{BURST}{pieces}");
         }
+        if let AppendBeside(change, later) = self {
+            let (_, name) = BY_PATH.iter().find(|(one, _)| one == change).expect("all have names");
+            return write!(f, "{name}{later}");
+        }
         let (_, name) = NAMES.iter().find(|(one, _)| one == self).expect("all have names");
         f.write_str(name)
     }
@@ -169,6 +197,11 @@ impl FromStr for Operation {
     fn from_str(text: &str) -> Result<Operation, String> {
         if let Some(pieces) = text.strip_prefix(BURST).and_then(|pieces| pieces.parse().ok()) {
             return Ok(Burst(pieces));
+        }
+        for (change, name) in BY_PATH {
+            if let Some(later) = text.strip_prefix(name).and_then(|later| later.parse().ok()) {
+                return Ok(AppendBeside(change, later));
+            }
         }
         let found = NAMES.iter().find(|(_, name)| *name == text);
         found.map(|(one, _)| *one).ok_or_else(|| format!("{text}: no operation"))

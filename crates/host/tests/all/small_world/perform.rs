@@ -1,13 +1,15 @@
 //! One operation, as the front end of a host carries it out.
 
-use super::operation::{Change, FileState, Operation};
+use super::operation::{ByPath, Change, FileState, Operation};
 use super::spec::Outcome;
 use crate::common::ROOT;
 use host::{Durable, Host, HostError, HostWrite, Position};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::rc::Rc;
-use store::{AttributeChange, FileId, RenameOver, TimeChange};
+use std::time::Duration;
+use store::{AttributeChange, FileId, RenameOver, TimeChange, XattrMode};
 use units::Timestamp;
 
 pub const FILE_NAMES: [&str; 2] = ["a", "moved"];
@@ -34,6 +36,7 @@ pub struct Performer {
     pub file: FileId,
 }
 
+type Work<'a> = Pin<Box<dyn Future<Output = Result> + 'a>>;
 type Result<T = ()> = std::result::Result<T, HostError>;
 
 impl Performer {
@@ -47,12 +50,43 @@ impl Performer {
 
     async fn try_perform(&self, operation: Operation, step: u8) -> Result<Option<FileState>> {
         let changes = operation.changes(step);
+        if let Operation::AppendBeside(by_path, later) = operation {
+            return self.append_beside(by_path, later, changes).await;
+        }
         if changes.is_empty() {
             return self.perform_other(operation).await;
         }
         for change in changes {
             self.change(operation, change).await?;
         }
+        Ok(None)
+    }
+
+    /// Two programs, neither of which waits for the other.
+    async fn append_beside(
+        &self,
+        by_path: ByPath,
+        later: u64,
+        changes: Vec<Change>,
+    ) -> Result<Option<FileState>> {
+        let (now, appended) = (Operation::AppendNow, changes.last().cloned().expect("an append"));
+        self.host.close_file(self.file).await?;
+        let one: Work<'_> = Box::pin(async {
+            match by_path {
+                ByPath::Mode => self.change(now, changes[0].clone()).await,
+                ByPath::Attribute => {
+                    let value = Some(&b"1"[..]);
+                    self.host.set_xattr(self.file, b"user.a", value, XattrMode::Set).await
+                }
+                ByPath::Name => self.perform_other(Operation::Rename).await.map(drop),
+            }
+        });
+        let other: Work<'_> = Box::pin(async {
+            self.host.pause_for(Duration::from_millis(later)).await;
+            self.host.open_file(self.file).await?;
+            self.change(now, appended).await
+        });
+        runtime::join_window(vec![one, other], 2).await?;
         Ok(None)
     }
 

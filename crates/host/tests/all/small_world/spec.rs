@@ -334,6 +334,9 @@ impl Action<'_> {
             Operation::Reopen => self.reopened(branch),
             _ => vec![branch.clone()],
         };
+        if self.operation.renames() && !changes.is_empty() {
+            next.iter_mut().for_each(|branch| branch.name = branch.name.map(|name| 1 - name));
+        }
         let fate = |branch: &Branch| branch.fates[self.host];
         match self.outcome {
             Outcome::SetAside => next.retain(|branch| fate(branch) != Fate::Kept),

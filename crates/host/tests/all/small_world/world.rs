@@ -1,5 +1,6 @@
 //! The small worlds: alphabets of operations, and bounds.
 
+use super::operation::ByPath;
 use super::operation::Operation::{self, *};
 use host::{Destage, HostOptions};
 use std::time::Duration;
@@ -123,7 +124,26 @@ pub const DIRECTORY_NAMES: HostWorld = HostWorld {
     ..DIRECTORY
 };
 
-pub const WORLDS: [&HostWorld; 11] = [
+/// Two programs of one host want the file at the same time: the store's clients look every five
+/// milliseconds whether another has returned the token, and either program may be the first.
+pub const DIRECTORY_BESIDE: HostWorld = HostWorld {
+    name: "directory-beside",
+    alphabet: &[
+        Write,
+        AppendNow,
+        AppendBeside(ByPath::Mode, 0),
+        AppendBeside(ByPath::Mode, 2),
+        AppendBeside(ByPath::Mode, 4),
+        AppendBeside(ByPath::Attribute, 0),
+        AppendBeside(ByPath::Attribute, 2),
+        AppendBeside(ByPath::Attribute, 4),
+        AppendBeside(ByPath::Name, 0),
+        AppendBeside(ByPath::Name, 4),
+    ],
+    ..DIRECTORY
+};
+
+pub const WORLDS: [&HostWorld; 12] = [
     &CONTENT,
     &ATTRIBUTES,
     &LEASE,
@@ -135,6 +155,7 @@ pub const WORLDS: [&HostWorld; 11] = [
     &BURSTS,
     &DIRECTORY,
     &DIRECTORY_NAMES,
+    &DIRECTORY_BESIDE,
 ];
 
 pub fn find(name: &str) -> Option<&'static HostWorld> {

@@ -1,0 +1,55 @@
+//! Files that are held without being opened: they stay the same file whatever is put in their
+//! place, and are opened once it is known what they are.
+
+use super::notes::Notes;
+use crate::open_file::OpenMode;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::process::geteuid;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// Holds what is at a path, without following a link. This waits for nobody.
+pub(super) fn hold(path: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(openat(CWD, path, flags, Mode::empty())?))
+}
+
+/// Returns a path to a file that is held, whatever its name is.
+pub(super) fn path_of(held: &File) -> String {
+    format!("/proc/self/fd/{}", held.as_raw_fd())
+}
+
+/// Opens a file. Its owner, this process, gets one that his mode forbids him to write for reading,
+/// and writes to it all the same: `for_writing`.
+pub(super) fn open_at(path: &Path, access: OpenMode, flags: i32) -> io::Result<File> {
+    let open = |write| File::options().read(true).write(write).custom_flags(flags).open(path);
+    match open(access == OpenMode::ReadWrite) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(false)
+            .and_then(|handle| Ok((handle.metadata()?.uid() == geteuid().as_raw(), handle)))
+            .and_then(|(is_own, handle)| if is_own { Ok(handle) } else { Err(error) }),
+        opened => opened,
+    }
+}
+
+/// Opens a regular file that is held. Waits for a program that has a lease of it. Its owner, this
+/// process, gets it also if he may not read it: a program that made it so may write to it, and what
+/// it has synced must get there. The file's state stays the one that journals build on.
+pub(super) fn open_held(held: &File, access: OpenMode, notes: &Notes) -> io::Result<File> {
+    let path = path_of(held);
+    let opened = open_at(Path::new(&path), access, 0);
+    let found = held.metadata()?;
+    let is_forbidden =
+        matches!(&opened, Err(error) if error.kind() == io::ErrorKind::PermissionDenied);
+    if !is_forbidden || found.uid() != geteuid().as_raw() {
+        return opened;
+    }
+    notes.keep(std::slice::from_ref(&found))?;
+    let mode = found.mode() & 0o7777;
+    fs::set_permissions(&path, Permissions::from_mode(mode | 0o600))?;
+    let opened = File::options().read(true).write(true).open(&path);
+    fs::set_permissions(&path, Permissions::from_mode(mode))?;
+    opened
+}
