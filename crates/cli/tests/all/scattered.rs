@@ -143,13 +143,13 @@ fn every_mode_evicts_beside_scattered_logs() {
 fn synced_writes_survive_the_killed_daemon_with_any_recovery() {
     let rig = Rig::new();
     for (mode, records, next) in [
-        ("writeback", "blocks", "$O recover image"),
+        ("writeback", "blocks", "$O recover image || [ $? = 4 ]"),
         ("ordered", "packed", "$O mount -o log=circular image $M; $O umount $M"),
         ("journal", "blocks", "$O mount -o log=scattered image $M; $O umount $M"),
-        ("wasteless", "blocks", "$O recover image"),
+        ("wasteless", "blocks", "$O recover image || [ $? = 4 ]"),
         ("wasteless", "packed", "$O mount -o log=scattered,data=wasteless image $M; $O umount $M"),
         ("selective", "packed", "$O mount -o ro image $M; $O umount $M"),
-        ("adaptive", "blocks", "$O recover image"),
+        ("adaptive", "blocks", "$O recover image || [ $? = 4 ]"),
     ] {
         rig.run(
             "rm -f image; $O mkfs --scattered-logs=log-size=2M,group-size=16M image 128M -- -q",
@@ -162,12 +162,13 @@ fn synced_writes_survive_the_killed_daemon_with_any_recovery() {
         assert_eq!(printed["live"], Value::Bool(true), "{printed}");
         assert!(live_runs(&printed) >= 16, "{mode} {records}: {printed}");
         // Other programs leave the live log alone, though e2fsck records its visit in the
-        // superblock.
+        // superblock, so that a recovery ends with 4.
         rig.run(
             "refuses timeout 60 e2fsck -fp image >/dev/null 2>&1; cp --sparse=always image before",
         );
         let dry: Value =
-            serde_json::from_str(&rig.run("$O recover --dry-run --json image")).unwrap();
+            serde_json::from_str(&rig.run("$O recover --dry-run --json image || [ $? = 4 ]"))
+                .unwrap();
         assert!(
             number(&dry, "transactions") >= 16 && number(&dry, "logs_read") > 0,
             "{mode} {records}: {dry}"
