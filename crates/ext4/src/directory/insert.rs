@@ -4,6 +4,7 @@
 //! filled and linked without any operation that can fail. ENOSPC between steps harms nothing.
 
 use super::path::{IndexLevel, IndexPath};
+use super::read::yield_behind;
 use super::{Directory, Kind};
 use crate::{Caller, Result};
 use engine::{Block, Credits, Handle};
@@ -94,6 +95,7 @@ impl Directory<'_> {
                 self.forget_index();
                 return Ok(Some(slot));
             }
+            yield_behind(at).await;
         }
         if let (1, Some(hasher)) = (blocks, self.default_hasher()) {
             self.make_index(handle, caller, hasher).await?;

@@ -114,6 +114,7 @@ impl<'a> Directory<'a> {
             if let Some(found) = self.find_in(&block, name)? {
                 return Ok(Some(found));
             }
+            read::yield_behind(at).await;
         }
         Ok(None)
     }

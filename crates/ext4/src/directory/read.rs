@@ -30,6 +30,14 @@ const CHUNK_AFTER_CHANGE: usize = 64;
 /// Blocks in memory that are walked before other tasks run.
 const STEPS_AT_ONCE: u32 = 256;
 
+/// Lets other tasks run now and then in a walk over all blocks of a directory, which may all be in
+/// memory.
+pub(super) async fn yield_behind(at: u32) {
+    if (at + 1) % STEPS_AT_ONCE == 0 {
+        runtime::yield_now().await;
+    }
+}
+
 /// Listing state of a directory in memory.
 ///
 /// A lister delays each change of the directory by one chunk. So while names are added and removed
@@ -79,9 +87,7 @@ impl Directory<'_> {
             if self.has_name(FileBlock(at)).await? {
                 return Ok(false);
             }
-            if (at + 1) % STEPS_AT_ONCE == 0 {
-                runtime::yield_now().await;
-            }
+            yield_behind(at).await;
         }
         Ok(true)
     }
@@ -125,6 +131,7 @@ impl Directory<'_> {
             if listed.len() >= enough {
                 break;
             }
+            yield_behind(at).await;
         }
         listed.truncate(count.max(1));
         Ok(listed)

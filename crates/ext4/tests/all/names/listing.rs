@@ -1,7 +1,7 @@
 //! Cost of listings while names are removed: counted in names returned and blocks looked up, so
 //! that no clock is needed.
 
-use crate::names::support::{EXT4_1K, ROOT, TestImage, list, make_directory, make_file};
+use crate::names::support::{EXT4_1K, LINEAR, ROOT, TestImage, list, make_directory, make_file};
 use ext4::{Caller, Inode, RenameMode, Volume};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -147,6 +147,43 @@ fn walks_over_many_leaves_yield() {
         }
         let [few, many] = steps_of[..] else { unreachable!("two directories") };
         assert!(many.0 >= few.0 + YIELDS && many.1 >= few.1 + YIELDS, "{few:?}, {many:?}");
+    });
+}
+
+/// A directory without an index is walked block by block.
+#[test]
+fn walks_over_blocks_without_an_index_yield() {
+    /// Three names of 250 bytes are in a block.
+    const NAMES: u32 = 3 * 600;
+    const YIELDS: u32 = 600 / 256;
+    TestImage::of_inodes(LINEAR, "64M", 100).with(1, |volume, _| async move {
+        let root = volume.inode(ROOT).await.unwrap();
+        let file = make_file(&volume, &root, "file").await;
+        let mut steps_of = Vec::new();
+        for count in [1, NAMES] {
+            let directory = make_directory(&volume, &root, &format!("of {count}")).await;
+            let name = |number: u32| format!("{number:0250}").into_bytes();
+            for number in 0..count {
+                volume.link(&file, &directory, &name(number), &Caller::ROOT).await.unwrap();
+            }
+            let (absent, lookup) = in_steps(volume.lookup(&directory, b"absent")).await;
+            assert!(absent.is_err());
+            let names = count as usize + 2;
+            // After a change a chunk is short.
+            list(&volume, &directory, CHUNK).await;
+            let (listed, listing) = in_steps(volume.readdir(&directory, 0, names)).await;
+            assert_eq!(listed.unwrap().len(), names);
+            let another = name(count);
+            let link = volume.link(&file, &directory, &another, &Caller::ROOT);
+            let (linked, insertion) = in_steps(link).await;
+            linked.unwrap();
+            steps_of.push([lookup, listing, insertion]);
+        }
+        let [few, many] = steps_of[..] else { unreachable!("two directories") };
+        let yields = [0, 1, 2].map(|walk| many[walk].saturating_sub(few[walk]));
+        // An insertion looks for the name, then for space.
+        assert!(yields[0] >= YIELDS && yields[1] >= YIELDS, "{few:?}, {many:?}");
+        assert!(yields[2] >= 2 * YIELDS, "{few:?}, {many:?}");
     });
 }
 
