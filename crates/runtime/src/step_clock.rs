@@ -9,24 +9,28 @@
 use device::{LongSteps, STEP_LONG};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+/// [`STEP_LONG`] in nanoseconds, the unit of all times here: each step reads the clock, and the
+/// arithmetic of [`std::time::Instant`] costs a third as much as the reading.
+const LONG: u64 = STEP_LONG.as_nanos() as u64;
 
 /// Greatest age of a sample of the processor time when a step begins.
-const SAMPLE_EVERY: Duration = Duration::from_micros(250);
+const SAMPLE_EVERY: u64 = 250_000;
 
 pub(crate) struct StepClock {
     /// Time when the thread last began to take steps.
-    begun: Cell<Instant>,
+    begun: Cell<u64>,
     /// Time when the last step, or the wait behind it, ended.
-    last: Cell<Instant>,
+    last: Cell<u64>,
     /// Processor time of the thread, and when it was sampled.
-    sample: Cell<(Duration, Instant)>,
+    sample: Cell<(u64, u64)>,
     long: RefCell<BTreeMap<&'static str, LongSteps>>,
 }
 
 impl Default for StepClock {
     fn default() -> StepClock {
-        let now = Instant::now();
+        let now = wall_time();
         StepClock {
             begun: Cell::new(now),
             last: Cell::new(now),
@@ -39,44 +43,44 @@ impl Default for StepClock {
 impl StepClock {
     /// Begins steps anew: the thread has done something else, or has slept.
     pub fn begin(&self) {
-        let now = Instant::now();
+        let now = wall_time();
         self.begun.set(now);
         self.last.set(now);
         self.sample_if_old(now);
     }
     /// Returns the wall-clock time from there to the end of the last step.
     pub fn steps_took(&self) -> Duration {
-        self.last.get() - self.begun.get()
+        Duration::from_nanos(self.last.get() - self.begun.get())
     }
 
     /// Ends a step of a task of this name, which began where the one before ended.
     pub fn step_ended(&self, task: &'static str) {
-        let now = Instant::now();
+        let now = wall_time();
         let began = self.last.replace(now);
-        if now - began >= STEP_LONG {
+        if now - began >= LONG {
             self.look_closely(task, began, now);
         } else {
             self.sample_if_old(now);
         }
     }
 
-    fn sample_if_old(&self, now: Instant) {
+    fn sample_if_old(&self, now: u64) {
         if now - self.sample.get().1 >= SAMPLE_EVERY {
             self.sample.set((processor_time(), now));
         }
     }
 
-    fn look_closely(&self, task: &'static str, began: Instant, now: Instant) {
+    fn look_closely(&self, task: &'static str, began: u64, now: u64) {
         let (used, at) = self.sample.replace((processor_time(), now));
         let took = self.sample.get().0.saturating_sub(used).saturating_sub(began - at);
-        if took < STEP_LONG {
+        if took < LONG {
             return;
         }
         let mut long = self.long.borrow_mut();
         let none = LongSteps { task, count: 0, longest: Duration::ZERO };
         let steps = long.entry(task).or_insert(none);
         steps.count += 1;
-        steps.longest = steps.longest.max(took);
+        steps.longest = steps.longest.max(Duration::from_nanos(took));
     }
 
     /// Returns the long steps, the longest first.
@@ -87,12 +91,21 @@ impl StepClock {
     }
 }
 
+/// Returns the time of a clock that never goes back.
+fn wall_time() -> u64 {
+    time_of(libc::CLOCK_MONOTONIC)
+}
+
 /// Returns the processor time of this thread, in user space and in the kernel.
-fn processor_time() -> Duration {
+fn processor_time() -> u64 {
+    time_of(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn time_of(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a timespec to be filled. A thread may always ask for its own clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    // SAFETY: `time` is a timespec to be filled. A thread may always ask for these clocks.
+    unsafe { libc::clock_gettime(clock, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 #[cfg(test)]
@@ -101,7 +114,7 @@ mod tests {
 
     /// Keeps the processor for `time` of the thread's own time.
     fn work(time: Duration) {
-        let until = processor_time() + time;
+        let until = processor_time() + time.as_nanos() as u64;
         while processor_time() < until {
             std::hint::spin_loop();
         }
@@ -125,6 +138,6 @@ mod tests {
         let long = clock.long_steps();
         let names: Vec<_> = long.iter().map(|steps| (steps.task, steps.count)).collect();
         assert_eq!(names, [("works longer", 1), ("works", 1)]);
-        assert!(long[0].longest >= 4 * STEP_LONG - SAMPLE_EVERY, "{long:?}");
+        assert!(long[0].longest >= 4 * STEP_LONG - Duration::from_nanos(SAMPLE_EVERY), "{long:?}");
     }
 }

@@ -44,6 +44,9 @@ impl DataUpdates<'_> {
         }
         self.reader.check_range(home, 1)?;
         let block = self.reader.look_up(home, Temperature::Warm);
+        if block.is_whole() {
+            return Ok(());
+        }
         let sequence = self.sequence(home, !block.is_dirty());
         let update = Update {
             range,
