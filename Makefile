@@ -226,9 +226,9 @@ flame: ## where the daemon's processor time goes beside 100 synchronous writers,
 	RUSTFLAGS="-C force-frame-pointers=yes" $(CARGO) build --profile dev-release --target-dir target/flame -p cli -p lab
 	scripts/flame.sh target/flame/dev-release/okeanos
 
-recipes: deps-bench shipped ## measure docs/RECIPES.md and the tables of README and docs/PERFORMANCE.md anew, on a quiet machine; an hour
+recipes: deps-bench shipped ## measure docs/RECIPES.md and the tables of README, docs/PERFORMANCE.md and docs/modes/blocks.md anew, on a quiet machine; an hour
 	@scripts/install-packages.sh $$($(SHIPPED_LAB) bench programs --packages)
-	scripts/measure.sh $(SHIPPED_LAB) docs/RECIPES.md README.md docs/PERFORMANCE.md
+	scripts/measure.sh $(SHIPPED_LAB) docs/RECIPES.md README.md docs/PERFORMANCE.md docs/modes/blocks.md
 
 bench-shared: deps-ceph shipped ## the works of Arion's figures on a real cluster of three OSDs, in target/figures/shared-*.json
 	@scripts/install-packages.sh fio
