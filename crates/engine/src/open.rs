@@ -206,7 +206,7 @@ impl Engine {
         let clean = self
             .log
             .as_ref()
-            .and_then(|log| log.borrow().superblock().emptied(self.committed(), checksums));
+            .and_then(|log| log.borrow().superblock_emptied(self.committed(), checksums));
         self.executor.run(plan_empty_log(clean)).await?;
         self.pipeline.check()?;
         if let Some(log) = &self.log {

@@ -1,10 +1,10 @@
 //! Deliberate faults in the source: [`fault!`](crate::fault) marks where each breaks a promise.
 //!
 //! Only builds with `--cfg faults` have them. There the environment variable `OKEANOS_FAULT` names
-//! the one fault that is on. `scripts/faults.toml` lists all, and `scripts/hunt-faults.sh` shows
+//! the one fault that is on. `docs/FAULTS.md` lists all, and `scripts/hunt-faults.sh` shows
 //! that a test or the crash explorer finds each.
 
-/// Whether the fault of this name, as in `scripts/faults.toml`, is on. Always false without `--cfg
+/// Whether the fault of this name, as in `docs/FAULTS.md`, is on. Always false without `--cfg
 /// faults`.
 ///
 /// ```

@@ -10,6 +10,7 @@ use format::run_table::TABLE_BYTES;
 use journal::DataMode;
 use journal::records::RecordFormat;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
@@ -389,6 +390,48 @@ fn a_torn_run_is_not_found_in_place_of_a_later_one() {
         });
         live(&setup, images, async move |_, engine| {
             assert_eq!(read(&engine, 1).await, content(1, 3), "{name}: what came after it");
+        });
+    }
+}
+
+/// The header of a run is lost and its body durable; the next life commits nothing and closes. The
+/// run of the life after that may lie in its place, and be torn the other way round.
+#[test]
+fn a_torn_run_is_not_found_behind_a_life_that_commits_nothing() {
+    for setup in all() {
+        let name = format!("{} {:?}", setup.mode, setup.options.records);
+        let header = log_home(2).get();
+        let body = header + 1..header + u64::from(LOG_BLOCKS);
+        let copy = |from: &Image, to: &mut Image, blocks: Range<u64>| {
+            let mut bytes = vec![0; BYTES as usize];
+            for at in blocks {
+                from.read(at * BYTES, &mut bytes);
+                to.write(at * BYTES, &bytes);
+            }
+        };
+        let put_near_log_2 = async |engine: &Rc<Engine>, block| {
+            read(engine, log_home(2).get() - 1).await;
+            put(engine, block, 1).await;
+        };
+        let before = live(&setup, setup.images(), async |_, engine| {
+            read(&engine, 400).await;
+            put(&engine, 1, 1).await;
+        });
+        let mut torn = live(&setup, before.clone(), async move |_, engine| {
+            put_near_log_2(&engine, 2).await;
+        });
+        copy(&before[0], &mut torn[0], header..header + 1);
+        let closed = live(&setup, torn, async |report, engine| {
+            assert_eq!(report.transactions, 1);
+            engine.shutdown().await.unwrap();
+        });
+        let mut torn = live(&setup, closed.clone(), async move |_, engine| {
+            put_near_log_2(&engine, 3).await;
+        });
+        copy(&closed[0], &mut torn[0], body);
+        live(&setup, torn, async move |report, engine| {
+            assert_eq!(report.transactions, 0, "{name}");
+            assert_ne!(read(&engine, 2).await, content(2, 1), "{name}: what was torn is back");
         });
     }
 }

@@ -203,6 +203,12 @@ pub trait LogSpace {
     fn stale_start(&self, _transaction: TransactionId) -> Option<LogBlock> {
         None
     }
+    /// Returns how many numbers behind the last transaction runs on the disk may bear that a power
+    /// cut of an earlier life tore. Once the log is empty nothing else keeps a later life from
+    /// giving them again, and the body of such a run would be taken for that of a new one.
+    fn numbers_left_over(&self) -> u32 {
+        0
+    }
     /// Returns the pages of the table of runs that must be durable before the blocks of
     /// `transaction`, which is bound, are written.
     fn table_pages(&mut self, _transaction: TransactionId) -> Vec<TablePage> {

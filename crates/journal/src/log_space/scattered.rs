@@ -13,7 +13,8 @@
 //! 6. A power cut may leave a run without its header. A restart does not see it, and its number is
 //!    used again, perhaps in its place: a new header alone would bring the old run back, and so
 //!    would a table that lists it. So before runs of these numbers are written or listed, the first
-//!    block of their place is wiped ([`LogSpace::stale_start`]).
+//!    block of their place is wiped ([`LogSpace::stale_start`]). If the log is emptied first, the
+//!    superblock skips these numbers ([`LogSpace::numbers_left_over`]).
 //! 7. While a snapshot counts, the superblock also names each log that may get a run behind it,
 //!    durably, before the run is written. So a restart need not look into the others.
 
@@ -248,6 +249,12 @@ impl LogSpace for ScatteredLog {
         let left_over = self.left_over.filter(|_| !units::fault!("stale-run-not-wiped"))?;
         let may_be = transaction.0.wrapping_sub(left_over.0) < IN_FLIGHT_MAX;
         self.run_of(transaction).filter(|_| may_be).map(|run| run.start)
+    }
+    fn numbers_left_over(&self) -> u32 {
+        match self.left_over {
+            Some(_) if !units::fault!("left-over-number-given-again") => IN_FLIGHT_MAX,
+            _ => 0,
+        }
     }
     fn announce(&self, superblock: &mut JournalSuperblock, tail: Option<TransactionId>) -> bool {
         let is_longer = self.announce_longest(&mut superblock.transaction_bound);

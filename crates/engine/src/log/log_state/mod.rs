@@ -257,6 +257,16 @@ impl LogState {
             self.checkpoint.home_written(block, copy.by);
         }
     }
+    /// Returns the superblock of the log once all up to `last` is home; `None` if it already says
+    /// that it is empty.
+    pub fn superblock_emptied(
+        &self,
+        last: TransactionId,
+        checksums: bool,
+    ) -> Option<SuperblockImage> {
+        let taken = TransactionId(last.0.wrapping_add(self.space.numbers_left_over()));
+        self.superblock.emptied(taken, checksums)
+    }
     /// Notes that everything up to `last` is home, and the superblock on disk says that the log is
     /// empty.
     pub fn emptied(&mut self, last: TransactionId) {
