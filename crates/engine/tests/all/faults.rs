@@ -5,7 +5,7 @@ use crate::common::{Layout, Rig, STALE, Script, Setup, file_update, run_on, veri
 use crate::restart::{content, overwrite, put};
 use crate::restart::{rig as scattered_rig, setup as scattered_setup};
 use device::{LocalFuture, Operation};
-use disks::{CrashPolicy, Fault};
+use disks::{CrashPolicy, Effect, Fault};
 use engine::{CheckpointTimes, Credits, Engine, EngineError, RecordFormat};
 use journal::DataMode;
 use runtime::{Either, join_all};
@@ -285,6 +285,45 @@ fn no_update_of_the_tail_undoes_the_note_of_a_failure() {
 }
 
 /// A block that was left out stays as it is: of later records only one of the whole block counts.
+/// A disk that drops out has no unreadable blocks to leave out.
+#[test]
+fn a_home_disk_that_is_gone_is_not_left_out() {
+    const BLOCK: u64 = 1024;
+    const PARTS: u64 = 8;
+    const ENODEV: i32 = 19;
+    const EIO: i32 = 5;
+    let mut setup = Setup::new(DataMode::Wasteless, Layout::Separate, BLOCK as u32);
+    setup.options.records = Some(RecordFormat::Packed);
+    setup.options.checkpoint = CheckpointTimes::Manual;
+    let rig = Rig::new(&setup, 1, setup.images());
+    rig.play(async move |engine| {
+        for block in 0..PARTS {
+            overwrite(&engine, 10 + block, BlockRange::new(0, 100), &[1; 100], 100).await;
+        }
+    });
+    let left: Vec<_> = rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect();
+    // What the disk says, of which blocks, and those that a recovery leaves out.
+    let all = 0..u64::from(u32::MAX);
+    let cases = [(ENODEV, all.clone(), None), (EIO, all, None), (EIO, 12..13, Some(vec![12]))];
+    for (code, blocks, expected) in cases {
+        let rig = Rig::new(&setup, 1, left.clone());
+        let range = blocks.start * BLOCK..blocks.end * BLOCK;
+        let gone = Fault { range, effect: Effect::Fail(code), ..Fault::forever(Operation::Read) };
+        rig.disks[0].inject(gone);
+        let mut parts = rig.parts.clone();
+        parts.options.skip_unreadable = true;
+        let report = rig.run(async move { engine::recover(&parts, false).await }).expect("power");
+        assert_eq!(report.as_ref().ok().map(|report| report.skipped_blocks.clone()), expected);
+        if expected.is_none() {
+            let left = rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect();
+            let rig = Rig::new(&setup, 1, left);
+            let parts = rig.parts.clone();
+            let report = rig.run(async move { engine::recover(&parts, false).await });
+            assert_eq!(report.expect("power").unwrap().home_blocks_written, PARTS);
+        }
+    }
+}
+
 #[test]
 fn a_block_left_out_of_a_replay_gets_no_later_part() {
     const BLOCK: u64 = 1024;
@@ -315,10 +354,7 @@ fn a_block_left_out_of_a_replay_gets_no_later_part() {
     let left = rig.disks.iter().map(|disk| disk.crash(CrashPolicy::LoseAll)).collect();
     let rig = Rig::new(&setup, 1, left);
     let range = 5 * BLOCK..7 * BLOCK;
-    // The neighbours at once, and each alone.
-    for _ in 0..3 {
-        rig.disks[0].inject(Fault { range: range.clone(), ..Fault::once(Operation::Read) });
-    }
+    rig.disks[0].inject(Fault { range, ..Fault::forever(Operation::Read) });
     let mut parts = rig.parts.clone();
     parts.options.skip_unreadable = true;
     let report = rig.run(async move { engine::recover(&parts, false).await });
