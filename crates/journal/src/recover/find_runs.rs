@@ -54,6 +54,9 @@ pub struct FindRuns {
     /// Start of the copies that do not count, up to the end of their log.
     moving: Option<LogBlock>,
     /// Runs by distance from the tail.
+    /// Where the snapshot begins that the superblock names, and the first transaction that it does
+    /// not cover. It is named when it is durable, and covers what is committed.
+    snapshot: Option<(LogBlock, TransactionId)>,
     found: BTreeMap<u32, FoundRun>,
     /// Headers, including those of which another copy counts.
     headers: Vec<(LogBlock, TransactionId)>,
@@ -171,6 +174,7 @@ impl FindRuns {
             left: look_ahead,
             look_ahead,
             moving: superblock.moving(),
+            snapshot: superblock.named_snapshot().map(|named| (named.first_at, named.end)),
             found: BTreeMap::new(),
             headers: Vec::new(),
             has_unread: false,
@@ -297,6 +301,19 @@ impl FindRuns {
         }
     }
 
+    /// Returns where and in what it is recorded that a transaction of which no run was found was
+    /// durable. Headers of copies record what was durable when they were made, which may be later
+    /// than their own transaction.
+    fn proof_of(&self, missing: TransactionId) -> Option<(LogBlock, &'static str)> {
+        let from = if units::fault!("floor-of-copies-unasked") { u32::MAX } else { 0 };
+        let mut found = self.found.range(from..).map(|(_, found)| found);
+        let header = found.find(|found| !missing.is_after(found.durable));
+        let snapshot = self.snapshot.filter(|(_, end)| end.is_after(missing));
+        header
+            .map(|found| (found.run.start, "another run"))
+            .or(snapshot.map(|(at, _)| (at, "the snapshot of the logs")))
+    }
+
     /// Returns the runs found. `until_damage`: transactions committed behind a gap are given up.
     pub fn finish(self, until_damage: bool) -> Result<FoundRuns, RecoverError> {
         assert!(self.queue.is_empty(), "the search is not over");
@@ -311,16 +328,10 @@ impl FindRuns {
             }
             gave_up = true;
         }
-        let proves = |found: &&FoundRun| !missing.is_after(found.durable);
-        if let Some(found) = self.found.range(there..).map(|(_, found)| found).find(proves) {
+        if let Some((at, what)) = self.proof_of(missing) {
             if !until_damage {
-                let what =
-                    "no log holds it, though a later one says that it was durable".to_owned();
-                return Err(RecoverError::Damaged {
-                    at: found.run.start,
-                    transaction: missing,
-                    what,
-                });
+                let what = format!("no log holds it, though {what} says that it was durable");
+                return Err(RecoverError::Damaged { at, transaction: missing, what });
             }
             gave_up = true;
         }
@@ -391,6 +402,7 @@ impl LogWalk for RunsInOrder {
 mod tests {
     use super::*;
     use crate::log_space::ScatteredLogMap;
+    use format::scattered::{ActiveLogs, NamedSnapshot};
     use units::{BlockSize, HomeBlock, SplitMix};
 
     /// Four logs of blocks of 1 KiB, of which all are active.
@@ -421,12 +433,14 @@ mod tests {
         }
         fn put(&mut self, log: u32, at: u32, transaction: u32, blocks: u32) -> LogBlock {
             let at = self.logs.start(log).plus(at);
-            let transaction = TransactionId(transaction);
-            let header = RunHeader { at, transaction, blocks, durable: transaction.previous() };
+            self.put_copy(at, transaction, blocks, TransactionId(transaction).previous());
+            at
+        }
+        fn put_copy(&mut self, at: LogBlock, number: u32, blocks: u32, durable: TransactionId) {
+            let header = RunHeader { at, transaction: TransactionId(number), blocks, durable };
             let block = &mut self.blocks[at.get() as usize];
             block.fill(0);
             header.serialize(self.superblock.scattered_seed(), block);
-            at
         }
         fn search(&self, until_damage: bool) -> Result<FoundRuns, RecoverError> {
             let mut find = FindRuns::new(&self.superblock, self.logs.clone());
@@ -498,6 +512,37 @@ mod tests {
                 (1, true, TransactionId(9))
             );
         }
+    }
+
+    /// The last run is rotten, and no later one was written.
+    #[test]
+    fn a_copy_and_a_snapshot_prove_that_a_later_run_was_durable() {
+        let mut disk = Disk::new(TransactionId(7));
+        let (moved, rotten) = (disk.put(0, 0, 7, 2), disk.put(1, 0, 8, 2));
+        disk.blocks[rotten.get() as usize].fill(0);
+        assert_eq!(starts(&disk.search(false).unwrap()).len(), 1);
+        let is_damage = |disk: &Disk| {
+            let found = disk.search(false);
+            matches!(found, Err(RecoverError::Damaged { transaction: TransactionId(8), .. }))
+        };
+        let snapshot = NamedSnapshot {
+            first: 1,
+            first_at: LogBlock(FIRST + EACH),
+            last: 1,
+            end: TransactionId(0),
+            read_from: TransactionId(7),
+            longest: 2,
+            since: ActiveLogs::none(),
+        };
+        for (end, proves) in [(8, false), (9, true)] {
+            let named = NamedSnapshot { end: TransactionId(end), ..snapshot.clone() };
+            disk.superblock.scattered.as_mut().unwrap().snapshot = Some(named);
+            assert_eq!(is_damage(&disk), proves, "a snapshot up to {end}");
+        }
+        disk.superblock.scattered.as_mut().unwrap().snapshot = None;
+        disk.put_copy(moved, 7, 2, TransactionId(8));
+        assert!(is_damage(&disk));
+        assert_eq!(starts(&disk.search(true).unwrap()).len(), 1);
     }
 
     #[test]
