@@ -55,7 +55,9 @@ pub struct RecoverArguments {
     #[arg(long)]
     pub dry_run: bool,
     /// If the log is damaged, replay what lies before the damage and give up what was committed
-    /// behind it. Run e2fsck -f afterwards: some blocks may be newer than that
+    /// behind it. Run e2fsck -f afterwards: some blocks may be newer than that. Of scattered logs a
+    /// mount (log=scattered, and mtl= if it was used) reads less than a recovery does: try that
+    /// before
     #[arg(long)]
     until_damage: bool,
     /// If the journal's superblock contradicts the copy in it, believe the copy. If tune2fs or the
