@@ -348,11 +348,8 @@ impl Recovery<'_> {
             }
             Ok(_) => {}
         }
-        let open = match self.store.open(file, OpenMode::ReadWrite).await {
-            Err(StoreError::Refused(Refusal::Stale | Refusal::NotFound | Refusal::IsDirectory)) => {
-                return Ok((self.gone(replay).await?, None));
-            }
-            result => result?,
+        let Some(open) = self.open(file).await? else {
+            return Ok((self.gone(replay).await?, None));
         };
         let refused = match self.take_token_or_refuse(replay, open).await? {
             Err(why) => Some(why),
@@ -371,6 +368,23 @@ impl Recovery<'_> {
             Some(why) => self.set_aside(replay, why).await?,
         };
         Ok((fate, Some(open)))
+    }
+
+    /// Opens a file. `None`: it is gone. The store may need the token for it, too.
+    async fn open(&self, file: FileId) -> Result<Option<OpenFile>, HostError> {
+        let until = self.world.now().plus(PATIENCE);
+        loop {
+            match self.store.open(file, OpenMode::ReadWrite).await {
+                Err(StoreError::TokenHeld) if self.world.now() < until => {
+                    self.world.sleep_until(self.world.now().plus(AGAIN)).await;
+                }
+                Err(StoreError::TokenHeld) => return Err(HostError::KeptOpen { file: file.0 }),
+                Err(StoreError::Refused(
+                    Refusal::Stale | Refusal::NotFound | Refusal::IsDirectory,
+                )) => return Ok(None),
+                opened => return Ok(Some(opened?)),
+            }
+        }
     }
 
     /// Returns why the file may not be replayed over this state.

@@ -2,7 +2,7 @@
 
 use super::buffered::{LocalBuffered, Seen};
 use super::freed::is_long;
-use super::held::{hold, open_held};
+use super::held::{hold, open_as_owner, open_held};
 use super::in_flight::{InFlight, clocks};
 use super::notes::{Note, Notes, changed_ns, sync_directory, version_of};
 use super::store::{Local, REPLACED_MAX};
@@ -20,7 +20,7 @@ use rustix::fs::{
     fallocate, fcntl_getfl, openat, seek, syncfs, utimensat,
 };
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, geteuid, getrlimit};
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -35,6 +35,10 @@ use units::Timestamp;
 
 /// Pauses before checking whether a thread has ended: the first and the longest.
 const POLL_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
+
+/// Pause before a file is opened again whose lease is being ended. A hundred are longer than the
+/// kernel lets a program keep one.
+const LEASE_POLL: Duration = Duration::from_millis(500);
 
 /// A file's new state, to be written by another thread. Other programs may change the file at any
 /// time. Each change of it follows a look at what the file has: what differs from what this client
@@ -597,10 +601,54 @@ impl Local {
         if !is_it || self.attributes_of(&found).kind != FileKind::Regular {
             return Err(Refusal::Stale.into());
         }
-        let notes = self.notes.clone();
-        let handle = self.on_thread(what, move || open_held(&held, access, &notes)).await?;
-        let handle = handle.map_err(|error| self.failed(what, &error))?;
+        let handle = match opened {
+            Err(StoreError::Refused(Refusal::AccessDenied)) => {
+                if found.uid() != geteuid().as_raw() {
+                    return opened;
+                }
+                self.open_excluded(file, held, access).await?
+            }
+            _ => {
+                let handle = self.on_thread(what, move || open_held(&held, access)).await?;
+                handle.map_err(|error| self.failed(what, &error))?
+            }
+        };
         Ok(self.opened(file, access, handle))
+    }
+    /// Opens a file that its mode keeps from its owner, this process. Its time of change becomes
+    /// another one: others give up their tokens of it before, and no flush of this client runs.
+    async fn open_excluded(
+        &self,
+        file: FileId,
+        held: File,
+        access: OpenMode,
+    ) -> Result<File, StoreError> {
+        let what = "opening";
+        let held = Arc::new(held);
+        for _ in 0..REPLACED_MAX {
+            let excluded = match units::fault!("store-opened-past-others") {
+                true => Excluded::Needless,
+                false => self.exclude(file, FileKind::Regular).await?,
+            };
+            let found = self.look_at(what, || held.metadata())?;
+            let mut one = (found, excluded);
+            let unflushed = self.keep_flushes_away([Some(&mut one.0), None]).await;
+            if matches!(one.1, Excluded::Overtaken) || !self.are_excluded(&one) {
+                continue;
+            }
+            let (notes, to_open) = (self.notes.clone(), held.clone());
+            let opened = self.on_thread(what, move || open_as_owner(&to_open, access, &notes));
+            let opened = opened.await?;
+            self.note_own_change(&one.0);
+            match opened {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                opened => return opened.map_err(|error| self.failed(what, &error)),
+            }
+            // Nobody is kept away while the lease ends.
+            drop((one, unflushed));
+            self.world.sleep_until(self.world.now().plus(LEASE_POLL)).await;
+        }
+        Err(self.failed(what, &io::Error::from_raw_os_error(libc::EAGAIN)))
     }
 }
 

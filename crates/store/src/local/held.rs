@@ -34,22 +34,25 @@ pub(super) fn open_at(path: &Path, access: OpenMode, flags: i32) -> io::Result<F
     }
 }
 
-/// Opens a regular file that is held. Waits for a program that has a lease of it. Its owner, this
-/// process, gets it also if he may not read it: a program that made it so may write to it, and what
-/// it has synced must get there. The file's state stays the one that journals build on.
-pub(super) fn open_held(held: &File, access: OpenMode, notes: &Notes) -> io::Result<File> {
-    let path = path_of(held);
-    let opened = open_at(Path::new(&path), access, 0);
-    let found = held.metadata()?;
-    let is_forbidden =
-        matches!(&opened, Err(error) if error.kind() == io::ErrorKind::PermissionDenied);
-    if !is_forbidden || found.uid() != geteuid().as_raw() {
-        return opened;
+/// Opens a regular file that is held. Waits for a program that has a lease of it.
+pub(super) fn open_held(held: &File, access: OpenMode) -> io::Result<File> {
+    open_at(Path::new(&path_of(held)), access, 0)
+}
+
+/// Opens a regular file that is held, also if its owner, this process, may not read it: a program
+/// that made it so may write to it, and what it has synced must get there. The file's state stays
+/// the one that journals build on. The caller keeps other clients from it, as its time of change
+/// does not stay. WouldBlock: a program has a lease of it, and has been asked to end it.
+pub(super) fn open_as_owner(held: &File, access: OpenMode, notes: &Notes) -> io::Result<File> {
+    let (path, found) = (path_of(held), held.metadata()?);
+    match open_at(Path::new(&path), access, libc::O_NONBLOCK) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+        opened => return opened,
     }
     notes.keep(std::slice::from_ref(&found))?;
     let mode = found.mode() & 0o7777;
     fs::set_permissions(&path, Permissions::from_mode(mode | 0o600))?;
-    let opened = File::options().read(true).write(true).open(&path);
+    let opened = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&path);
     fs::set_permissions(&path, Permissions::from_mode(mode))?;
     opened
 }

@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 
 impl Local {
     pub fn lock(&self, open: OpenFile, lock: &FileLock) -> Result<(), StoreError> {
@@ -55,11 +56,16 @@ impl Local {
 }
 
 /// Opens another description, as locks of one description do not conflict. A file that cannot be
-/// written can be locked for readers.
+/// written can be locked for readers. One of which a program has a lease counts as locked until the
+/// lease has ended: the only thread must not wait for that.
 fn reopened(handle: &File) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    let open = |write| File::options().read(true).write(write).open(&path);
-    open(true).or_else(|_| open(false))
+    let flags = if units::fault!("store-lock-waits-for-lease") { 0 } else { libc::O_NONBLOCK };
+    let open = |write| File::options().read(true).write(write).custom_flags(flags).open(&path);
+    open(true).or_else(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Err(error),
+        _ => open(false),
+    })
 }
 
 fn set(file: &File, lock: &FileLock) -> io::Result<()> {

@@ -6,6 +6,7 @@ use super::freed::held_long;
 use super::listed::{LISTED_AT_ONCE, read_entries};
 use super::places::Place;
 use super::store::{Local, REPLACED_MAX};
+use super::tokens::Excluded;
 use crate::attributes::{FileAttributes, FileId};
 use crate::error::{Refusal, StoreError};
 use crate::limits::{LISTING_ENTRIES_MAX, NAME_BYTES_MAX, TARGET_BYTES_MAX, XATTR_BYTES_MAX};
@@ -31,6 +32,9 @@ use units::Timestamp;
 const TIMES_DIFFER_MAX: Duration = Duration::from_secs(2);
 /// Removed directories kept for callers that may still know them.
 const REMOVED_MAX: usize = 1024;
+
+/// A file that others are kept from, if there is one.
+type Kept = Option<(Metadata, Excluded)>;
 
 impl Local {
     fn place_of(&self, parent: FileId, name: &[u8]) -> Result<Place, StoreError> {
@@ -189,28 +193,50 @@ impl Local {
         }
         Err(StoreError::TokenHeld)
     }
-    /// Renames. Returns false if another call of this client returned the token of a file.
+    /// Excludes others from the file that is renamed, and from the one that is at the new name, in
+    /// the order of their numbers; from none if both names are of one file. `None`: another client
+    /// has removed the one at the new name.
+    async fn exclude_for_rename(
+        &self,
+        old: &Place,
+        new: &Place,
+    ) -> Result<Option<(Kept, Kept)>, StoreError> {
+        let number = |place: &Place| fs::symlink_metadata(place).ok().map(|found| found.ino());
+        let (at_old, at_new) = (number(old), number(new));
+        if at_new.is_some() && at_old == at_new {
+            return Ok(Some((None, None)));
+        }
+        let exclude = |place| self.exclude_found("renaming", move || fs::symlink_metadata(place));
+        let mut moved = None;
+        if at_new.is_none() || at_old < at_new {
+            moved = Some(exclude(old).await?);
+        }
+        let replaced = match at_new {
+            None => None,
+            Some(_) => match exclude(new).await {
+                Err(StoreError::Refused(Refusal::NotFound))
+                    if !units::fault!("store-target-asked-once") =>
+                {
+                    return Ok(None);
+                }
+                excluded => Some(excluded?),
+            },
+        };
+        if moved.is_none() {
+            moved = Some(exclude(old).await?);
+        }
+        Ok(Some((moved, replaced)))
+    }
+    /// Renames. Returns false if another call of this client returned the token of a file, or
+    /// another client changed what is at the new name.
     async fn try_rename(
         &self,
         (old, from): (&Place, (FileId, &[u8])),
         (new, to): (&Place, (FileId, &[u8])),
         mode: RenameOver,
     ) -> Result<bool, StoreError> {
-        let number = |place: &Place| fs::symlink_metadata(place).map(|found| found.ino());
-        let is_there = fs::symlink_metadata(new).is_ok();
-        let (at_old, at_new) = (|| fs::symlink_metadata(old), || fs::symlink_metadata(new));
-        // Two files are locked in the order of their numbers.
-        let (mut moved, mut replaced) = match is_there {
-            false => (Some(self.exclude_found("renaming", at_old).await?), None),
-            true if number(old).ok() == number(new).ok() => (None, None),
-            true if number(old).ok() < number(new).ok() => {
-                let moved = self.exclude_found("renaming", at_old).await?;
-                (Some(moved), Some(self.exclude_found("renaming", at_new).await?))
-            }
-            true => {
-                let replaced = self.exclude_found("renaming", at_new).await?;
-                (Some(self.exclude_found("renaming", at_old).await?), Some(replaced))
-            }
+        let Some((mut moved, mut replaced)) = self.exclude_for_rename(old, new).await? else {
+            return Ok(false);
         };
         let both = [&mut moved, &mut replaced].map(|one| one.as_mut().map(|(found, _)| found));
         let unflushed = self.keep_flushes_away(both).await;
@@ -218,7 +244,12 @@ impl Local {
         let mut kept: Vec<&Metadata> = moved.iter().map(|(found, _)| found).collect();
         kept.extend(replaced.iter().map(|(found, _)| found).filter(keeps_name));
         self.keep_states(&kept).await?;
-        if !moved.iter().chain(&replaced).all(|one| self.are_excluded(one)) {
+        // Another client may have made or removed the new name while this waited.
+        let at_new = fs::symlink_metadata(new).ok().map(|found| found.ino());
+        let is_as_found = moved.is_none()
+            || at_new == replaced.as_ref().map(|(found, _)| found.ino())
+            || units::fault!("store-target-asked-once");
+        if !is_as_found || !moved.iter().chain(&replaced).all(|one| self.are_excluded(one)) {
             return Ok(false);
         }
         let flags = match mode {
@@ -252,7 +283,7 @@ impl Local {
     }
 
     /// Records a change of names that gave a file another time of change: it is no other program's.
-    fn note_own_change(&self, before: &Metadata) {
+    pub fn note_own_change(&self, before: &Metadata) {
         if units::fault!("store-own-names-foreign") {
             return;
         }
@@ -264,7 +295,7 @@ impl Local {
     /// Keeps flushes of this client from files whose names change, and looks at the files again: a
     /// flush in flight would take the new time of change for another program's. Two files in the
     /// order of their numbers.
-    async fn keep_flushes_away(&self, found: [Option<&mut Metadata>; 2]) -> Vec<WriteGuard> {
+    pub async fn keep_flushes_away(&self, found: [Option<&mut Metadata>; 2]) -> Vec<WriteGuard> {
         let mut found: Vec<&mut Metadata> = found.into_iter().flatten().collect();
         found.sort_by_key(|found| found.ino());
         let mut guards = Vec::new();

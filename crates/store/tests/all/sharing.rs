@@ -328,16 +328,20 @@ struct Leaseholder {
 impl Leaseholder {
     /// `None`: there are no leases here.
     fn of(path: &std::path::Path) -> Option<Leaseholder> {
+        Leaseholder::with(path, "RDWR", "WRLCK")
+    }
+    /// Takes a lease of this kind through a descriptor with this access.
+    fn with(path: &std::path::Path, access: &str, kind: &str) -> Option<Leaseholder> {
         use std::io::BufRead;
         const PROGRAM: &str = "import fcntl, os, signal, sys\n\
             signal.signal(signal.SIGIO, lambda *_: print('wanted', flush=True))\n\
-            file = os.open(sys.argv[1], os.O_RDWR)\n\
-            try: fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
+            file = os.open(sys.argv[1], getattr(os, 'O_' + sys.argv[2]))\n\
+            try: fcntl.fcntl(file, fcntl.F_SETLEASE, getattr(fcntl, 'F_' + sys.argv[3]))\n\
             except OSError: sys.exit()\n\
             print('leased', flush=True)\n\
             sys.stdin.readline()\n";
         let mut holder = std::process::Command::new("python3");
-        holder.args(["-c", PROGRAM]).arg(path);
+        holder.args(["-c", PROGRAM]).arg(path).args([access, kind]);
         let (stdin, stdout) = (std::process::Stdio::piped(), std::process::Stdio::piped());
         let mut program = holder.stdin(stdin).stdout(stdout).spawn().unwrap();
         let lines = std::io::BufReader::new(program.stdout.take().unwrap()).lines();
@@ -397,6 +401,80 @@ fn a_leased_file_is_opened_when_the_lease_ends() {
         first.write(open, 0, b"mine").await.unwrap();
         first.make_durable(open).await.unwrap();
         assert_eq!(std::fs::read(root.join("file")).unwrap(), b"mine");
+    });
+}
+
+/// The lock needs another descriptor, for which the kernel would have the only thread wait.
+#[test]
+fn a_leased_file_counts_as_locked() {
+    on_two_of_a_directory(|(first, _, _), root| async move {
+        let file = make(&*first, "file").await;
+        let open = first.open(file, OpenMode::Read).await.unwrap();
+        let Some(holder) = Leaseholder::with(&root.join("file"), "RDONLY", "RDLCK") else { return };
+        let shared = lock(1, Some(LockMode::Shared), 0..LOCK_END);
+        assert_eq!(first.lock(open, shared.clone()).await, Err(TAKEN));
+        holder.give_way();
+        first.lock(open, shared).await.unwrap();
+        first.lock(open, lock(1, Some(LockMode::Exclusive), 0..1)).await.unwrap();
+    });
+}
+
+/// Opening it gives it another time of change, which its holder would take for another program's.
+#[test]
+fn a_file_kept_from_its_owner_is_opened_once_others_have_flushed_it() {
+    if ran_as_owner("a_file_kept_from_its_owner_is_opened_once_others_have_flushed_it") {
+        return;
+    }
+    on_two_of_a_directory(|(first, second, world), root| async move {
+        let created = second.create(second.root(), b"log", 0o200, own()).await.unwrap();
+        let (file, open) = (created.found.file, created.open.unwrap());
+        second.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        second.write(open, 0, b"theirs").await.unwrap();
+        return_recalled(&second, &*world);
+        first.open(file, OpenMode::ReadWrite).await.unwrap();
+        second.make_durable(open).await.unwrap();
+        let mode = std::fs::metadata(root.join("log")).unwrap().mode() & 0o7777;
+        assert_eq!(mode, 0o200, "{mode:o}");
+        let readable = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(root.join("log"), readable).unwrap();
+        assert_eq!(std::fs::read(root.join("log")).unwrap(), b"theirs");
+    });
+}
+
+/// Another host makes it, and has what was synced of it in its journal alone.
+#[test]
+fn a_rename_recalls_the_token_of_what_was_made_at_its_name_while_it_waited() {
+    on_two_of_a_directory(|(first, second, world), root| async move {
+        let top = first.root();
+        let (moved, _) = held(&second, "old", b"moved").await;
+        let mut renaming = first.rename(top, b"old", top, b"new", RenameOver::Replace);
+        begin(&mut renaming);
+        let (made, open) = held(&second, "new", b"theirs").await;
+        second.return_token(made).await.unwrap();
+        second.link(made, top, b"other").await.unwrap();
+        second.take_token(open, Token::ExclusiveWrite).await.unwrap();
+        second.write(open, 0, b"synced").await.unwrap();
+        second.return_token(moved).await.unwrap();
+        return_recalled(&second, &*world);
+        renaming.await.unwrap();
+        second.make_durable(open).await.unwrap();
+        assert_eq!(std::fs::read(root.join("other")).unwrap(), b"synced");
+        assert_eq!(std::fs::read(root.join("new")).unwrap(), b"moved");
+    });
+}
+
+#[test]
+fn a_rename_over_a_name_that_another_client_removes_is_made() {
+    on_two_of_a_directory(|(first, second, _), root| async move {
+        let top = first.root();
+        std::fs::write(root.join("temporary"), b"fresh").unwrap();
+        let (replaced, _) = held(&second, "file", b"old").await;
+        let mut renaming = first.rename(top, b"temporary", top, b"file", RenameOver::Replace);
+        begin(&mut renaming);
+        second.unlink(top, b"file").await.unwrap();
+        second.return_token(replaced).await.unwrap();
+        renaming.await.unwrap();
+        assert_eq!(std::fs::read(root.join("file")).unwrap(), b"fresh");
     });
 }
 
