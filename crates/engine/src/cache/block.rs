@@ -31,6 +31,10 @@ impl Block {
     pub fn bytes(&self) -> Rc<Buffer> {
         self.0.bytes()
     }
+    /// Returns a number that changes with the content: where it is the same, so is the content.
+    pub fn version(&self) -> u64 {
+        self.0.images.version()
+    }
     /// Whether the layer above has checked this content (checksum, magic, bounds) since it was
     /// read.
     pub fn is_verified(&self) -> bool {

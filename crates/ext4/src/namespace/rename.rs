@@ -211,7 +211,7 @@ impl Volume {
         // Every step that may fail.
         let slot = match target {
             Some(_) => None,
-            None => Some(to.directory.make_slot(handle, moving.caller, to.name).await?),
+            None => Some(to.directory.make_slot(handle, moving.caller, &to.name.into()).await?),
         };
         let whiteout = match mode.leaves_whiteout() {
             true => Some(self.make_whiteout(handle, moving).await?),

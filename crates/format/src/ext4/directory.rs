@@ -115,11 +115,21 @@ pub struct EntrySlot {
 
 /// Result of a search for a name in a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Search<'a> {
-    /// The entry, and the offset of the one before it.
-    Found(RawEntry<'a>, Option<usize>),
+pub enum Search {
+    Found(FoundEntry),
     /// The first position for an entry of that name.
     Missing(Option<EntrySlot>),
+}
+
+/// An entry with the name that was searched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoundEntry {
+    pub inode: InodeNumber,
+    /// Offset in the block, bytes.
+    pub at: usize,
+    pub record_length: usize,
+    /// Offset of the entry before it.
+    pub previous: Option<usize>,
 }
 
 impl DirectoryFormat {
@@ -151,31 +161,28 @@ impl DirectoryFormat {
         }
     }
 
-    /// The entry of that name, and the offset of the entry before it in the block.
-    pub fn find<'a>(
-        &self,
-        block: &'a [u8],
-        name: &[u8],
-    ) -> Result<Option<(RawEntry<'a>, Option<usize>)>, DirectoryError> {
+    /// The entry of that name.
+    pub fn find(&self, block: &[u8], name: &[u8]) -> Result<Option<FoundEntry>, DirectoryError> {
         Ok(match self.search(block, name)? {
-            Search::Found(entry, previous) => Some((entry, previous)),
+            Search::Found(entry) => Some(entry),
             Search::Missing(_) => None,
         })
     }
 
     /// Looks for the entry of that name, and on the way for a position to put it.
-    pub fn search<'a>(&self, block: &'a [u8], name: &[u8]) -> Result<Search<'a>, DirectoryError> {
+    pub fn search(&self, block: &[u8], name: &[u8]) -> Result<Search, DirectoryError> {
         let needed = record_length(name.len());
         let (mut previous, mut slot) = (None, None);
         for entry in self.entries(block) {
             let entry = entry?;
-            if entry.inode.is_some() && is_same(entry.name, name) {
-                return Ok(Search::Found(entry, previous));
+            let RawEntry { at, record_length, .. } = entry;
+            if let Some(inode) = entry.inode.filter(|_| is_same(entry.name, name)) {
+                return Ok(Search::Found(FoundEntry { inode, at, record_length, previous }));
             }
             if slot.is_none() {
                 slot = entry.slot(needed);
             }
-            previous = Some(entry.at);
+            previous = Some(at);
         }
         Ok(Search::Missing(slot))
     }
@@ -532,8 +539,8 @@ mod tests {
             format.set_checksum(&mut block);
             assert!(format.checksum_is_right(&block));
             while let Some((_, name)) = expected.pop() {
-                let (entry, previous) = format.find(&block, &name).unwrap().expect("it is there");
-                let (at, length) = (entry.at, entry.record_length);
+                let found = format.find(&block, &name).unwrap().expect("it is there");
+                let FoundEntry { at, record_length: length, previous, .. } = found;
                 let ranges = [erase_range(at, previous)];
                 format.change(&mut block, &ranges, |block| erase(block, at, length, previous));
                 assert!(format.checksum_is_right(&block));
