@@ -36,9 +36,10 @@ pub struct NewInode<'a> {
 }
 
 impl Volume {
-    /// A new inode, stored: times now, one link, random generation, flags inherited from the
-    /// parent. Regular files and directories have an empty extent root when the volume has extents;
-    /// symbolic links have none (`fields.make_extent_root()` gives one to a long link). Credits:
+    /// A new inode, which the caller stores with the same handle: times now, one link, random
+    /// generation, flags inherited from the parent. Regular files and directories have an empty
+    /// extent root when the volume has extents; symbolic links have none
+    /// (`fields.make_extent_root()` gives one to a long link). Credits:
     /// [`Volume::credits_create_inode`].
     pub async fn create_inode(&self, handle: &mut Handle, new: NewInode<'_>) -> Result<Rc<Inode>> {
         let directory = new.mode & 0xf000 == DIRECTORY;
@@ -56,11 +57,8 @@ impl Volume {
             };
             let inode = Rc::new(Inode::new(number, self.new_fields(&new), handle.transaction()));
             let (_, range) = self.inode_place(number);
-            handle.change_within(&block, range, |bytes| {
-                let slot = &mut bytes[range.as_usize()];
-                slot.fill(0);
-                inode.fields.borrow().serialize(slot, number, &self.layout);
-            });
+            // Nothing of a former inode stays in bytes that no field has.
+            handle.change_within(&block, range, |bytes| bytes[range.as_usize()].fill(0));
             return Ok(self.inodes.borrow_mut().insert(inode, self.engine.committed()));
         }
         Err(self.no_space())
