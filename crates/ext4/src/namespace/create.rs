@@ -215,7 +215,7 @@ impl Volume {
     /// Makes an inode an orphan after a failure, to be freed once the handle is stopped.
     async fn abandon(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         inode.fields.borrow_mut().links = 0;
-        self.orphan_add(handle, inode).await?;
+        self.orphan_add(handle, inode);
         self.store(handle, inode).await
     }
 

@@ -306,7 +306,7 @@ impl Volume {
 
     async fn abandon_whiteout(&self, handle: &mut Handle, whiteout: &Inode) -> Result<()> {
         whiteout.fields.borrow_mut().links = 0;
-        self.orphan_add(handle, whiteout).await?;
+        self.orphan_add(handle, whiteout);
         self.store(handle, whiteout).await
     }
 
