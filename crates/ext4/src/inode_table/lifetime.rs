@@ -3,6 +3,7 @@
 use crate::{Inode, Result, Volume};
 use engine::Handle;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::rc::Rc;
 use units::{InodeNumber, TransactionId};
@@ -41,15 +42,16 @@ impl InodeCache {
         if self.inodes.len() >= INODES_MIN {
             self.sweep_some(committed);
         }
-        if let Some(inode) = self.get(inode.number) {
-            return inode;
+        match self.inodes.entry(inode.number) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => {
+                if let Some(swept) = self.swept.remove(&inode.number) {
+                    inode.lookups.set(swept.lookups);
+                    inode.pages.forget_all(swept.pages_may_be_old);
+                }
+                place.insert(inode).clone()
+            }
         }
-        if let Some(swept) = self.swept.remove(&inode.number) {
-            inode.lookups.set(swept.lookups);
-            inode.pages.forget_all(swept.pages_may_be_old);
-        }
-        self.inodes.insert(inode.number, inode.clone());
-        inode
     }
     /// Drops references of the kernel to an inode that is not in memory.
     fn forget_swept(&mut self, number: InodeNumber, count: u64) {
