@@ -88,6 +88,8 @@ impl Volume {
             return Ok(to);
         };
         self.check_extent(inode, &extent)?;
+        let is_last = path.end >= to
+            && with_node(inode, path.leaf().block.as_ref(), |node| index + 1 == node.len())?;
         let home = |at: u64| extent.home.plus(at - u64::from(extent.at.get()));
         let first = from.max(u64::from(extent.at.get()));
         let end = to.min(end_of(&extent));
@@ -98,7 +100,11 @@ impl Volume {
         self.replace_extents(handle, inode, &path, index..index + 1, pieces).await?;
         self.count_blocks(inode, -((end - begin) as i64));
         self.free_content(handle, inode, Run { start, count: (end - begin) as u32 }).await?;
-        Ok(if begin > first { from } else { end })
+        Ok(match begin > first {
+            true => from,
+            false if is_last => to,
+            false => end,
+        })
     }
 
     /// The first extent with a block in `from .. to`, its place in its leaf and the path to it.
