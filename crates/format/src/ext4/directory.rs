@@ -204,7 +204,7 @@ impl DirectoryFormat {
 
     /// The bytes that [`DirectoryFormat::put`] writes: the entry, and the length of the one before
     /// it.
-    pub fn put_ranges(&self, slot: EntrySlot, name_length: usize) -> Vec<BlockRange> {
+    pub fn put_ranges(&self, slot: EntrySlot, name_length: usize) -> SmallVec<[BlockRange; 2]> {
         let at = slot.at + slot.used;
         let entry = BlockRange::new(at as u32, (at + HEADER_LENGTH + name_length) as u32);
         let before = (slot.used > 0).then(|| record_length_range(slot.at));
@@ -295,28 +295,25 @@ impl DirectoryFormat {
         self.seed.map(|_| BlockRange::new(length as u32 - 4, length as u32))
     }
 
-    /// Makes a change that writes only within `ranges`, which do not overlap, to a block whose
-    /// checksum is right, and adapts the checksum.
+    /// Makes a change that writes only within `ranges` to a block whose checksum is right, and
+    /// adapts the checksum.
     pub fn change(&self, block: &mut [u8], ranges: &[BlockRange], change: impl FnOnce(&mut [u8])) {
-        let end = self.end(block.len()) as u32;
-        if self.seed.is_none() || ranges.iter().any(|range| range.end > end) {
-            // A damaged block may have an entry where its tail should be.
+        let join = |one: BlockRange, other: BlockRange| {
+            BlockRange::new(one.start.min(other.start), one.end.max(other.end))
+        };
+        // A damaged block may have an entry where its tail should be.
+        let is_before_tail = |whole: &BlockRange| whole.end as usize <= self.end(block.len());
+        let whole = ranges.iter().copied().reduce(join).filter(is_before_tail);
+        let Some(whole) = whole.filter(|_| self.seed.is_some()) else {
             change(block);
             return self.set_checksum(block);
-        }
-        let mut before = SmallVec::<[u8; 64]>::new();
-        ranges.iter().for_each(|range| before.extend_from_slice(&block[range.as_usize()]));
+        };
+        let mut difference = SmallVec::<[u8; 64]>::from_slice(&block[whole.as_usize()]);
         change(block);
         let (body, tail) = block.split_at_mut(block.len() - TAIL_LENGTH);
-        let mut checksum = u32::from_le_bytes([tail[8], tail[9], tail[10], tail[11]]);
-        let mut rest = &mut before[..];
-        for range in ranges {
-            let (difference, others) = rest.split_at_mut(range.len());
-            let now = &body[range.as_usize()];
-            difference.iter_mut().zip(now).for_each(|(byte, now)| *byte ^= now);
-            checksum ^= crc32c_difference(difference, body.len() - range.end as usize);
-            rest = others;
-        }
+        difference.iter_mut().zip(&body[whole.as_usize()]).for_each(|(byte, now)| *byte ^= now);
+        let before = u32::from_le_bytes([tail[8], tail[9], tail[10], tail[11]]);
+        let checksum = before ^ crc32c_difference(&difference, body.len() - whole.end as usize);
         tail[8..].copy_from_slice(&checksum.to_le_bytes());
     }
 
