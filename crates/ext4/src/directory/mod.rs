@@ -310,7 +310,9 @@ impl<'a> Directory<'a> {
         }
         let at = FileBlock((size >> self.settings.block_size.shift()) as u32);
         let how = crate::Allocate::Directory;
-        let allocated = self.volume.map_or_allocate(handle, self.inode, caller, at, 1, how).await?;
+        // In a box, as few names need it: each request that may add one would be as long.
+        let allocated = self.volume.map_or_allocate(handle, self.inode, caller, at, 1, how);
+        let allocated = Box::pin(allocated).await?;
         let home =
             allocated.mapping.home().ok_or_else(|| self.corrupt("a new block has no home"))?;
         let block = handle.create(home);

@@ -190,9 +190,9 @@ impl Volume {
                 inode.fields.borrow_mut().make_extent_root();
             }
             // The target is written through the journal as metadata, as the kernel's does.
-            let allocated = self
-                .map_or_allocate(handle, inode, caller, FileBlock(0), 1, Allocate::Directory)
-                .await?;
+            let allocated =
+                self.map_or_allocate(handle, inode, caller, FileBlock(0), 1, Allocate::Directory);
+            let allocated = Box::pin(allocated).await?;
             let home = allocated.mapping.home().expect("an allocated block has a home");
             let block = handle.create(home);
             let range = units::BlockRange::new(0, target.len() as u32);
