@@ -274,6 +274,9 @@ impl Kept {
     }
     /// Older images that are neither the current one nor one another.
     fn count_apart(&self) -> usize {
+        if self.committed.is_none() && self.frozen.iter().all(Option::is_none) {
+            return 0;
+        }
         let differs = |(index, image): (usize, &Image)| {
             !self.current.is(image.bytes())
                 && !self.older().take(index).any(|newer| newer.is(image.bytes()))
