@@ -68,8 +68,7 @@ impl Volume {
     pub async fn free_inode(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         let number = inode.number;
         let (group, index) = self.superblock.borrow().group_of_inode(number);
-        let (at, range) = self.inode_place(number);
-        let table = self.engine.metadata(at).await?;
+        let (table, range) = self.table_block(inode).await?;
         let bits = self.inode_bitmap(group).await?;
         let is_used = matches!(&bits, Bits::Stored(block) if bitmap::is_set(&block.bytes(), index));
         if !is_used {
