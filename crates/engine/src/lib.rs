@@ -18,7 +18,7 @@ mod writeback;
 pub use ::commit::{
     DiskHome, DurabilityScope, ERRNO_DAMAGED, Home, LogArea, LogDevice, LogExtent, WrittenCount,
 };
-pub use cache::block::Block;
+pub use cache::block::{Block, KnownBlock};
 pub use engine::Engine;
 pub use interface::commit_pacing::{CommitPacing, NoPacing};
 pub use interface::error::EngineError;

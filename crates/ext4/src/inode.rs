@@ -34,6 +34,8 @@ pub struct Inode {
     pub access_is_newer: Cell<bool>,
     /// The attributes were looked at, and there are no file capabilities among them.
     pub(crate) has_no_capabilities: Cell<bool>,
+    /// Block of the table that has its slot, and its bytes there.
+    pub(crate) table: RefCell<Option<(engine::KnownBlock, units::BlockRange)>>,
     /// Contents of the kernel's page cache for it.
     pub pages: crate::KernelPages,
     /// The addresses of its blocks were returned, and others may read or write them directly. All
@@ -79,6 +81,7 @@ impl Inode {
             listing: Default::default(),
             access_is_newer: Cell::default(),
             has_no_capabilities: Cell::default(),
+            table: Default::default(),
             pages: Default::default(),
             kept_home: Cell::default(),
             durable_by_name: Cell::default(),

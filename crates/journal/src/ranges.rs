@@ -43,7 +43,12 @@ impl RangeSet {
             return;
         }
         let from = self.ranges.partition_point(|own| own.end < range.start);
-        let to = from + self.ranges[from..].partition_point(|own| own.start <= range.end);
+        // Most were changed by this transaction before.
+        if self.ranges[from].covers(range) {
+            return;
+        }
+        let touched = self.ranges[from..].iter().take_while(|own| own.start <= range.end);
+        let to = from + touched.count();
         if from == to {
             self.ranges.insert(from, range);
             return;

@@ -15,7 +15,7 @@ use device::Buffer;
 use journal::{RangeSet, ReplayImage, SwappedRun, WholeBlockLocation};
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use units::{BlockRange, BlockSize, HomeBlock, Instant, Owner, TransactionId};
 
 /// A block held in the cache: as long as one of these lives, it stays there.
@@ -31,6 +31,13 @@ impl Block {
     pub fn bytes(&self) -> Rc<Buffer> {
         self.0.bytes()
     }
+    /// Returns a number that changes with the content: where it is the same, so is the content.
+    pub fn version(&self) -> u64 {
+        self.0.images.version()
+    }
+    pub fn known(&self) -> KnownBlock {
+        KnownBlock(Rc::downgrade(&self.0))
+    }
     /// Whether the layer above has checked this content (checksum, magic, bounds) since it was
     /// read.
     pub fn is_verified(&self) -> bool {
@@ -38,6 +45,19 @@ impl Block {
     }
     pub fn set_verified(&self) {
         self.0.verified.set(true)
+    }
+}
+
+/// A block that was looked up once, and is found again without a search while it is in the cache.
+#[derive(Clone, Default)]
+pub struct KnownBlock(Weak<CachedBlock>);
+
+impl KnownBlock {
+    /// Returns the block if it is in the cache, and all of it is known.
+    pub fn get(&self) -> Option<Block> {
+        let block = self.0.upgrade().filter(|block| block.is_cached() && block.is_whole())?;
+        block.set_clock(ClockState::Used);
+        Some(Block(block))
     }
 }
 

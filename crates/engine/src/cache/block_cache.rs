@@ -247,7 +247,7 @@ impl Cache {
     fn evict_to(&mut self, images: usize) {
         let overshoot = self.images().saturating_sub(images);
         let mut looks = if overshoot == 0 { 0 } else { LEAST_IMAGES + 4 * overshoot };
-        while self.images() > images && looks > 0 {
+        while looks > 0 && self.images() > images {
             looks -= 1;
             let Some(entry) = self.clock.pop_front() else { return };
             let Some(block) = entry.upgrade().filter(|block| block.is_cached()) else { continue };

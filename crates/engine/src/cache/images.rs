@@ -43,6 +43,8 @@ pub(crate) struct Images {
     usage: Rc<Usage>,
     /// Share of [`Usage::frozen`].
     counted: Cell<usize>,
+    /// Number of times that the images were altered.
+    version: Cell<u64>,
 }
 
 struct Kept {
@@ -82,12 +84,16 @@ impl Images {
         usage.blocks.set(usage.blocks.get() + 1);
         let current = Image::unknown(nothing);
         let kept = RefCell::new(Kept { current, frozen: Default::default(), committed: None });
-        Images { kept, usage, counted: Cell::new(0) }
+        Images { kept, usage, counted: Cell::new(0), version: Cell::new(0) }
     }
 
     /// Returns the image that readers see.
     pub fn current(&self) -> Rc<Buffer> {
         self.kept.borrow().current.bytes().clone()
+    }
+    /// A number that the current image has alone: no later one has it.
+    pub fn version(&self) -> u64 {
+        self.version.get()
     }
     pub fn is_current(&self, bytes: &Rc<Buffer>) -> bool {
         self.kept.borrow().current.is(bytes)
@@ -230,6 +236,7 @@ impl Images {
     fn alter<T>(&self, change: impl FnOnce(&mut Kept) -> T) -> T {
         let mut kept = self.kept.borrow_mut();
         let result = change(&mut kept);
+        self.version.set(self.version.get() + 1);
         let frozen = kept.count_apart();
         let all = &self.usage.frozen;
         all.set(all.get() + frozen - self.counted.replace(frozen));
@@ -267,6 +274,9 @@ impl Kept {
     }
     /// Older images that are neither the current one nor one another.
     fn count_apart(&self) -> usize {
+        if self.committed.is_none() && self.frozen.iter().all(Option::is_none) {
+            return 0;
+        }
         let differs = |(index, image): (usize, &Image)| {
             !self.current.is(image.bytes())
                 && !self.older().take(index).any(|newer| newer.is(image.bytes()))

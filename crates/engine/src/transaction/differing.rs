@@ -5,9 +5,11 @@ use units::{BlockRange, arrays};
 
 /// Ranges expected of an inode that is stored anew: the size, the times and the checksums.
 const FEW: usize = 8;
+/// Ranges with no more bytes between them are one: in the log each takes two beside its own.
+const GAP_MAX: u32 = 2;
 
 /// Returns where in `range` the bytes of a block differ from `before`, the bytes that the range
-/// had.
+/// had. A range begins and ends with bytes that differ.
 pub(crate) fn differing(
     range: BlockRange,
     before: &[u8],
@@ -38,7 +40,7 @@ fn note(parts: &mut SmallVec<[BlockRange; FEW]>, mut at: u32, mut difference: u6
         let same = difference.trailing_zeros() / u8::BITS;
         (at, difference) = (at + same, difference >> (same * u8::BITS));
         match parts.last_mut() {
-            Some(part) if part.end == at => part.end += 1,
+            Some(part) if at - part.end <= GAP_MAX => part.end = at + 1,
             _ => parts.push(BlockRange::new(at, at + 1)),
         }
         (at, difference) = (at + 1, difference >> u8::BITS);
@@ -55,10 +57,15 @@ mod tests {
         let before = [7; 64];
         assert!(differing(range, &before[range.as_usize()], &before).is_empty());
         for first in 8..48 {
-            for last in first + 2..48 {
+            for last in first + 1..48 {
                 let mut after = before;
                 (after[first as usize], after[last as usize]) = (1, 2);
-                let parts = [first, last].map(|at| BlockRange::new(at, at + 1));
+                let parts = match last - first - 1 <= GAP_MAX {
+                    true => vec![BlockRange::new(first, last + 1)],
+                    false => {
+                        vec![BlockRange::new(first, first + 1), BlockRange::new(last, last + 1)]
+                    }
+                };
                 assert_eq!(differing(range, &before[range.as_usize()], &after)[..], parts);
             }
         }

@@ -117,9 +117,9 @@ impl Handle {
     ) -> T {
         self.begin_change(block, ranges);
         let range_checks = &self.engine.range_checks;
-        let before = range_checks.before(&block.bytes());
+        let before = range_checks.before(block);
         let result = block.0.change(change);
-        range_checks.check(Location::caller(), block.number(), ranges, (before, &block.bytes()));
+        range_checks.check(Location::caller(), block, ranges, before);
         result
     }
 
@@ -140,18 +140,13 @@ impl Handle {
         // An inode, mostly.
         let before = SmallVec::<[u8; 256]>::from_slice(&block.bytes()[range.as_usize()]);
         let range_checks = &self.engine.range_checks;
-        let all_before = range_checks.before(&block.bytes());
+        let all_before = range_checks.before(block);
         let result = block.0.change(change);
         let mut parts = differing(range, &before, &block.bytes());
         if parts.is_empty() {
             parts.push(BlockRange::new(range.start, range.start + 1));
         }
-        range_checks.check(
-            Location::caller(),
-            block.number(),
-            &parts,
-            (all_before, &block.bytes()),
-        );
+        range_checks.check(Location::caller(), block, &parts, all_before);
         self.begin_change(block, &parts);
         result
     }

@@ -5,6 +5,7 @@
 //! Invariant: of the bytes of a block, what lies outside of the declared ranges is as it was. A log
 //! of only the declared ranges would lose the rest.
 
+use crate::cache::block::Block;
 use journal::RangeSet;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -43,24 +44,24 @@ impl RangeChecks {
         self.of_callers.borrow().clone()
     }
 
-    pub fn before(&self, bytes: &[u8]) -> Before {
-        Before(if cfg!(debug_assertions) { bytes.to_vec() } else { Vec::new() })
+    // Inlined, so that each change pays nothing for them in release builds.
+    #[inline(always)]
+    pub fn before(&self, block: &Block) -> Before {
+        Before(if cfg!(debug_assertions) { block.bytes().to_vec() } else { Vec::new() })
     }
-    /// Checks that `caller` has changed a block as it declared.
+    /// Checks that `caller` has changed the block as it declared.
+    #[inline(always)]
     pub fn check(
         &self,
         caller: &'static Location<'static>,
-        at: HomeBlock,
+        block: &Block,
         ranges: &[BlockRange],
-        change: (Before, &[u8]),
+        Before(before): Before,
     ) {
-        if !cfg!(debug_assertions) {
-            return;
+        if cfg!(debug_assertions) {
+            let changed = check(block.number(), ranges, &before, &block.bytes());
+            self.note(caller, ranges, changed);
         }
-        let (Before(before), after) = change;
-        check(at, ranges, &before, after);
-        let differing = before.iter().zip(after).filter(|(before, after)| before != after);
-        self.note(caller, ranges, differing.count());
     }
     /// Records that `caller` declared these ranges, and changed `changed` bytes.
     pub fn note(&self, caller: &'static Location<'static>, ranges: &[BlockRange], changed: usize) {
@@ -73,7 +74,8 @@ impl RangeChecks {
     }
 }
 
-fn check(at: HomeBlock, ranges: &[BlockRange], before: &[u8], after: &[u8]) {
+/// Returns the number of bytes that differ; panics if one does outside of `ranges`.
+fn check(at: HomeBlock, ranges: &[BlockRange], before: &[u8], after: &[u8]) -> usize {
     let mut others = RangeSet::of(BlockRange::new(0, after.len() as u32));
     ranges.iter().for_each(|range| others.remove(*range));
     for gap in others.as_slice().iter().map(|gap| gap.as_usize()) {
@@ -83,6 +85,7 @@ fn check(at: HomeBlock, ranges: &[BlockRange], before: &[u8], after: &[u8]) {
             panic!("{at}: byte {first} changed outside of the declared {ranges:?}");
         }
     }
+    before.iter().zip(after).filter(|(before, after)| before != after).count()
 }
 
 #[cfg(test)]
@@ -94,8 +97,8 @@ mod tests {
 
     #[track_caller]
     fn change(range_checks: &RangeChecks, after: &[u8; 16]) {
-        let before = range_checks.before(&[0; 16]);
-        range_checks.check(Location::caller(), HomeBlock(1), &RANGES, (before, after));
+        let changed = check(HomeBlock(1), &RANGES, &[0; 16], after);
+        range_checks.note(Location::caller(), &RANGES, changed);
     }
 
     #[test]

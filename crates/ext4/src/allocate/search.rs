@@ -56,15 +56,25 @@ impl<H: Fn(u32) -> u64> Free<'_, H> {
             let index = at / 64;
             let bytes = &self.bits[index as usize * 8..][..8];
             let used = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-            // Most words that a search for free blocks passes have none, withheld or not.
+            // Where there are none, it does not matter what is withheld.
             let word = if used == u64::MAX { used } else { used | (self.withheld)(index) };
             let wanted = if taken { word } else { !word } >> (at % 64);
             if wanted != 0 {
                 return (at + wanted.trailing_zeros()).min(range.end);
             }
             at = (index + 1) * 64;
+            if !taken {
+                at += 64 * self.full_words(at / 64, range.end.div_ceil(64));
+            }
         }
         range.end
+    }
+
+    /// The number of words, from the first of these on, that have no free block.
+    fn full_words(&self, from: u32, to: u32) -> u32 {
+        let words = self.bits.get(from as usize * 8..to as usize * 8).unwrap_or_default();
+        let (words, _) = units::arrays::<8>(words);
+        words.take_while(|word| **word == [0xff; 8]).count() as u32
     }
 }
 

@@ -44,8 +44,7 @@ impl Directory<'_> {
             .format
             .find(&block, name)
             .map_err(|error| self.damaged_leaf(FileBlock(0), error))?;
-        Ok(found
-            .and_then(|(entry, _)| Some(Found { inode: entry.inode?, place: NameHolder::Inline })))
+        Ok(found.map(|entry| Found { inode: entry.inode, place: NameHolder::Inline }))
     }
 
     pub(super) fn remove_inline(&self, name: &[u8]) -> Result<()> {
@@ -79,10 +78,10 @@ impl Directory<'_> {
             .format
             .find(&block, name)
             .map_err(|error| self.damaged_leaf(FileBlock(0), error))?;
-        let Some((entry, previous)) = found else {
+        let Some(entry) = found else {
             return Err(self.corrupt("a name has vanished from it"));
         };
-        change(&mut content, entry.at, previous);
+        change(&mut content, entry.at, entry.previous);
         self.put_inline(&content)
     }
     fn put_inline(&self, content: &[u8]) -> Result<()> {

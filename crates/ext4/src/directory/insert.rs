@@ -5,7 +5,7 @@
 
 use super::path::{IndexLevel, IndexPath};
 use super::read::yield_behind;
-use super::{Directory, Kind};
+use super::{Directory, Kind, SeenBlock};
 use crate::{Caller, Result};
 use engine::{Block, Credits, Handle};
 use format::ext4::directory::{EntrySlot, RawEntry};
@@ -15,10 +15,23 @@ use format::ext4::inode::flags;
 use units::Refusal;
 use units::{FileBlock, InodeNumber};
 
-/// Position for a new name. Valid until the directory is changed otherwise.
+/// Position for a new name. Valid until its block is changed otherwise.
+#[derive(Clone)]
 pub(crate) struct NameSlot {
-    block: Block,
-    slot: EntrySlot,
+    pub(super) seen: SeenBlock,
+    pub(super) slot: EntrySlot,
+}
+
+/// A name to be added, with the position for it that the search for the name has come across.
+pub(crate) struct NewName<'n> {
+    pub name: &'n [u8],
+    pub(super) space: Option<NameSlot>,
+}
+
+impl<'n> From<&'n [u8]> for NewName<'n> {
+    fn from(name: &'n [u8]) -> NewName<'n> {
+        NewName { name, space: None }
+    }
 }
 
 /// The most steps of growth that one name needs: an index or a further level or a node, then a
@@ -32,9 +45,15 @@ impl Directory<'_> {
         &self,
         handle: &mut Handle,
         caller: &Caller<'_>,
-        name: &[u8],
+        name: &NewName<'_>,
     ) -> Result<NameSlot> {
-        let steps = self.steps_max();
+        if let Some(slot) = name.space.as_ref().filter(|slot| slot.seen.is_unchanged()) {
+            if !self.is_indexed() {
+                self.forget_index();
+            }
+            return Ok(slot.clone());
+        }
+        let (name, steps) = (name.name, self.steps_max());
         for _ in 0..=steps {
             let slot = match self.is_indexed() {
                 _ if self.is_inline() => self.leave_inline(handle, caller).await.map(|()| None)?,
@@ -71,14 +90,15 @@ impl Directory<'_> {
     ) -> Result<()> {
         let ranges = self.format.put_ranges(position.slot, name.len());
         self.inode.listing.name_came();
-        self.change(handle, &position.block, Kind::Leaf, &ranges, |bytes| {
+        self.change(handle, &position.seen.block, Kind::Leaf, &ranges, |bytes| {
             self.format.put(bytes, position.slot, inode, file_type, name)
         })
     }
 
-    fn slot_in(&self, block: Block, name: &[u8]) -> Result<Option<NameSlot>> {
+    fn slot_in(&self, block: &Block, name: &[u8]) -> Result<Option<NameSlot>> {
         let slot = self.format.slot(&block.bytes(), name.len());
-        Ok(slot.map_err(|error| self.damaged(&block, error))?.map(|slot| NameSlot { block, slot }))
+        let slot = slot.map_err(|error| self.damaged(block, error))?;
+        Ok(slot.map(|slot| NameSlot { seen: SeenBlock::of(block), slot }))
     }
 
     /// Looks for a position in a linear directory; `None` after a step that may have made space.
@@ -91,7 +111,7 @@ impl Directory<'_> {
         let blocks = self.blocks()?;
         for at in 0..blocks {
             let block = self.block(FileBlock(at), Kind::Leaf).await?;
-            if let Some(slot) = self.slot_in(block, name)? {
+            if let Some(slot) = self.slot_in(&block, name)? {
                 self.forget_index();
                 return Ok(Some(slot));
             }
@@ -104,7 +124,7 @@ impl Directory<'_> {
         self.forget_index();
         let (_, block) = self.append(handle, caller).await?;
         self.rewrite(handle, &block, Kind::Leaf, self.whole(), |bytes| self.format.clear(bytes))?;
-        self.slot_in(block, name)
+        self.slot_in(&block, name)
     }
 
     /// Makes an index stale: a volume without dir_index may hold directories that were indexed
@@ -150,7 +170,7 @@ impl Directory<'_> {
     ) -> Result<Option<NameSlot>> {
         let mut path = self.probe(name).await?;
         let (_, leaf) = self.leaf(&path).await?;
-        if let Some(slot) = self.slot_in(leaf.clone(), name)? {
+        if let Some(slot) = self.slot_in(&leaf, name)? {
             return Ok(Some(slot));
         }
         let lowest = path.levels.len() - 1;

@@ -9,12 +9,13 @@ mod insert;
 mod path;
 mod read;
 
+pub(crate) use insert::{NameSlot, NewName};
 pub(crate) use read::{Listing, file_type};
 
 use crate::mapping::MappingState;
 use crate::{Caller, Error, Inode, Result, Volume};
 use engine::{Block, Credits, Handle};
-use format::ext4::directory::{self, DirectoryError, DirectoryFormat, entry_type};
+use format::ext4::directory::{self, DirectoryError, DirectoryFormat, FoundEntry, entry_type};
 use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
 use format::ext4::htree::{BLOCKS_MAX, IndexTable, LEVELS_MAX, LEVELS_MAX_LARGE};
 use format::ext4::inode::flags;
@@ -54,9 +55,32 @@ pub(crate) struct Found {
 }
 
 enum NameHolder {
-    Block(Block),
+    Block(SeenBlock, FoundEntry),
     /// Stored in the directory's inode.
     Inline,
+}
+
+/// A leaf as it was when it was searched.
+#[derive(Clone)]
+struct SeenBlock {
+    block: Block,
+    version: u64,
+}
+
+impl SeenBlock {
+    fn of(block: &Block) -> SeenBlock {
+        SeenBlock { block: block.clone(), version: block.version() }
+    }
+    fn is_unchanged(&self) -> bool {
+        self.block.version() == self.version || units::fault!("changed-leaf-believed")
+    }
+}
+
+/// Result of a search for a name.
+enum Search {
+    Found(Found),
+    /// The position at which the name would be put, if the blocks have space.
+    Missing(Option<NameSlot>),
 }
 
 /// Kind of a directory's block, which decides where its checksum is.
@@ -93,53 +117,79 @@ impl<'a> Directory<'a> {
 
     /// The entry of `name` (not `.` or `..`).
     pub async fn find(&self, name: &[u8]) -> Result<Option<Found>> {
+        Ok(match self.search(name).await? {
+            Search::Found(found) => Some(found),
+            Search::Missing(_) => None,
+        })
+    }
+
+    /// Returns `name` as one to be added; `None` if there is an entry of that name.
+    pub async fn new_name<'n>(&self, name: &'n [u8]) -> Result<Option<NewName<'n>>> {
+        Ok(match self.search(name).await? {
+            Search::Found(_) => None,
+            Search::Missing(space) => Some(NewName { name, space }),
+        })
+    }
+
+    async fn search(&self, name: &[u8]) -> Result<Search> {
         if self.is_inline() {
-            return self.find_inline(name);
+            return Ok(self.find_inline(name)?.map_or(Search::Missing(None), Search::Found));
         }
         if units::fault!("unlink-walks") && self.is_indexed() {
             let mut path = self.probe_by(|_| 0).await?;
             loop {
                 let (_, leaf) = self.leaf(&path).await?;
-                match self.find_in(&leaf, name)? {
-                    None if self.advance(&mut path).await?.is_some() => {}
+                match self.search_in(&leaf, name)? {
+                    Search::Missing(_) if self.advance(&mut path).await?.is_some() => {}
                     found => return Ok(found),
                 }
             }
         }
         if self.is_indexed() {
-            return self.find_indexed(name).await;
+            return self.search_indexed(name).await;
         }
+        let mut space = None;
         for at in 0..self.blocks()? {
             let block = self.block(FileBlock(at), Kind::Leaf).await?;
-            if let Some(found) = self.find_in(&block, name)? {
-                return Ok(Some(found));
+            match self.search_in(&block, name)? {
+                Search::Missing(slot) => space = space.or(slot),
+                found => return Ok(found),
             }
             read::yield_behind(at).await;
         }
-        Ok(None)
+        Ok(Search::Missing(space))
     }
 
-    async fn find_indexed(&self, name: &[u8]) -> Result<Option<Found>> {
+    async fn search_indexed(&self, name: &[u8]) -> Result<Search> {
         let mut path = self.probe(name).await?;
+        let mut space = None;
         loop {
             let (_, leaf) = self.leaf(&path).await?;
-            if let Some(found) = self.find_in(&leaf, name)? {
-                return Ok(Some(found));
+            match self.search_in(&leaf, name)? {
+                // A name is put into the first leaf of its hash.
+                Search::Missing(slot) if path.leaves == 1 => space = slot,
+                Search::Missing(_) => {}
+                found => return Ok(found),
             }
             // Names of one hash may continue in the next leaf.
             match self.advance(&mut path).await? {
                 Some(lowest) if lowest & !1 == path.hash => {}
-                _ => return Ok(None),
+                _ => return Ok(Search::Missing(space)),
             }
         }
     }
 
-    fn find_in(&self, block: &Block, name: &[u8]) -> Result<Option<Found>> {
-        let bytes = block.bytes();
-        let found = self.format.find(&bytes, name).map_err(|error| self.damaged(block, error))?;
-        Ok(found.and_then(|(entry, _)| {
-            Some(Found { inode: entry.inode?, place: NameHolder::Block(block.clone()) })
-        }))
+    fn search_in(&self, block: &Block, name: &[u8]) -> Result<Search> {
+        let searched = self.format.search(&block.bytes(), name);
+        let seen = SeenBlock::of(block);
+        Ok(match searched.map_err(|error| self.damaged(block, error))? {
+            directory::Search::Found(entry) => {
+                Search::Found(Found { inode: entry.inode, place: NameHolder::Block(seen, entry) })
+            }
+            directory::Search::Missing(slot) => {
+                Search::Missing(slot.map(|slot| NameSlot { seen, slot }))
+            }
+        })
     }
 
     /// The inode that `..` refers to.
@@ -191,14 +241,15 @@ impl<'a> Directory<'a> {
 
     /// Removes the name. Credits: 1, its block. The caller stores the directory's inode.
     pub fn remove(&self, handle: &mut Handle, found: &Found, name: &[u8]) -> Result<()> {
-        let NameHolder::Block(block) = &found.place else { return self.remove_inline(name) };
-        let (at, length, previous) = self.locate(block, name)?;
+        let NameHolder::Block(seen, entry) = &found.place else { return self.remove_inline(name) };
+        let FoundEntry { at, record_length, previous, .. } = self.locate(seen, *entry, name)?;
         self.inode.listing.name_went();
         if units::fault!("listing-forgets-empty") {
             self.inode.listing.name_came();
         }
-        self.change(handle, block, Kind::Leaf, &[directory::erase_range(at, previous)], |bytes| {
-            directory::erase(bytes, at, length, previous)
+        let ranges = [directory::erase_range(at, previous)];
+        self.change(handle, &seen.block, Kind::Leaf, &ranges, |bytes| {
+            directory::erase(bytes, at, record_length, previous)
         })
     }
 
@@ -212,23 +263,25 @@ impl<'a> Directory<'a> {
         inode: InodeNumber,
         file_type: u8,
     ) -> Result<()> {
-        let NameHolder::Block(block) = &found.place else {
+        let NameHolder::Block(seen, entry) = &found.place else {
             return self.replace_inline(name, inode, file_type);
         };
-        let (at, ..) = self.locate(block, name)?;
-        self.change(handle, block, Kind::Leaf, &directory::retarget_ranges(at), |bytes| {
+        let FoundEntry { at, .. } = self.locate(seen, *entry, name)?;
+        self.change(handle, &seen.block, Kind::Leaf, &directory::retarget_ranges(at), |bytes| {
             directory::retarget(&self.format, bytes, at, inode, file_type)
         })
     }
 
-    /// Offset and length of the entry, and the offset of the one before it. Other entries may have
-    /// been added to its block since it was found; it still exists.
-    fn locate(&self, block: &Block, name: &[u8]) -> Result<(usize, usize, Option<usize>)> {
-        let bytes = block.bytes();
-        match self.format.find(&bytes, name).map_err(|error| self.damaged(block, error))? {
-            Some((entry, previous)) => Ok((entry.at, entry.record_length, previous)),
-            None => Err(self.corrupt("a name has vanished from its block")),
+    /// The entry of `name`, which was found as `entry`. Others may have been added to its block
+    /// since; it still exists.
+    fn locate(&self, seen: &SeenBlock, entry: FoundEntry, name: &[u8]) -> Result<FoundEntry> {
+        let block = &seen.block;
+        if seen.is_unchanged() {
+            return Ok(entry);
         }
+        let found = self.format.find(&block.bytes(), name);
+        let found = found.map_err(|error| self.damaged(block, error))?;
+        found.ok_or_else(|| self.corrupt("a name has vanished from its block"))
     }
 
     /// Makes the first block of a new directory. Credits: [`Directory::append_credits`].
@@ -258,7 +311,9 @@ impl<'a> Directory<'a> {
         }
         let at = FileBlock((size >> self.settings.block_size.shift()) as u32);
         let how = crate::Allocate::Directory;
-        let allocated = self.volume.map_or_allocate(handle, self.inode, caller, at, 1, how).await?;
+        // In a box, as few names need it: each request that may add one would be as long.
+        let allocated = self.volume.map_or_allocate(handle, self.inode, caller, at, 1, how);
+        let allocated = Box::pin(allocated).await?;
         let home =
             allocated.mapping.home().ok_or_else(|| self.corrupt("a new block has no home"))?;
         let block = handle.create(home);

@@ -1,6 +1,9 @@
 //! Changing attributes: chmod, chown, utimes, truncate.
 
-use super::{Attributes, KillPrivileges, S_ISGID, SetAttributes, SetTime, clear_set_id_bits};
+use super::{
+    Attributes, KillPrivileges, S_ISGID, SetAttributes, SetTime, clear_set_id_bits,
+    may_have_capabilities,
+};
 use crate::{Caller, Inode, Result, Volume};
 use engine::Handle;
 use format::ext4::inode::flags;
@@ -25,7 +28,8 @@ impl Volume {
             return Err(Refusal::NotPermitted.into());
         }
         if let Some(size) = change.size {
-            self.truncate_locked(inode, size, change.kill_privileges).await?;
+            // In a box, so that a change of other attributes is short.
+            Box::pin(self.truncate_locked(inode, size, change.kill_privileges)).await?;
         }
         let mut rest = SetAttributes { size: None, ..change };
         if change.size.is_some() {
@@ -64,7 +68,9 @@ impl Volume {
                 kill => kill,
             };
             clear_set_id_bits(inode, kill);
-            self.clear_capabilities(handle, inode).await?;
+            if may_have_capabilities(inode) {
+                Box::pin(self.clear_capabilities(handle, inode)).await?;
+            }
         }
         self.set_fields(inode, change);
         if change.modified.is_some() {

@@ -81,6 +81,7 @@ impl Volume {
             has_extents(inode)?;
             self.free_range(inode, self.first_block_behind_end(inode), None).await?;
         }
+        let _table = self.hold(&[inode]).await?;
         let credits = self.credits_remove(inode) + self.credits_orphan();
         let mut handle = self.engine().start(credits).await?;
         let finished = self.finish_within(&mut handle, inode).await;
@@ -91,24 +92,21 @@ impl Volume {
     async fn finish_within(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         // The kernel zeros behind the end in a later transaction than that of the new size.
         match inode.is_regular() {
-            true if self.is_inline(inode) => {
-                self.zero_inline_behind_end(inode)?;
-                self.store(handle, inode).await?;
-            }
+            true if self.is_inline(inode) => self.zero_inline_behind_end(inode)?,
             true => self.zero_behind_end(handle, inode, u64::MAX).await?,
             false => {}
         }
         self.end_cut(handle, inode).await
     }
 
-    /// Notes that nothing is mapped behind the end any more. An inode without links stays an
-    /// orphan. Credits: [`Volume::credits_orphan`].
+    /// Notes that nothing is mapped behind the end any more, and stores the inode. One without
+    /// links stays an orphan. Credits: [`Volume::credits_orphan`].
     async fn end_cut(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         if inode.fields.borrow().links > 0 {
             self.orphan_remove(handle, inode).await?;
         }
         inode.cut_unfinished.set(false);
-        Ok(())
+        self.store(handle, inode).await
     }
 
     /// Stores the new size, and frees as much as fits into this handle. `More`: the inode is an
@@ -150,7 +148,7 @@ impl Volume {
             // Also after an error: the next change that needs it, the next mount, or e2fsck
             // finishes the work.
             inode.cut_unfinished.set(true);
-            self.orphan_add(handle, inode).await?;
+            self.orphan_add(handle, inode);
         }
         progress
     }
@@ -160,7 +158,6 @@ impl Volume {
         let _table = self.hold(&[inode]).await?;
         let mut handle = self.engine().start(self.credits_orphan() + self.credits_inode()).await?;
         self.end_cut(&mut handle, inode).await?;
-        self.store(&mut handle, inode).await?;
         Ok(handle.stop())
     }
 

@@ -36,9 +36,10 @@ pub struct NewInode<'a> {
 }
 
 impl Volume {
-    /// A new inode, stored: times now, one link, random generation, flags inherited from the
-    /// parent. Regular files and directories have an empty extent root when the volume has extents;
-    /// symbolic links have none (`fields.make_extent_root()` gives one to a long link). Credits:
+    /// A new inode, which the caller stores with the same handle: times now, one link, random
+    /// generation, flags inherited from the parent. Regular files and directories have an empty
+    /// extent root when the volume has extents; symbolic links have none
+    /// (`fields.make_extent_root()` gives one to a long link). Credits:
     /// [`Volume::credits_create_inode`].
     pub async fn create_inode(&self, handle: &mut Handle, new: NewInode<'_>) -> Result<Rc<Inode>> {
         let directory = new.mode & 0xf000 == DIRECTORY;
@@ -47,20 +48,17 @@ impl Volume {
             if state.damaged || state.descriptor.free_inodes == 0 {
                 continue;
             }
-            // A damaged group has no free inodes.
-            if matches!(self.inode_bitmap(group).await, Err(Error::Corrupt { .. })) {
-                continue;
-            }
-            let Some((number, block)) = self.take_inode(handle, group, directory).await? else {
-                continue;
+            let bits = match self.inode_bitmap(group).await {
+                // A damaged group has no free inodes.
+                Err(Error::Corrupt { .. }) => continue,
+                bits => bits?,
             };
+            let taken = self.take_inode(handle, group, bits, directory).await?;
+            let Some((number, block)) = taken else { continue };
             let inode = Rc::new(Inode::new(number, self.new_fields(&new), handle.transaction()));
             let (_, range) = self.inode_place(number);
-            handle.change_within(&block, range, |bytes| {
-                let slot = &mut bytes[range.as_usize()];
-                slot.fill(0);
-                inode.fields.borrow().serialize(slot, number, &self.layout);
-            });
+            // Nothing of a former inode stays in bytes that no field has.
+            handle.change_within(&block, range, |bytes| bytes[range.as_usize()].fill(0));
             return Ok(self.inodes.borrow_mut().insert(inode, self.engine.committed()));
         }
         Err(self.no_space())
@@ -70,8 +68,7 @@ impl Volume {
     pub async fn free_inode(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         let number = inode.number;
         let (group, index) = self.superblock.borrow().group_of_inode(number);
-        let (at, range) = self.inode_place(number);
-        let table = self.engine.metadata(at).await?;
+        let (table, range) = self.table_block(inode).await?;
         let bits = self.inode_bitmap(group).await?;
         let is_used = matches!(&bits, Bits::Stored(block) if bitmap::is_set(&block.bytes(), index));
         if !is_used {
@@ -109,16 +106,16 @@ impl Volume {
     }
 
     /// Takes the group's first free inode: its number, and its table block, held. `None` when other
-    /// tasks took the last ones.
+    /// tasks took the last ones. `bits`: the group's bitmap now.
     async fn take_inode(
         &self,
         handle: &mut Handle,
         group: GroupNumber,
+        mut bits: Bits,
         directory: bool,
     ) -> Result<Option<(InodeNumber, Block)>> {
-        let mut table: Option<Block> = None;
+        let mut read: Option<Block> = None;
         loop {
-            let bits = self.inode_bitmap(group).await?;
             let Some(index) = self.first_free_inode(group, &bits) else { return Ok(None) };
             let number =
                 InodeNumber(group.get() * self.superblock.borrow().inodes_per_group + index + 1);
@@ -129,18 +126,19 @@ impl Volume {
                 self.mark_inode(handle, group, index, bits, directory);
                 return Ok(Some((number, block)));
             }
-            match table {
-                Some(block) if block.number() == at => {
-                    let bytes = block.bytes();
-                    let slot = (!self.was_never_used(number)).then(|| &bytes[range.as_usize()]);
-                    self.check_free_inode(group, number, slot)?;
-                    drop(bytes);
-                    self.mark_inode(handle, group, index, bits, directory);
-                    return Ok(Some((number, block)));
-                }
+            let held = read.take().filter(|block| block.number() == at);
+            let Some(block) = held.or_else(|| self.engine.metadata_in_memory(at)) else {
                 // The bitmap may change while the table is read: look at it again afterwards.
-                _ => table = Some(self.engine.metadata(at).await?),
-            }
+                read = Some(self.engine.metadata(at).await?);
+                bits = self.inode_bitmap(group).await?;
+                continue;
+            };
+            let bytes = block.bytes();
+            let slot = (!self.was_never_used(number)).then(|| &bytes[range.as_usize()]);
+            self.check_free_inode(group, number, slot)?;
+            drop(bytes);
+            self.mark_inode(handle, group, index, bits, directory);
+            return Ok(Some((number, block)));
         }
     }
 

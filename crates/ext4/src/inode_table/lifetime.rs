@@ -2,10 +2,12 @@
 
 use crate::{Inode, Result, Volume};
 use engine::Handle;
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::BuildHasherDefault;
 use std::ops::Range;
 use std::rc::Rc;
-use units::{InodeNumber, TransactionId};
+use units::{BlockHasher, InodeNumber, TransactionId};
 
 /// Number of inodes in memory up to which none is swept out.
 const INODES_MIN: usize = 4096;
@@ -16,7 +18,9 @@ const LOOKS: usize = 4;
 /// Cache with at most one [`Inode`] per number.
 #[derive(Default)]
 pub(crate) struct InodeCache {
-    inodes: BTreeMap<InodeNumber, Rc<Inode>>,
+    inodes: HashMap<InodeNumber, Rc<Inode>, BuildHasherDefault<BlockHasher>>,
+    /// The numbers of all inodes, in order.
+    numbers: BTreeSet<InodeNumber>,
     /// Inodes that were swept out and that the kernel refers to: it keeps millions for long without
     /// using them.
     swept: BTreeMap<InodeNumber, Swept>,
@@ -41,15 +45,17 @@ impl InodeCache {
         if self.inodes.len() >= INODES_MIN {
             self.sweep_some(committed);
         }
-        if let Some(inode) = self.get(inode.number) {
-            return inode;
+        match self.inodes.entry(inode.number) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => {
+                if let Some(swept) = self.swept.remove(&inode.number) {
+                    inode.lookups.set(swept.lookups);
+                    inode.pages.forget_all(swept.pages_may_be_old);
+                }
+                self.numbers.insert(inode.number);
+                place.insert(inode).clone()
+            }
         }
-        if let Some(swept) = self.swept.remove(&inode.number) {
-            inode.lookups.set(swept.lookups);
-            inode.pages.forget_all(swept.pages_may_be_old);
-        }
-        self.inodes.insert(inode.number, inode.clone());
-        inode
     }
     /// Drops references of the kernel to an inode that is not in memory.
     fn forget_swept(&mut self, number: InodeNumber, count: u64) {
@@ -61,6 +67,7 @@ impl InodeCache {
     }
     pub fn remove(&mut self, number: InodeNumber) {
         self.inodes.remove(&number);
+        self.numbers.remove(&number);
     }
     /// Whether the inode is in use as far as memory knows.
     pub fn knows(&self, number: InodeNumber) -> bool {
@@ -68,22 +75,23 @@ impl InodeCache {
     }
     /// Inodes of the range that are in memory.
     pub fn numbers(&self, range: Range<InodeNumber>) -> impl Iterator<Item = InodeNumber> + '_ {
-        self.inodes.range(range).map(|(number, _)| *number)
+        self.numbers.range(range).copied()
     }
     pub fn any(&self, wanted: impl Fn(&Inode) -> bool) -> bool {
         self.inodes.values().any(|inode| wanted(inode))
     }
     pub fn all(&self, wanted: impl Fn(&Inode) -> bool) -> Vec<Rc<Inode>> {
-        self.inodes.values().filter(|inode| wanted(inode)).cloned().collect()
+        let all = self.numbers.iter().filter_map(|number| self.inodes.get(number));
+        all.filter(|inode| wanted(inode)).cloned().collect()
     }
 
     /// Drops those of the next few inodes that can be read again, and begins anew behind the last.
     fn sweep_some(&mut self, committed: TransactionId) {
         let (mut looks, mut dropped) = (0, Vec::new());
         let mut last = None;
-        for (number, inode) in self.inodes.range(self.next_look..).take(LOOKS) {
+        for number in self.numbers.range(self.next_look..).take(LOOKS) {
             (looks, last) = (looks + 1, Some(*number));
-            if inode.can_be_read_again(committed) {
+            if self.inodes.get(number).is_some_and(|inode| inode.can_be_read_again(committed)) {
                 dropped.push(*number);
             }
         }
@@ -92,6 +100,7 @@ impl InodeCache {
             .map_or(InodeNumber(0), |last| InodeNumber(last.get().saturating_add(1)));
         for number in dropped {
             let Some(inode) = self.inodes.remove(&number) else { continue };
+            self.numbers.remove(&number);
             if inode.lookups.get() > 0 {
                 let (lookups, pages_may_be_old) = (inode.lookups.get(), inode.pages.may_be_old());
                 self.swept.insert(number, Swept { lookups, pages_may_be_old });

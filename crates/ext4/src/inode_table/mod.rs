@@ -12,7 +12,7 @@ pub(crate) use lifetime::InodeCache;
 pub use times::Atime;
 
 use crate::{Error, Inode, Result, Volume};
-use engine::Handle;
+use engine::{Block, Handle};
 use std::rc::Rc;
 use units::Refusal;
 use units::{BlockRange, HomeBlock, InodeNumber};
@@ -43,8 +43,7 @@ impl Volume {
     /// `last_change` (a caller that changes size or mapping notes `last_data_change`). Credits:
     /// [`Volume::credits_inode`].
     pub async fn store(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
-        let (at, range) = self.inode_place(inode.number);
-        let block = self.engine.metadata(at).await?;
+        let (block, range) = self.table_block(inode).await?;
         handle.change_within(&block, range, |bytes| {
             let fields = inode.fields.borrow();
             fields.serialize(&mut bytes[range.as_usize()], inode.number, &self.layout);
@@ -52,6 +51,19 @@ impl Volume {
         inode.access_is_newer.set(false);
         inode.last_change.set(handle.transaction());
         Ok(())
+    }
+
+    /// The table block with the inode's slot, and the slot's bytes.
+    pub(crate) async fn table_block(&self, inode: &Inode) -> Result<(Block, BlockRange)> {
+        if let Some((block, range)) = &*inode.table.borrow() {
+            if let Some(block) = block.get() {
+                return Ok((block, *range));
+            }
+        }
+        let (at, range) = self.inode_place(inode.number);
+        let block = self.engine.metadata(at).await?;
+        *inode.table.borrow_mut() = Some((block.known(), range));
+        Ok((block, range))
     }
 
     /// The inode from its table block, with or without links.

@@ -2,11 +2,12 @@
 //! others. A node that overflows is split, one that empties is freed, and either replaces entries
 //! of its parent. So does a node whose first file block changed, since an index names it.
 
-use super::extent_pieces::{goal, join, split};
+use super::extent_pieces::{Pieces, goal, join, split};
 use super::extent_tree::{Path, end_of, with_node};
 use crate::{AllocationRequest, Error, Inode, Result, Run, Volume};
 use engine::{Block, Handle};
-use format::ext4::extent::{self, Extent, ExtentEntry, Index};
+use format::ext4::extent::{self, Extent, ExtentEntries, ExtentEntry, Index};
+use smallvec::smallvec;
 use std::ops::Range;
 use units::Refusal;
 use units::{FileBlock, HomeBlock};
@@ -40,7 +41,7 @@ impl Volume {
         let place = path.leaf().index.map_or(0, |index| index + 1);
         let extent = Extent { at, count: run.count, home: run.start, unwritten };
         if let Err(error) =
-            self.replace_extents(handle, inode, &path, place..place, vec![extent]).await
+            self.replace_extents(handle, inode, &path, place..place, smallvec![extent]).await
         {
             self.free_content(handle, inode, run).await?;
             return Err(error);
@@ -88,6 +89,8 @@ impl Volume {
             return Ok(to);
         };
         self.check_extent(inode, &extent)?;
+        let is_last = path.end >= to
+            && with_node(inode, path.leaf().block.as_ref(), |node| index + 1 == node.len())?;
         let home = |at: u64| extent.home.plus(at - u64::from(extent.at.get()));
         let first = from.max(u64::from(extent.at.get()));
         let end = to.min(end_of(&extent));
@@ -98,7 +101,11 @@ impl Volume {
         self.replace_extents(handle, inode, &path, index..index + 1, pieces).await?;
         self.count_blocks(inode, -((end - begin) as i64));
         self.free_content(handle, inode, Run { start, count: (end - begin) as u32 }).await?;
-        Ok(if begin > first { from } else { end })
+        Ok(match begin > first {
+            true => from,
+            false if is_last => to,
+            false => end,
+        })
     }
 
     /// The first extent with a block in `from .. to`, its place in its leaf and the path to it.
@@ -136,7 +143,7 @@ impl Volume {
         inode: &Inode,
         path: &Path,
         range: Range<usize>,
-        pieces: Vec<Extent>,
+        pieces: Pieces,
     ) -> Result<()> {
         let entries = with_node(inode, path.leaf().block.as_ref(), |node| node.entries())?;
         let (range, pieces) = join(inode, &entries, range, pieces)?;
@@ -164,7 +171,7 @@ impl ExtentChange<'_> {
         path: &Path,
         level: usize,
         range: Range<usize>,
-        new: Vec<ExtentEntry>,
+        new: ExtentEntries,
     ) -> Result<()> {
         let block = path.levels[level].block.as_ref();
         let (depth, capacity, mut entries) =
@@ -173,9 +180,10 @@ impl ExtentChange<'_> {
             return Err(self.changed_behind());
         }
         let appended = range.end == entries.len();
-        entries.splice(range.clone(), new);
+        entries.drain(range.clone());
+        entries.insert_many(range.start, new);
         let Some(block) = block else { return self.replace_root(depth, capacity, &entries) };
-        let mut parent = Vec::new();
+        let mut parent = ExtentEntries::new();
         if entries.is_empty() {
             self.emptied.push(block.number());
         } else if entries.len() <= capacity {
@@ -191,12 +199,7 @@ impl ExtentChange<'_> {
         self.replace_in_parent(path, level - 1, parent)
     }
 
-    fn replace_in_parent(
-        &mut self,
-        path: &Path,
-        level: usize,
-        new: Vec<ExtentEntry>,
-    ) -> Result<()> {
+    fn replace_in_parent(&mut self, path: &Path, level: usize, new: ExtentEntries) -> Result<()> {
         let parent = &path.levels[level];
         let index = parent.index.expect("an inner level leads on");
         let same = with_node(self.inode, parent.block.as_ref(), |node| {

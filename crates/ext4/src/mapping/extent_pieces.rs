@@ -3,8 +3,12 @@
 use super::extent_tree::end_of;
 use crate::{Error, Inode, Result};
 use format::ext4::extent::{self, Extent, ExtentEntry};
+use smallvec::SmallVec;
 use std::ops::Range;
 use units::{FileBlock, HomeBlock};
+
+/// The new extents of one change: a file that grows, or is freed, has one or none.
+pub(super) type Pieces = SmallVec<[Extent; 4]>;
 
 /// Joins `pieces` with each other and with the entries beside `range` where they are contiguous.
 /// Returns the range to replace and its new entries: a neighbour that stays unchanged is left out.
@@ -12,8 +16,8 @@ pub(super) fn join(
     inode: &Inode,
     entries: &[ExtentEntry],
     range: Range<usize>,
-    pieces: Vec<Extent>,
-) -> Result<(Range<usize>, Vec<Extent>)> {
+    pieces: Pieces,
+) -> Result<(Range<usize>, Pieces)> {
     let extent = |entry: &ExtentEntry| match entry {
         ExtentEntry::Extent(extent) => Ok(*extent),
         ExtentEntry::Index(_) => {
@@ -28,7 +32,7 @@ pub(super) fn join(
     }
     let left = range.start.checked_sub(1).map(|index| extent(&entries[index])).transpose()?;
     let right = entries.get(range.end).map(extent).transpose()?;
-    let mut joined: Vec<Extent> = Vec::with_capacity(pieces.len() + 2);
+    let mut joined = Pieces::new();
     for piece in left.into_iter().chain(pieces).chain(right) {
         match joined.last_mut().filter(|last| can_join(last, &piece)) {
             Some(last) => last.count += piece.count,
@@ -58,13 +62,13 @@ fn can_join(left: &Extent, right: &Extent) -> bool {
 }
 
 /// The extent with its part `begin .. end` made unwritten or written, or left out for `None`.
-pub(super) fn split(whole: &Extent, begin: u64, end: u64, middle: Option<bool>) -> Vec<Extent> {
+pub(super) fn split(whole: &Extent, begin: u64, end: u64, middle: Option<bool>) -> Pieces {
     let part = |from: u64, to: u64, unwritten: bool| {
         let skipped = from - u64::from(whole.at.get());
         let home = whole.home.plus(skipped);
         Extent { at: FileBlock(from as u32), count: (to - from) as u32, home, unwritten }
     };
-    let mut parts = Vec::with_capacity(4);
+    let mut parts = Pieces::new();
     if begin > whole.at.get().into() {
         parts.push(part(whole.at.get().into(), begin, whole.unwritten));
     }
@@ -113,15 +117,15 @@ mod tests {
         let whole = extent(10, 10, 100, true);
         let expect =
             [extent(10, 3, 100, true), extent(13, 2, 103, false), extent(15, 5, 105, true)];
-        assert_eq!(split(&whole, 13, 15, Some(false)), expect);
-        assert_eq!(split(&whole, 10, 20, None), []);
-        assert_eq!(split(&whole, 10, 12, None), [extent(12, 8, 102, true)]);
+        assert_eq!(split(&whole, 13, 15, Some(false))[..], expect);
+        assert_eq!(split(&whole, 10, 20, None)[..], []);
+        assert_eq!(split(&whole, 10, 12, None)[..], [extent(12, 8, 102, true)]);
     }
 
     #[test]
     fn the_longest_written_extent_becomes_two_unwritten_ones() {
         let parts = split(&extent(0, 32768, 100, false), 0, 32768, Some(true));
-        assert_eq!(parts, [extent(0, 32767, 100, true), extent(32767, 1, 32867, true)]);
+        assert_eq!(parts[..], [extent(0, 32767, 100, true), extent(32767, 1, 32867, true)]);
     }
 
     #[test]

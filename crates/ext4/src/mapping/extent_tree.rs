@@ -6,6 +6,7 @@ use super::{Mapping, MappingState};
 use crate::{Error, Inode, Result, Volume};
 use engine::Block;
 use format::ext4::extent::{Extent, ExtentEntry, ExtentError, ExtentNode};
+use smallvec::SmallVec;
 use units::{FileBlock, HomeBlock};
 
 /// One node on the path down.
@@ -19,7 +20,7 @@ pub(super) struct Level {
 
 /// The path from the root to the leaf where a file block is or would be.
 pub(super) struct Path {
-    pub levels: Vec<Level>,
+    pub levels: SmallVec<[Level; 1]>,
     /// File block at which the next leaf begins; 2^32 after the last.
     pub end: u64,
 }
@@ -51,7 +52,7 @@ impl Volume {
     }
 
     pub(super) async fn extent_path(&self, inode: &Inode, at: FileBlock) -> Result<Path> {
-        let mut path = Path { levels: Vec::new(), end: 1 << 32 };
+        let mut path = Path { levels: SmallVec::new(), end: 1 << 32 };
         let (mut block, mut expected, mut begin) = (None, None, 0);
         loop {
             let step =

@@ -2,7 +2,7 @@
 
 use super::links::add_subdirectory;
 use super::{Intent, Stamped, check_name, refused};
-use crate::directory::Directory;
+use crate::directory::{Directory, NewName};
 use crate::{Allocate, Caller, Inode, NewInode, Result, Volume};
 use engine::{Credits, Handle};
 use format::ext4::directory::entry_type;
@@ -92,9 +92,9 @@ impl Volume {
         check_name(name)?;
         let _lock = parent.lock.write().await;
         let directory = self.changeable(parent, Intent::Add)?;
-        if directory.find(name).await?.is_some() {
+        let Some(name) = directory.new_name(name).await? else {
             return refused(Refusal::Exists);
-        }
+        };
         if making.mode & TYPE_MASK == DIRECTORY && !self.takes_subdirectory(parent) {
             return refused(Refusal::TooManyLinks);
         }
@@ -103,7 +103,7 @@ impl Volume {
         self.read_durability(parent).await;
         let credits = || directory.insert_credits() + self.make_credits(parent);
         self.with_space_or_abandoned(credits, async |handle, abandoned| {
-            self.make_within(handle, &directory, parent, name, making, abandoned).await
+            self.make_within(handle, &directory, parent, &name, making, abandoned).await
         })
         .await
     }
@@ -124,7 +124,7 @@ impl Volume {
         handle: &mut Handle,
         directory: &Directory<'_>,
         parent: &Rc<Inode>,
-        name: &[u8],
+        name: &NewName<'_>,
         making: Making<'_>,
         abandoned: &mut Option<Rc<Inode>>,
     ) -> Result<Rc<Inode>> {
@@ -139,8 +139,8 @@ impl Volume {
             *abandoned = Some(inode);
             return Err(error);
         }
-        directory.put(handle, slot, inode.number, entry_type::of_mode(making.mode), name)?;
-        self.learn_durability(parent, name, &inode).await;
+        directory.put(handle, slot, inode.number, entry_type::of_mode(making.mode), name.name)?;
+        self.learn_durability(parent, name.name, &inode).await;
         Ok(inode)
     }
 
@@ -190,9 +190,9 @@ impl Volume {
                 inode.fields.borrow_mut().make_extent_root();
             }
             // The target is written through the journal as metadata, as the kernel's does.
-            let allocated = self
-                .map_or_allocate(handle, inode, caller, FileBlock(0), 1, Allocate::Directory)
-                .await?;
+            let allocated =
+                self.map_or_allocate(handle, inode, caller, FileBlock(0), 1, Allocate::Directory);
+            let allocated = Box::pin(allocated).await?;
             let home = allocated.mapping.home().expect("an allocated block has a home");
             let block = handle.create(home);
             let range = units::BlockRange::new(0, target.len() as u32);
@@ -215,7 +215,7 @@ impl Volume {
     /// Makes an inode an orphan after a failure, to be freed once the handle is stopped.
     async fn abandon(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         inode.fields.borrow_mut().links = 0;
-        self.orphan_add(handle, inode).await?;
+        self.orphan_add(handle, inode);
         self.store(handle, inode).await
     }
 

@@ -2,7 +2,7 @@
 
 use super::links::{LINKS_MAX, remove_subdirectory};
 use super::{Intent, Stamped, check_name, refused};
-use crate::directory::{Directory, Found};
+use crate::directory::{Directory, Found, NewName};
 use crate::{Caller, Inode, Result, Volume};
 use engine::{Credits, Handle};
 use format::ext4::directory::entry_type;
@@ -35,9 +35,9 @@ impl Volume {
             return refused(Refusal::NotPermitted);
         }
         self.check_project(parent, inode)?;
-        if directory.find(name).await?.is_some() {
+        let Some(name) = directory.new_name(name).await? else {
             return refused(Refusal::Exists);
-        }
+        };
         match inode.fields.borrow().links {
             // A nameless file that may be given a name is open; any other has been removed.
             0 if inode.opens.get() == 0 && inode.lookups.get() == 0 => {
@@ -51,7 +51,7 @@ impl Volume {
         let credits =
             || directory.insert_credits() + self.credits_inode() * 2 + self.credits_orphan();
         self.with_space(credits, async |handle| {
-            self.link_within(handle, &directory, parent, inode, name, caller).await
+            self.link_within(handle, &directory, parent, inode, &name, caller).await
         })
         .await
     }
@@ -62,7 +62,7 @@ impl Volume {
         directory: &Directory<'_>,
         parent: &Inode,
         inode: &Inode,
-        name: &[u8],
+        name: &NewName<'_>,
         caller: &Caller<'_>,
     ) -> Result<()> {
         let slot = directory.make_slot(handle, caller, name).await?;
@@ -71,7 +71,7 @@ impl Volume {
         }
         inode.fields.borrow_mut().links += 1;
         let file_type = entry_type::of_mode(inode.fields.borrow().mode);
-        directory.put(handle, slot, inode.number, file_type, name)?;
+        directory.put(handle, slot, inode.number, file_type, name.name)?;
         self.note_change(inode);
         self.store(handle, inode).await?;
         self.store_names_changed(handle, parent).await

@@ -116,7 +116,7 @@ impl Volume {
         }
         self.note_change(inode);
         if inode.fields.borrow().links == 0 {
-            self.orphan_add(handle, inode).await?;
+            self.orphan_add(handle, inode);
         }
         self.store(handle, inode).await
     }

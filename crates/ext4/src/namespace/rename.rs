@@ -211,7 +211,7 @@ impl Volume {
         // Every step that may fail.
         let slot = match target {
             Some(_) => None,
-            None => Some(to.directory.make_slot(handle, moving.caller, to.name).await?),
+            None => Some(to.directory.make_slot(handle, moving.caller, &to.name.into()).await?),
         };
         let whiteout = match mode.leaves_whiteout() {
             true => Some(self.make_whiteout(handle, moving).await?),
@@ -306,7 +306,7 @@ impl Volume {
 
     async fn abandon_whiteout(&self, handle: &mut Handle, whiteout: &Inode) -> Result<()> {
         whiteout.fields.borrow_mut().links = 0;
-        self.orphan_add(handle, whiteout).await?;
+        self.orphan_add(handle, whiteout);
         self.store(handle, whiteout).await
     }
 

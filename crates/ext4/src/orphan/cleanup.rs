@@ -1,7 +1,7 @@
 //! Cleanup after a crash: orphans without links are freed, truncates are finished.
 
 use super::list::OrphanList;
-use crate::{Error, Result, Volume};
+use crate::{Error, Inode, Result, Volume};
 use engine::EngineError;
 use format::ext4::superblock::state;
 use std::rc::Rc;
@@ -138,12 +138,11 @@ impl Volume {
             }
             Err(Error::Corrupt { .. }) => {
                 report.damaged += 1;
-                let mut handle = self.engine.start(self.credits_orphan()).await?;
-                let removed = self.orphan_remove(&mut handle, &inode).await;
-                handle.stop();
-                removed.or_else(|error| match self.may_stay_orphan(&error) {
-                    true => Ok(()),
-                    false => Err(error),
+                self.drop_orphan(&inode).await.or_else(|error| {
+                    match self.may_stay_orphan(&error) {
+                        true => Ok(()),
+                        false => Err(error),
+                    }
                 })?;
             }
             Err(error) if self.may_stay_orphan(&error) => {
@@ -152,6 +151,18 @@ impl Volume {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Removes a damaged inode from the orphans, and leaves its space to e2fsck.
+    async fn drop_orphan(&self, inode: &Inode) -> Result<()> {
+        let _table = self.hold(&[inode]).await?;
+        let mut handle = self.engine.start(self.credits_orphan()).await?;
+        let removed = match self.orphan_remove(&mut handle, inode).await {
+            Ok(()) => self.store(&mut handle, inode).await,
+            failed => failed,
+        };
+        handle.stop();
+        removed
     }
 
     async fn forget_orphan_list(self: &Rc<Self>) -> Result<()> {

@@ -53,24 +53,16 @@ impl OrphanList {
 }
 
 impl Volume {
-    /// Adds an orphan. Credits: superblock + the inode's table block.
-    pub(super) async fn add_to_orphan_list(
-        &self,
-        handle: &mut Handle,
-        inode: &Inode,
-    ) -> Result<()> {
-        let (at, _) = self.inode_place(inode.number);
-        let table = self.engine.metadata(at).await?;
+    /// Adds an orphan, which the caller stores. Credits: superblock + the inode's table block.
+    pub(super) fn add_to_orphan_list(&self, handle: &mut Handle, inode: &Inode) {
         let next = self.orphans.borrow().list.first;
-        self.set_next_orphan(handle, &table, inode.number, next);
         inode.fields.borrow_mut().deletion_time = next.map_or(0, InodeNumber::get);
         self.set_first_orphan(handle, Some(inode.number));
         self.orphans.borrow_mut().list.push_front(inode.number);
-        Ok(())
     }
 
-    /// Removes an orphan. Credits: table blocks of the inode and of the one before it, or the
-    /// superblock.
+    /// Removes an orphan, which the caller stores. Credits: table blocks of the inode and of the
+    /// one before it, or the superblock.
     pub(super) async fn remove_from_orphan_list(
         &self,
         handle: &mut Handle,
@@ -78,7 +70,6 @@ impl Volume {
     ) -> Result<()> {
         let number = inode.number;
         let neighbours = |volume: &Volume| volume.orphans.borrow().list.links.get(&number).copied();
-        let table = self.engine.metadata(self.inode_place(number).0).await?;
         loop {
             let Some(found) = neighbours(self) else { return Ok(()) };
             let before = match found.before {
@@ -101,7 +92,6 @@ impl Volume {
                 }
                 None => self.set_first_orphan(handle, found.behind),
             }
-            self.set_next_orphan(handle, &table, number, None);
             inode.fields.borrow_mut().deletion_time = 0;
             self.orphans.borrow_mut().list.remove(number);
             return Ok(());

@@ -25,19 +25,17 @@ pub(crate) struct Orphans {
 }
 
 impl Volume {
-    /// Adds the inode to the orphans, unless it is one. Stores its deletion time, nothing else.
-    /// Credits: [`Volume::credits_orphan`].
-    pub async fn orphan_add(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
-        if self.is_orphan(inode.number) || units::fault!("orphan-left-out") {
-            return Ok(());
+    /// Adds the inode to the orphans, unless it is one. The caller stores the inode with the same
+    /// handle: its deletion time is its link in the list. Credits: [`Volume::credits_orphan`].
+    pub fn orphan_add(&self, handle: &mut Handle, inode: &Inode) {
+        let is_there = self.is_orphan(inode.number) || units::fault!("orphan-left-out");
+        if !is_there && !self.add_to_orphan_file(handle, inode.number) {
+            self.add_to_orphan_list(handle, inode);
         }
-        if self.add_to_orphan_file(handle, inode.number) {
-            return Ok(());
-        }
-        self.add_to_orphan_list(handle, inode).await
     }
 
-    /// Removes the inode from the orphans, if it is one. Credits: [`Volume::credits_orphan`].
+    /// Removes the inode from the orphans, if it is one. The caller stores the inode, as for
+    /// [`Volume::orphan_add`]. Credits: [`Volume::credits_orphan`].
     pub async fn orphan_remove(&self, handle: &mut Handle, inode: &Inode) -> Result<()> {
         if self.remove_from_orphan_file(handle, inode.number) {
             return Ok(());

@@ -27,7 +27,7 @@ impl Volume {
         }
         let mut blocks = SmallVec::new();
         for inode in inodes {
-            blocks.push(self.engine.metadata(self.inode_place(inode.number).0).await?);
+            blocks.push(self.table_block(inode).await?.0);
         }
         Ok(blocks)
     }

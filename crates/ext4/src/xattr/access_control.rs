@@ -85,7 +85,7 @@ impl Volume {
         let mut after = before.clone();
         // The list keeps its length, so it fits where it was.
         after.set(ACCESS, &access.to_disk(), self.xattr_space(inode))?;
-        self.store_xattrs(handle, inode, &before, &after).await
+        Box::pin(self.store_xattrs(handle, inode, &before, &after)).await
     }
 
     /// Puts a list of setxattr(2) into `after`; returns the inode's new mode, if it changes. A list

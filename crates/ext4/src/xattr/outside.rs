@@ -156,7 +156,7 @@ impl Volume {
             set_count(holder, now);
             if now == 0 && holder.fields.borrow().links != 0 {
                 holder.fields.borrow_mut().links = 0;
-                self.orphan_add(handle, holder).await?;
+                self.orphan_add(handle, holder);
                 self.unreferenced.borrow_mut().push(holder.clone());
             }
             self.store(handle, holder).await?;

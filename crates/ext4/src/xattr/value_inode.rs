@@ -67,7 +67,7 @@ impl Volume {
             fields.accessed.seconds = i64::from(checksum as i32);
             fields.accessed.nanoseconds = 0;
         }
-        self.orphan_add(&mut handle, &holder).await?;
+        self.orphan_add(&mut handle, &holder);
         self.store(&mut handle, &holder).await?;
         handle.stop();
         Ok(holder)

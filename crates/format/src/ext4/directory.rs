@@ -82,6 +82,11 @@ impl RawEntry<'_> {
     pub fn end(&self) -> usize {
         self.at + self.record_length
     }
+    /// The position behind its name, if `needed` bytes are free there.
+    fn slot(&self, needed: usize) -> Option<EntrySlot> {
+        let (at, used, record_length) = (self.at, self.used(), self.record_length);
+        (record_length - used >= needed).then_some(EntrySlot { at, used, record_length })
+    }
 }
 
 /// Record length of an entry whose name has `name_length` bytes.
@@ -108,6 +113,25 @@ pub struct EntrySlot {
     record_length: usize,
 }
 
+/// Result of a search for a name in a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Search {
+    Found(FoundEntry),
+    /// The first position for an entry of that name.
+    Missing(Option<EntrySlot>),
+}
+
+/// An entry with the name that was searched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FoundEntry {
+    pub inode: InodeNumber,
+    /// Offset in the block, bytes.
+    pub at: usize,
+    pub record_length: usize,
+    /// Offset of the entry before it.
+    pub previous: Option<usize>,
+}
+
 impl DirectoryFormat {
     /// End of the entries in a block of `length` bytes.
     pub fn end(&self, length: usize) -> usize {
@@ -116,12 +140,15 @@ impl DirectoryFormat {
 
     /// The entries of a block, in order. After an error it yields nothing more.
     pub fn entries<'a>(&self, block: &'a [u8]) -> Entries<'a> {
-        Entries { block, next: 0, end: self.end(block.len()), inodes: self.inodes }
+        self.entries_until(block, self.end(block.len()))
+    }
+    fn entries_until<'a>(&self, block: &'a [u8], end: usize) -> Entries<'a> {
+        Entries { rest: &block[..end], at: 0, block_length: block.len(), inodes: self.inodes }
     }
 
     /// The entries `.` and `..`, which every directory's first block begins with, indexed or not.
     pub fn dots<'a>(&self, block: &'a [u8]) -> Result<[RawEntry<'a>; 2], DirectoryError> {
-        let mut entries = Entries { block, next: 0, end: block.len(), inodes: self.inodes };
+        let mut entries = self.entries_until(block, block.len());
         let mut dots = || {
             entries.next().unwrap_or(Err(DirectoryError { at: 0, why: "the block is too short" }))
         };
@@ -134,21 +161,30 @@ impl DirectoryFormat {
         }
     }
 
-    /// The entry of that name, and the offset of the entry before it in the block.
-    pub fn find<'a>(
-        &self,
-        block: &'a [u8],
-        name: &[u8],
-    ) -> Result<Option<(RawEntry<'a>, Option<usize>)>, DirectoryError> {
-        let mut previous = None;
+    /// The entry of that name.
+    pub fn find(&self, block: &[u8], name: &[u8]) -> Result<Option<FoundEntry>, DirectoryError> {
+        Ok(match self.search(block, name)? {
+            Search::Found(entry) => Some(entry),
+            Search::Missing(_) => None,
+        })
+    }
+
+    /// Looks for the entry of that name, and on the way for a position to put it.
+    pub fn search(&self, block: &[u8], name: &[u8]) -> Result<Search, DirectoryError> {
+        let needed = record_length(name.len());
+        let (mut previous, mut slot) = (None, None);
         for entry in self.entries(block) {
             let entry = entry?;
-            if entry.inode.is_some() && entry.name == name {
-                return Ok(Some((entry, previous)));
+            let RawEntry { at, record_length, .. } = entry;
+            if let Some(inode) = entry.inode.filter(|_| is_same(entry.name, name)) {
+                return Ok(Search::Found(FoundEntry { inode, at, record_length, previous }));
             }
-            previous = Some(entry.at);
+            if slot.is_none() {
+                slot = entry.slot(needed);
+            }
+            previous = Some(at);
         }
-        Ok(None)
+        Ok(Search::Missing(slot))
     }
 
     /// The first position for a name of that length.
@@ -159,10 +195,8 @@ impl DirectoryFormat {
     ) -> Result<Option<EntrySlot>, DirectoryError> {
         let needed = record_length(name_length);
         for entry in self.entries(block) {
-            let entry = entry?;
-            if entry.record_length - entry.used() >= needed {
-                let RawEntry { at, record_length, .. } = entry;
-                return Ok(Some(EntrySlot { at, used: entry.used(), record_length }));
+            if let Some(slot) = entry?.slot(needed) {
+                return Ok(Some(slot));
             }
         }
         Ok(None)
@@ -170,7 +204,7 @@ impl DirectoryFormat {
 
     /// The bytes that [`DirectoryFormat::put`] writes: the entry, and the length of the one before
     /// it.
-    pub fn put_ranges(&self, slot: EntrySlot, name_length: usize) -> Vec<BlockRange> {
+    pub fn put_ranges(&self, slot: EntrySlot, name_length: usize) -> SmallVec<[BlockRange; 2]> {
         let at = slot.at + slot.used;
         let entry = BlockRange::new(at as u32, (at + HEADER_LENGTH + name_length) as u32);
         let before = (slot.used > 0).then(|| record_length_range(slot.at));
@@ -261,28 +295,25 @@ impl DirectoryFormat {
         self.seed.map(|_| BlockRange::new(length as u32 - 4, length as u32))
     }
 
-    /// Makes a change that writes only within `ranges`, which do not overlap, to a block whose
-    /// checksum is right, and adapts the checksum.
+    /// Makes a change that writes only within `ranges` to a block whose checksum is right, and
+    /// adapts the checksum.
     pub fn change(&self, block: &mut [u8], ranges: &[BlockRange], change: impl FnOnce(&mut [u8])) {
-        let end = self.end(block.len()) as u32;
-        if self.seed.is_none() || ranges.iter().any(|range| range.end > end) {
-            // A damaged block may have an entry where its tail should be.
+        let join = |one: BlockRange, other: BlockRange| {
+            BlockRange::new(one.start.min(other.start), one.end.max(other.end))
+        };
+        // A damaged block may have an entry where its tail should be.
+        let is_before_tail = |whole: &BlockRange| whole.end as usize <= self.end(block.len());
+        let whole = ranges.iter().copied().reduce(join).filter(is_before_tail);
+        let Some(whole) = whole.filter(|_| self.seed.is_some()) else {
             change(block);
             return self.set_checksum(block);
-        }
-        let mut before = SmallVec::<[u8; 64]>::new();
-        ranges.iter().for_each(|range| before.extend_from_slice(&block[range.as_usize()]));
+        };
+        let mut difference = SmallVec::<[u8; 64]>::from_slice(&block[whole.as_usize()]);
         change(block);
         let (body, tail) = block.split_at_mut(block.len() - TAIL_LENGTH);
-        let mut checksum = u32::from_le_bytes([tail[8], tail[9], tail[10], tail[11]]);
-        let mut rest = &mut before[..];
-        for range in ranges {
-            let (difference, others) = rest.split_at_mut(range.len());
-            let now = &body[range.as_usize()];
-            difference.iter_mut().zip(now).for_each(|(byte, now)| *byte ^= now);
-            checksum ^= crc32c_difference(difference, body.len() - range.end as usize);
-            rest = others;
-        }
+        difference.iter_mut().zip(&body[whole.as_usize()]).for_each(|(byte, now)| *byte ^= now);
+        let before = u32::from_le_bytes([tail[8], tail[9], tail[10], tail[11]]);
+        let checksum = before ^ crc32c_difference(&difference, body.len() - whole.end as usize);
         tail[8..].copy_from_slice(&checksum.to_le_bytes());
     }
 
@@ -335,9 +366,12 @@ pub fn retarget(
 
 /// Iterator of [`DirectoryFormat::entries`].
 pub struct Entries<'a> {
-    block: &'a [u8],
-    next: usize,
-    end: usize,
+    /// Bytes from the next entry on; empty behind an error.
+    rest: &'a [u8],
+    /// Offset of the next entry.
+    at: usize,
+    /// Bytes of the whole block.
+    block_length: usize,
     inodes: u32,
 }
 
@@ -345,11 +379,12 @@ impl<'a> Iterator for Entries<'a> {
     type Item = Result<RawEntry<'a>, DirectoryError>;
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.next >= self.end {
+        if self.rest.is_empty() {
             return None;
         }
         let entry = self.parse();
-        self.next = entry.as_ref().map_or(self.end, RawEntry::end);
+        let length = entry.as_ref().map_or(self.rest.len(), |entry| entry.record_length);
+        (self.rest, self.at) = (&self.rest[length..], self.at + length);
         Some(entry)
     }
 }
@@ -358,32 +393,27 @@ impl<'a> Entries<'a> {
     // Every request by name comes through here for each entry of a block.
     #[inline(always)]
     fn parse(&self) -> Result<RawEntry<'a>, DirectoryError> {
-        let at = self.next;
+        let at = self.at;
         let wrong = |why| Err(DirectoryError { at, why });
-        let Some(rest) =
-            self.block[..self.end].get(at..).filter(|rest| rest.len() >= HEADER_LENGTH)
-        else {
+        let Some((header, behind)) = self.rest.split_first_chunk::<HEADER_LENGTH>() else {
             return wrong("too few bytes for an entry");
         };
-        let inode = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
-        let record = stored_length(self.block, at);
-        let name_length = usize::from(rest[6]);
-        if record < HEADER_LENGTH || record % 4 != 0 {
+        let [inode @ .., low, high, name_length, file_type] = *header;
+        let record_length = decode_length([low, high], self.block_length);
+        if record_length < HEADER_LENGTH || record_length % 4 != 0 {
             return wrong("the record length is no multiple of 4 from 8 on");
         }
-        if record > rest.len() {
+        let Some(record) = behind.get(..record_length - HEADER_LENGTH) else {
             return wrong("the record reaches beyond the block");
-        }
-        let entry = |inode, name| {
-            Ok(RawEntry { at, record_length: record, inode, file_type: rest[7], name })
         };
+        let entry = |inode, name| Ok(RawEntry { at, record_length, inode, file_type, name });
+        let inode = u32::from_le_bytes(inode);
         if inode == 0 {
             return entry(None, &[]);
         }
-        if record_length(name_length) > record {
+        let Some(name) = record.get(..name_length.into()) else {
             return wrong("the name reaches beyond its record");
-        }
-        let name = &rest[HEADER_LENGTH..][..name_length];
+        };
         if name.is_empty() || has_slash_or_nul(name) {
             return wrong("the name is empty or has a slash or a NUL");
         }
@@ -392,6 +422,11 @@ impl<'a> Entries<'a> {
         }
         entry(Some(InodeNumber(inode)), name)
     }
+}
+
+/// Whether two names are the same. Those of a directory differ more often at their ends.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.last_chunk::<8>() == other.last_chunk::<8>() && one == other
 }
 
 /// Whether one of the bytes is a slash or a NUL.
@@ -428,8 +463,12 @@ const LONGEST: u16 = 65535;
 
 /// The record length of the entry at `at`.
 pub(super) fn stored_length(block: &[u8], at: usize) -> usize {
-    match u16::from_le_bytes([block[at + 4], block[at + 5]]) {
-        LONGEST | 0 if block.len() == 1 << 16 => block.len(),
+    decode_length([block[at + 4], block[at + 5]], block.len())
+}
+
+fn decode_length(stored: [u8; 2], block_length: usize) -> usize {
+    match u16::from_le_bytes(stored) {
+        LONGEST | 0 if block_length == 1 << 16 => block_length,
         length => length.into(),
     }
 }
@@ -497,8 +536,8 @@ mod tests {
             format.set_checksum(&mut block);
             assert!(format.checksum_is_right(&block));
             while let Some((_, name)) = expected.pop() {
-                let (entry, previous) = format.find(&block, &name).unwrap().expect("it is there");
-                let (at, length) = (entry.at, entry.record_length);
+                let found = format.find(&block, &name).unwrap().expect("it is there");
+                let FoundEntry { at, record_length: length, previous, .. } = found;
                 let ranges = [erase_range(at, previous)];
                 format.change(&mut block, &ranges, |block| erase(block, at, length, previous));
                 assert!(format.checksum_is_right(&block));

@@ -6,6 +6,7 @@
 //! entries.
 
 use super::checksum::crc32c;
+use smallvec::SmallVec;
 use units::{FileBlock, HomeBlock};
 
 /// Bytes of the root node, in the inode.
@@ -44,6 +45,9 @@ pub enum ExtentEntry {
     Extent(Extent),
     Index(Index),
 }
+
+/// Entries of a node: those of a root need no allocation.
+pub type ExtentEntries = SmallVec<[ExtentEntry; 4]>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ExtentError {
@@ -138,7 +142,7 @@ impl<'a> ExtentNode<'a> {
         ExtentEntry::Extent(Extent { at, count, home, unwritten })
     }
 
-    pub fn entries(&self) -> Vec<ExtentEntry> {
+    pub fn entries(&self) -> ExtentEntries {
         (0..self.len()).map(|index| self.entry(index)).collect()
     }
 

@@ -185,9 +185,9 @@ mod tests {
             [(b"c", &[&b"."[..], b"..", b"a", b"b"][..]), (b"b", &[b".", b"..", b"a"])]
         {
             let block = show(&inode);
-            let (entry, previous) = FORMAT.find(&block, name).unwrap().unwrap();
+            let entry = FORMAT.find(&block, name).unwrap().unwrap();
             let mut changed = content(&inode).unwrap();
-            erase(&mut changed, entry.at, previous);
+            erase(&mut changed, entry.at, entry.previous);
             set_content(&mut inode, &changed).unwrap();
             assert_eq!(names(&show(&inode)), left);
         }

@@ -201,6 +201,28 @@ impl RawInode {
     pub fn serialize(&self, raw: &mut [u8], number: InodeNumber, layout: &InodeLayout) {
         assert_eq!(raw.len(), usize::from(layout.inode_size));
         assert_eq!(self.block.len(), 60);
+        let (first, behind) = raw.split_first_chunk_mut().expect("no inode is shorter");
+        self.store_first(first, layout);
+        if !behind.is_empty() {
+            let (fields, area) = behind.split_at_mut(self.extra_size.into());
+            area.copy_from_slice(&self.xattr_area);
+            match fields.first_chunk_mut() {
+                Some(all) => self.store_extra(all),
+                None => {
+                    // Those that the inode has are the first of all.
+                    let mut all = [0; EXTRA_SIZE as usize];
+                    all[..fields.len()].copy_from_slice(fields);
+                    self.store_extra(&mut all);
+                    fields.copy_from_slice(&all[..fields.len()]);
+                }
+            }
+        }
+        if let Some(seed) = layout.checksum_seed {
+            store_checksum(raw, number, seed);
+        }
+    }
+
+    fn store_first(&self, raw: &mut [u8; GOOD_OLD_INODE_SIZE], layout: &InodeLayout) {
         let split = |value: u32| (value as u16, (value >> 16) as u16);
         self.mode.store(&mut raw[MODE..]);
         for (value, low, high) in [(self.uid, UID, UID_HIGH), (self.gid, GID, GID_HIGH)] {
@@ -218,44 +240,41 @@ impl RawInode {
         (self.version as u32).store(&mut raw[VERSION..]);
         let flags = self.flags & !flags::HUGE_FILE | self.store_sectors(raw, layout);
         flags.store(&mut raw[FLAGS..]);
-        self.store_extra(raw);
-        if let Some(seed) = layout.checksum_seed {
-            store_checksum(raw, number, seed);
+        for (time, at, extra_at) in self.times() {
+            encode_time(time, self.has_extra(extra_at)).0.store(&mut raw[at..]);
         }
     }
 
-    /// Stores times, and the fields behind the first 128 bytes.
-    fn store_extra(&self, raw: &mut [u8]) {
-        let end = GOOD_OLD_INODE_SIZE + usize::from(self.extra_size);
-        if raw.len() > GOOD_OLD_INODE_SIZE {
-            assert_eq!(end + self.xattr_area.len(), raw.len());
-            self.extra_size.store(&mut raw[EXTRA..]);
-            raw[end..].copy_from_slice(&self.xattr_area);
+    /// Stores the fields behind the first 128 bytes, those included that the inode has no space
+    /// for.
+    fn store_extra(&self, raw: &mut [u8; EXTRA_SIZE as usize]) {
+        self.extra_size.store(&mut raw[..]);
+        for (time, _, extra_at) in self.times() {
+            encode_time(time, true).1.store(&mut raw[extra_at - EXTRA..]);
         }
-        let times = [
+        let created = encode_time(self.created, self.has_extra(CREATED_EXTRA));
+        created.0.store(&mut raw[CREATED - EXTRA..]);
+        created.1.store(&mut raw[CREATED_EXTRA - EXTRA..]);
+        ((self.version >> 32) as u32).store(&mut raw[VERSION_HIGH - EXTRA..]);
+        self.project.store(&mut raw[PROJECT - EXTRA..]);
+    }
+
+    /// The times that every inode has, with the offsets of their two fields.
+    fn times(&self) -> [(Timestamp, usize, usize); 3] {
+        [
             (self.accessed, ACCESSED, ACCESSED_EXTRA),
             (self.changed, CHANGED, CHANGED_EXTRA),
             (self.modified, MODIFIED, MODIFIED_EXTRA),
-            (self.created, CREATED, CREATED_EXTRA),
-        ];
-        for (time, at, extra_at) in times {
-            if at < GOOD_OLD_INODE_SIZE || at + 4 <= end {
-                let (seconds, extra) = encode_time(time, extra_at + 4 <= end);
-                seconds.store(&mut raw[at..]);
-                if extra_at + 4 <= end {
-                    extra.store(&mut raw[extra_at..]);
-                }
-            }
-        }
-        for (value, at) in [((self.version >> 32) as u32, VERSION_HIGH), (self.project, PROJECT)] {
-            if at + 4 <= end {
-                value.store(&mut raw[at..]);
-            }
-        }
+        ]
+    }
+
+    /// Whether the inode has the field of four bytes at this offset behind the first 128.
+    fn has_extra(&self, at: usize) -> bool {
+        at + 4 <= GOOD_OLD_INODE_SIZE + usize::from(self.extra_size)
     }
 
     /// Stores the space used; returns the flag for its unit.
-    fn store_sectors(&self, raw: &mut [u8], layout: &InodeLayout) -> u32 {
+    fn store_sectors(&self, raw: &mut [u8; GOOD_OLD_INODE_SIZE], layout: &InodeLayout) -> u32 {
         let in_blocks = layout.huge_file && self.sectors >> 48 != 0;
         let value =
             if in_blocks { self.sectors >> (layout.block_size.shift() - 9) } else { self.sectors };
@@ -268,7 +287,7 @@ impl RawInode {
 
     /// Whether the inode has a field for the number of the project.
     pub fn holds_project(&self) -> bool {
-        GOOD_OLD_INODE_SIZE + usize::from(self.extra_size) >= PROJECT + 4
+        self.has_extra(PROJECT)
     }
 
     /// Makes an empty extent root in `block`, and sets its flag.
@@ -422,6 +441,21 @@ mod tests {
             example(inode_size).serialize(&mut raw, InodeNumber(12), &layout(inode_size));
             let parsed = RawInode::parse(&raw, InodeNumber(12), &layout(inode_size));
             assert_eq!(parsed, Ok(example(inode_size)));
+        }
+    }
+
+    #[test]
+    fn an_inode_with_fewer_fields_keeps_its_bytes() {
+        for extra_size in (4..=40).step_by(4) {
+            let mut raw: Vec<u8> = (0..=255).map(|at: u8| at & 0x3f).collect();
+            0x8000u16.store(&mut raw[MODE..]);
+            0u32.store(&mut raw[FLAGS..]);
+            (extra_size as u16).store(&mut raw[EXTRA..]);
+            store_checksum(&mut raw, InodeNumber(12), 7);
+            let parsed = RawInode::parse(&raw, InodeNumber(12), &layout(256)).unwrap();
+            let mut again = raw.clone();
+            parsed.serialize(&mut again, InodeNumber(12), &layout(256));
+            assert!(again == raw, "{extra_size} bytes of fields");
         }
     }
 

@@ -220,7 +220,7 @@ fn a_truncate_cut_off_after_its_first_step_is_finished_by_the_next_mount() {
             let credits = volume.credits_orphan() + volume.credits_inode();
             let mut handle = volume.engine().start(credits).await.unwrap();
             inode.fields.borrow_mut().size = 100_000;
-            volume.orphan_add(&mut handle, &inode).await.unwrap();
+            volume.orphan_add(&mut handle, &inode);
             volume.store(&mut handle, &inode).await.unwrap();
             handle.stop();
             volume.close().await.unwrap();

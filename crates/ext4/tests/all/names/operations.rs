@@ -270,6 +270,25 @@ fn renames_obey_their_rules() {
     }
 }
 
+/// The new name is put between the old one and the name before it, whose entry would otherwise take
+/// over the space of both.
+#[test]
+fn a_rename_to_the_space_before_its_old_name_keeps_the_new_one() {
+    for kind in ALL {
+        TestImage::of_inodes(kind, "8M", 100).with(1, |volume, _| async move {
+            let directory = make_directory(&volume, &root(&volume).await, "directory").await;
+            for name in ["first", "gap", "old", "last"] {
+                make_file(&volume, &directory, name).await;
+            }
+            volume.unlink(&directory, b"gap").await.unwrap();
+            rename(&volume, (&directory, "old"), (&directory, "new"), RenameMode::Replace)
+                .await
+                .unwrap();
+            assert_eq!(names(&volume, &directory).await, [&b"first"[..], b"last", b"new"]);
+        });
+    }
+}
+
 #[test]
 fn flags_forbid_changes() {
     let image = TestImage::of_inodes(EXT4, "8M", 100);

@@ -22,7 +22,7 @@ pub async fn create(volume: &Rc<Volume>, parent: &Inode, mode: u16) -> ext4::Res
     // Without a name it must not outlive a crash.
     if let Ok(inode) = &inode {
         inode.fields.borrow_mut().links = 0;
-        volume.orphan_add(&mut handle, inode).await?;
+        volume.orphan_add(&mut handle, inode);
         volume.store(&mut handle, inode).await?;
     }
     handle.stop();

@@ -88,7 +88,7 @@ fn a_new_inode_inherits_what_its_directory_hands_down() {
                 NewInode { parent: &root, mode: 0o060_600, uid: 0, gid: 0, rdev: 0x0110_0203 };
             let device = volume.create_inode(&mut handle, new).await.unwrap();
             device.fields.borrow_mut().links = 0;
-            volume.orphan_add(&mut handle, &device).await.unwrap();
+            volume.orphan_add(&mut handle, &device);
             handle.stop();
             assert_eq!(device.fields.borrow().block[..8], [0, 0, 0, 0, 3, 2, 0x10, 1]);
             for inode in [directory, file, below, device] {
