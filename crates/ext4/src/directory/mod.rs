@@ -15,7 +15,7 @@ pub(crate) use read::{Listing, file_type};
 use crate::mapping::MappingState;
 use crate::{Caller, Error, Inode, Result, Volume};
 use engine::{Block, Credits, Handle};
-use format::ext4::directory::{self, DirectoryError, DirectoryFormat, FoundEntry, entry_type};
+use format::ext4::directory::{self, DirectoryError, DirectoryFormat, NamedEntry, entry_type};
 use format::ext4::hash::{HashBytes, HashVersion, NameHasher};
 use format::ext4::htree::{BLOCKS_MAX, IndexTable, LEVELS_MAX, LEVELS_MAX_LARGE};
 use format::ext4::inode::flags;
@@ -55,7 +55,7 @@ pub(crate) struct Found {
 }
 
 enum NameHolder {
-    Block(SeenBlock, FoundEntry),
+    Block(SeenBlock, NamedEntry),
     /// Stored in the directory's inode.
     Inline,
 }
@@ -242,7 +242,7 @@ impl<'a> Directory<'a> {
     /// Removes the name. Credits: 1, its block. The caller stores the directory's inode.
     pub fn remove(&self, handle: &mut Handle, found: &Found, name: &[u8]) -> Result<()> {
         let NameHolder::Block(seen, entry) = &found.place else { return self.remove_inline(name) };
-        let FoundEntry { at, record_length, previous, .. } = self.locate(seen, *entry, name)?;
+        let NamedEntry { at, record_length, previous, .. } = self.locate(seen, *entry, name)?;
         self.inode.listing.name_went();
         if units::fault!("listing-forgets-empty") {
             self.inode.listing.name_came();
@@ -266,7 +266,7 @@ impl<'a> Directory<'a> {
         let NameHolder::Block(seen, entry) = &found.place else {
             return self.replace_inline(name, inode, file_type);
         };
-        let FoundEntry { at, .. } = self.locate(seen, *entry, name)?;
+        let NamedEntry { at, .. } = self.locate(seen, *entry, name)?;
         self.change(handle, &seen.block, Kind::Leaf, &directory::retarget_ranges(at), |bytes| {
             directory::retarget(&self.format, bytes, at, inode, file_type)
         })
@@ -274,7 +274,7 @@ impl<'a> Directory<'a> {
 
     /// The entry of `name`, which was found as `entry`. Others may have been added to its block
     /// since; it still exists.
-    fn locate(&self, seen: &SeenBlock, entry: FoundEntry, name: &[u8]) -> Result<FoundEntry> {
+    fn locate(&self, seen: &SeenBlock, entry: NamedEntry, name: &[u8]) -> Result<NamedEntry> {
         let block = &seen.block;
         if seen.is_unchanged() {
             return Ok(entry);

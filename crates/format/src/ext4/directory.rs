@@ -116,14 +116,14 @@ pub struct EntrySlot {
 /// Result of a search for a name in a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Search {
-    Found(FoundEntry),
+    Found(NamedEntry),
     /// The first position for an entry of that name.
     Missing(Option<EntrySlot>),
 }
 
 /// An entry with the name that was searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FoundEntry {
+pub struct NamedEntry {
     pub inode: InodeNumber,
     /// Offset in the block, bytes.
     pub at: usize,
@@ -162,7 +162,7 @@ impl DirectoryFormat {
     }
 
     /// The entry of that name.
-    pub fn find(&self, block: &[u8], name: &[u8]) -> Result<Option<FoundEntry>, DirectoryError> {
+    pub fn find(&self, block: &[u8], name: &[u8]) -> Result<Option<NamedEntry>, DirectoryError> {
         Ok(match self.search(block, name)? {
             Search::Found(entry) => Some(entry),
             Search::Missing(_) => None,
@@ -177,7 +177,7 @@ impl DirectoryFormat {
             let entry = entry?;
             let RawEntry { at, record_length, .. } = entry;
             if let Some(inode) = entry.inode.filter(|_| is_same(entry.name, name)) {
-                return Ok(Search::Found(FoundEntry { inode, at, record_length, previous }));
+                return Ok(Search::Found(NamedEntry { inode, at, record_length, previous }));
             }
             if slot.is_none() {
                 slot = entry.slot(needed);
@@ -537,7 +537,7 @@ mod tests {
             assert!(format.checksum_is_right(&block));
             while let Some((_, name)) = expected.pop() {
                 let found = format.find(&block, &name).unwrap().expect("it is there");
-                let FoundEntry { at, record_length: length, previous, .. } = found;
+                let NamedEntry { at, record_length: length, previous, .. } = found;
                 let ranges = [erase_range(at, previous)];
                 format.change(&mut block, &ranges, |block| erase(block, at, length, previous));
                 assert!(format.checksum_is_right(&block));
