@@ -184,7 +184,7 @@ fn owners_know_no_engine_and_few_of_each_other() {
         ("mapping", all(&["update"])),
         ("snapshot", all(&[])),
         ("block", all(&["images", "state", "update"])),
-        ("range_check", all(&[])),
+        ("range_check", all(&["block"])),
         ("images", all(&["image", "limits"])),
         ("block_cache", all(&["block", "images"])),
         ("durability", all(&["commit_error", "home", "log_area", "plan_disks"])),
