@@ -284,7 +284,6 @@ fn no_update_of_the_tail_undoes_the_note_of_a_failure() {
     assert_ne!(report.expect("power").unwrap().recorded_error, 0);
 }
 
-/// A block that was left out stays as it is: of later records only one of the whole block counts.
 /// A disk that drops out has no unreadable blocks to leave out.
 #[test]
 fn a_home_disk_that_is_gone_is_not_left_out() {
@@ -324,6 +323,7 @@ fn a_home_disk_that_is_gone_is_not_left_out() {
     }
 }
 
+/// A block that was left out stays as it is: of later records only one of the whole block counts.
 #[test]
 fn a_block_left_out_of_a_replay_gets_no_later_part() {
     const BLOCK: u64 = 1024;

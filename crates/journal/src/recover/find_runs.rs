@@ -53,10 +53,10 @@ pub struct FindRuns {
     look_ahead: u32,
     /// Start of the copies that do not count, up to the end of their log.
     moving: Option<LogBlock>,
-    /// Runs by distance from the tail.
-    /// Where the snapshot begins that the superblock names, and the first transaction that it does
+    /// Start of the snapshot that the superblock names, and the first transaction that it does
     /// not cover. It is named when it is durable, and covers what is committed.
     snapshot: Option<(LogBlock, TransactionId)>,
+    /// Runs by distance from the tail.
     found: BTreeMap<u32, FoundRun>,
     /// Headers, including those of which another copy counts.
     headers: Vec<(LogBlock, TransactionId)>,
@@ -336,8 +336,13 @@ impl FindRuns {
             gave_up = true;
         }
         let latest = self.found.keys().next_back().map_or(self.tail, |distance| id(*distance));
+        // Of a run whose header is sound the body may be rotten.
+        let covered = self.snapshot.map(|(_, end)| end.previous());
+        let covered = covered.filter(|last| last.is_at_or_after(self.tail));
         let floors = self.found.range(..there).map(|(_, found)| found.durable);
-        let proven = floors.reduce(|most, floor| if floor.is_after(most) { floor } else { most });
+        let proven = floors
+            .chain(covered)
+            .reduce(|most, floor| if floor.is_after(most) { floor } else { most });
         let runs = self.found.range(..there).map(|(_, found)| found.run).collect();
         let walk = Rc::new(RunsInOrder::new(runs, self.logs.blocks()));
         let FindRuns { tail, headers, has_unread, logs_read, blocks_read, .. } = self;
@@ -539,6 +544,10 @@ mod tests {
             disk.superblock.scattered.as_mut().unwrap().snapshot = Some(named);
             assert_eq!(is_damage(&disk), proves, "a snapshot up to {end}");
         }
+        // Where the header is there, the scan of the run asks.
+        disk.put(1, 0, 8, 2);
+        assert_eq!(disk.search(false).unwrap().proven, Some(TransactionId(8)));
+        disk.blocks[rotten.get() as usize].fill(0);
         disk.superblock.scattered.as_mut().unwrap().snapshot = None;
         disk.put_copy(moved, 7, 2, TransactionId(8));
         assert!(is_damage(&disk));

@@ -264,8 +264,11 @@ impl LogState {
         last: TransactionId,
         checksums: bool,
     ) -> Option<SuperblockImage> {
-        let taken = TransactionId(last.0.wrapping_add(self.space.numbers_left_over()));
-        self.superblock.emptied(taken, checksums)
+        self.superblock.emptied(self.taken(last), checksums)
+    }
+    /// The last number that a run on the disk may have, once all up to `last` is home.
+    fn taken(&self, last: TransactionId) -> TransactionId {
+        TransactionId(last.0.wrapping_add(self.space.numbers_left_over()))
     }
     /// Notes that everything up to `last` is home, and the superblock on disk says that the log is
     /// empty.
@@ -275,7 +278,7 @@ impl LogState {
         // On a damaged volume, where a block has two owners, it may still wait for one that is
         // gone.
         self.checkpoint = Checkpoint::new(next);
-        self.superblock.end(last);
+        self.superblock.end(self.taken(last));
         self.tail = Tail::new(next);
         self.space.release_before(next);
         self.live.release_before(next);
