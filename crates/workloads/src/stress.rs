@@ -6,11 +6,11 @@
 //! place. So a file may hold only whole records of its place, and zeros.
 
 use crate::random::ActorRandom;
-use std::ffi::CString;
+use rustix::fs::{
+    CWD, FallocateFlags, RenameFlags, XattrFlags, fallocate, lremovexattr, lsetxattr, renameat_with,
+};
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -226,33 +226,22 @@ impl Worker<'_> {
 
     fn allocate(&mut self, path: &Path) -> io::Result<()> {
         let file = self.open(path, 0)?;
-        let keep = libc::FALLOC_FL_KEEP_SIZE;
-        let modes = [0, keep, libc::FALLOC_FL_PUNCH_HOLE | keep, libc::FALLOC_FL_ZERO_RANGE];
+        let keep = FallocateFlags::KEEP_SIZE;
+        let punch = FallocateFlags::PUNCH_HOLE | keep;
+        let modes = [FallocateFlags::empty(), keep, punch, FallocateFlags::ZERO_RANGE];
         let mode = modes[self.random.below(4) as usize];
         let (start, length) = (self.random.below(RECORDS), 1 + self.random.below(RECORDS / 4));
-        let (start, length) = ((start * RECORD) as i64, (length * RECORD) as i64);
-        // SAFETY: fallocate takes integers.
-        system(unsafe { libc::fallocate(file.as_raw_fd(), mode, start, length) })
+        Ok(fallocate(file, mode, start * RECORD, length * RECORD)?)
     }
 
     fn attribute(&mut self, path: &Path) -> io::Result<()> {
-        let name = CString::new(format!("user.a{}", self.random.below(6)))?;
-        let path = c_path(path)?;
+        let name = format!("user.a{}", self.random.below(6));
         let value = vec![self.random.below(256) as u8; self.random.below(300) as usize];
-        let removes = self.random.below(3) == 0;
-        // SAFETY: path and name end with zero bytes; the value is as long as said.
-        system(unsafe {
-            match removes {
-                true => libc::lremovexattr(path.as_ptr(), name.as_ptr()),
-                false => libc::lsetxattr(
-                    path.as_ptr(),
-                    name.as_ptr(),
-                    value.as_ptr().cast(),
-                    value.len(),
-                    0,
-                ),
-            }
-        })
+        match self.random.below(3) == 0 {
+            true => lremovexattr(path, name)?,
+            false => lsetxattr(path, name, &value, XattrFlags::empty())?,
+        }
+        Ok(())
     }
 
     fn list(&mut self) -> io::Result<()> {
@@ -268,25 +257,7 @@ impl Worker<'_> {
 }
 
 fn exchange(from: &Path, to: &Path) -> io::Result<()> {
-    let (from, to) = (c_path(from)?, c_path(to)?);
-    // SAFETY: both paths end with zero bytes.
-    system(unsafe {
-        libc::renameat2(
-            libc::AT_FDCWD,
-            from.as_ptr(),
-            libc::AT_FDCWD,
-            to.as_ptr(),
-            libc::RENAME_EXCHANGE,
-        )
-    })
-}
-
-fn c_path(path: &Path) -> io::Result<CString> {
-    Ok(CString::new(path.as_os_str().as_bytes())?)
-}
-
-fn system(result: libc::c_int) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::EXCHANGE)?)
 }
 
 #[cfg(test)]
