@@ -1,10 +1,10 @@
 //! A mount, held while root acts on it: its user may exchange a directory of its path for a link.
 
 use super::mount_table::Mount;
-use std::fs::{self, File, OpenOptions};
+use rustix::fs::{Mode, OFlags};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The directory that has a mount's directory.
@@ -24,8 +24,8 @@ impl HeldParent {
             (Some(parent), Some(name)) => (parent, PathBuf::from(name)),
             _ => (Path::new("/"), PathBuf::from(".")),
         };
-        let held = HeldParent { parent: open(parent, 0)?, name };
-        check(&open(&held.path(), libc::O_NOFOLLOW)?, mount)?;
+        let held = HeldParent { parent: open_place(parent, OFlags::empty())?, name };
+        check(&open_place(held.path(), OFlags::NOFOLLOW)?, mount)?;
         Ok(held)
     }
 
@@ -41,7 +41,7 @@ impl HeldParent {
 /// # Errors
 /// As of [`HeldParent::of`].
 pub fn open_top(mount: &Mount) -> io::Result<File> {
-    let top = open(&mount.directory, libc::O_NOFOLLOW)?;
+    let top = open_place(&mount.directory, OFlags::NOFOLLOW)?;
     check(&top, mount)?;
     Ok(top)
 }
@@ -51,8 +51,15 @@ pub fn path_of(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-fn open(path: &Path, flags: i32) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_PATH | flags).open(path)
+/// Opens a file for its place alone, which needs no access to it and asks its file system nothing.
+///
+/// Rust's own `custom_flags` drops O_PATH where the C library is musl, whose O_ACCMODE contains it.
+///
+/// # Errors
+/// As open(2).
+pub fn open_place(path: impl AsRef<Path>, more: OFlags) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | more;
+    Ok(File::from(rustix::fs::open(path.as_ref(), flags, Mode::empty())?))
 }
 
 fn check(top: &File, mount: &Mount) -> io::Result<()> {

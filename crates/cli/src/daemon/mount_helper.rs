@@ -11,7 +11,7 @@
 //!    requests are to wait.
 
 use crate::daemon::descriptors::close_all_but;
-use crate::daemon::held_mount::mount_id;
+use crate::daemon::held_mount::{mount_id, open_place};
 use crate::daemon::mount_table::{self, Mount};
 use crate::daemon::own_namespace;
 use crate::error::CliError;
@@ -30,7 +30,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -503,8 +503,7 @@ impl Child {
         let found =
             mounts.iter().find(|found| found.id == mount.id && found.device == mount.device);
         let Some(Mount { directory, .. }) = found else { return Ok(()) };
-        let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
-        let top = OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
+        let top = open_place(directory, OFlags::DIRECTORY | OFlags::NOFOLLOW)?;
         if mount_id(Path::new(""), &top)? != mount.id {
             // Something else is mounted over it, which must not be removed.
             return Ok(());
@@ -537,7 +536,7 @@ fn set_read_ahead(
 
 /// Opens a directory only for looking up names.
 fn open_directory(path: impl AsRef<Path>) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(path)
+    open_place(path, OFlags::DIRECTORY)
 }
 
 fn identity(file: &File) -> io::Result<(u64, u64)> {

@@ -4,14 +4,15 @@
 //! Direct I/O: no second page cache, and a flush reaches the disk under the file. Autoclear: the
 //! kernel detaches the device when its last user ends, however the daemon ends.
 
+use crate::daemon::held_mount::open_place;
 use crate::disk::open_disk;
 use crate::error::CliError;
 use disks::DiskAccess;
+use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
@@ -139,7 +140,7 @@ impl LoopDevice {
 
 /// Opens a file for its place alone, which keeps its file system busy.
 pub fn hold(image: &Path) -> Result<File, CliError> {
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(image);
+    let opened = open_place(image, OFlags::empty());
     opened.map_err(|error| CliError::system(image.display(), error))
 }
 

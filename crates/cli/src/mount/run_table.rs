@@ -1,5 +1,6 @@
 //! The file or device of `mtl=`: memory that survives a power cut.
 
+use crate::daemon::held_mount::open_place;
 use crate::disk::content::is_blank;
 use crate::disk::open_disk::open_disk;
 use crate::error::CliError;
@@ -9,7 +10,7 @@ use disks::DiskAccess;
 use engine::DurableMemory;
 use format::run_table::{TABLE_BYTES, TABLE_PAGE, may_be_table};
 use runtime::RealWorld;
-use rustix::fs::{AtFlags, statat, unlinkat};
+use rustix::fs::{AtFlags, OFlags, statat, unlinkat};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
@@ -31,10 +32,7 @@ impl MadeFile {
         let path = std::path::absolute(path)?;
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let (parent, name) = (path.parent(), path.file_name().ok_or_else(invalid)?.to_owned());
-        let directory = File::options()
-            .read(true)
-            .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
-            .open(parent.ok_or_else(invalid)?)?;
+        let directory = open_place(parent.ok_or_else(invalid)?, OFlags::DIRECTORY)?;
         Ok(MadeFile { directory, name, inode: file.metadata()?.ino(), is_kept: false })
     }
 
