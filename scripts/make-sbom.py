@@ -2,13 +2,15 @@
 """Prints what a statically linked program is made of, as CycloneDX JSON.
 
 Crates come from `cargo metadata`, reached from the packages named by normal and build dependencies,
-with the checksums of Cargo.lock. Rust's standard library and the C library are linked in as well, so
-they are listed with their versions. Output depends on these alone.
+with the checksums of Cargo.lock. Rust's standard library and musl, which comes with it, are linked in
+as well, so they are listed with their versions. Output depends on these alone.
 
     scripts/make-sbom.py TARGET PACKAGE...
 """
 import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -72,16 +74,18 @@ roots = [package["id"] for package in metadata["packages"] if package["name"] in
 roots = [one for one in roots if one in metadata["workspace_members"]]
 found = sorted((of_id[one] for one in reached(roots)), key=reference)
 rust = run("rustc", "--version").split()[1]
-c_library = run("ldd", "--version").splitlines()[0].rsplit(" ", 1)
+rust_libraries = pathlib.Path(run("rustc", "--print=target-libdir", f"--target={target}").strip())
+c_library = (rust_libraries / "self-contained" / "libc.a").read_bytes()
+# `__libc_version`, which gdb reads too.
+(musl,) = re.findall(rb"[\0-\x1f](\d\.\d+\.\d+)\0", c_library)
 linked = [
     {"type": "library", "bom-ref": "rust-std", "name": "rust-std", "version": rust},
     {
         "type": "library",
         "bom-ref": "c-library",
-        "name": "glibc",
-        "version": c_library[1],
-        "description": c_library[0],
-        "licenses": [{"expression": "LGPL-2.1-or-later"}],
+        "name": "musl",
+        "version": musl.decode(),
+        "licenses": [{"expression": "MIT"}],
     },
 ]
 version = of_id[roots[0]]["version"]

@@ -13,16 +13,24 @@ cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 profile=${PROFILE:-dist}
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-target=$("${RUSTC:-rustc}" -vV | sed -n 's/^host: //p')
+host=$("${RUSTC:-rustc}" -vV | sed -n 's/^host: //p')
+target=${host/%-gnu/-musl}
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export OKEANOS_COMMIT=${OKEANOS_COMMIT:-$(git rev-parse --short=12 HEAD)}
 export LC_ALL=C.UTF-8 TZ=UTC
 
-# Static glibc, not musl: every compiler has this target, and the heap stays as fast as in the
-# packages. No path of this machine may be in the programs.
+# musl's own startup files, linker arguments and C library come with Rust's target.
+if [ ! -e "$("${RUSTC:-rustc}" --print target-libdir --target "$target")" ]; then
+    if ! rustup target add "$target"; then
+        echo "Rust's target $target is needed: rustup target add $target (https://rustup.rs)" >&2
+        exit 1
+    fi
+fi
+
+# No path of this machine may be in the programs.
 built=$(realpath -m "${CARGO_TARGET_DIR:-target/static-build}")
 export CARGO_TARGET_DIR=$built CARGO_INCREMENTAL=0
-export RUSTFLAGS="-C target-feature=+crt-static --remap-path-prefix=$PWD=/okeanos
+export RUSTFLAGS="--remap-path-prefix=$PWD=/okeanos
     --remap-path-prefix=$built=/target --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
 "$cargo" build --locked --profile "$profile" --target "$target" --package cli --package lab
 programs=$built/$target/$profile

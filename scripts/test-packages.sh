@@ -120,7 +120,7 @@ try_static() {
 import json, sys
 bill = json.load(open(sys.argv[1]))
 names = {component["name"] for component in bill["components"]}
-assert bill["bomFormat"] == "CycloneDX" and {"io-uring", "rust-std", "glibc"} <= names, sorted(names)
+assert bill["bomFormat"] == "CycloneDX" and {"io-uring", "rust-std", "musl"} <= names, sorted(names)
 SBOM
     daily_life /root/static/bin/okeanos /root/static/bin/okeanos mount
     mkdir -p "$root/etc/ceph" && : >"$root/etc/ceph/ceph.conf"

@@ -110,10 +110,8 @@ impl Aio {
     /// Takes results, and waits for the first for at most `limit`.
     pub fn collect(&mut self, limit: Duration, outcome: &mut Outcome) {
         let mut events = [AioEvent::default(); EVENTS];
-        let mut time = libc::timespec {
-            tv_sec: limit.as_secs() as libc::time_t,
-            tv_nsec: limit.subsec_nanos().into(),
-        };
+        let mut time =
+            libc::timespec { tv_sec: limit.as_secs() as _, tv_nsec: limit.subsec_nanos().into() };
         while !self.calls.is_empty() {
             let least = libc::c_long::from(!limit.is_zero());
             // SAFETY: there is space for as many events as passed, and the time outlives the call.

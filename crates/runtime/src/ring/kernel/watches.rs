@@ -90,7 +90,7 @@ impl Watches {
     /// ETIME on timeout, EINTR when a signal came.
     pub fn wait(&mut self, limit: Option<Duration>) -> io::Result<()> {
         let time = limit.map(|limit| libc::timespec {
-            tv_sec: limit.as_secs().min(i32::MAX as u64) as libc::time_t,
+            tv_sec: limit.as_secs().min(i32::MAX as u64) as _,
             tv_nsec: limit.subsec_nanos().into(),
         });
         let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
