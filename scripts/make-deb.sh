@@ -18,7 +18,7 @@ mkdir -p "$output"
 stage_files() { # STAGE GOAL WORDS...
     mkdir "$1"
     chmod 755 "$1"
-    make --no-print-directory "${@:2}" DESTDIR="$1" PREFIX=/usr UNITS=/usr/lib/systemd/system \
+    make --silent --no-print-directory "${@:2}" DESTDIR="$1" PREFIX=/usr UNITS=/usr/lib/systemd/system \
         ZSH=/usr/share/zsh/vendor-completions
     find "$1/usr/share/man" -type f -exec gzip -9n {} +
 }

@@ -39,7 +39,7 @@ programs=$built/$target/$profile
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 name=okeanos-$version-${target%%-*}-static
-make --no-print-directory install-files install-lab-files DESTDIR="$place/root" PREFIX=/usr/local \
+make --silent --no-print-directory install-files install-lab-files DESTDIR="$place/root" PREFIX=/usr/local \
     PROGRAM="$programs/okeanos" LAB_PROGRAM="$programs/okeanos-lab"
 mv "$place/root/usr/local" "$place/$name"
 mkdir -p "$place/$name/share/doc/okeanos"

@@ -16,8 +16,8 @@ finish() {
 trap finish EXIT
 mkdir "$mount"
 
-"$here/make-deb.sh" "$1" "$place/out" >"$place/made"
-packages=$(tail -2 "$place/made")
+"$here/make-deb.sh" "$1" "$place/out" >/dev/null
+packages=$(echo "$place/out"/*.deb)
 for package in okeanos okeanos-lab; do
     dpkg-deb --info "$place/out/${package}_"*.deb >"$place/info"
     grep -q "^ Package: $package\$" "$place/info"
