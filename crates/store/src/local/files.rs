@@ -2,7 +2,7 @@
 
 use super::buffered::{LocalBuffered, Seen};
 use super::freed::is_long;
-use super::held::{hold, open_as_owner, open_held};
+use super::held::{is_held, open_as_owner, open_held, path_of};
 use super::in_flight::{InFlight, clocks};
 use super::notes::{Note, Notes, changed_ns, sync_directory, version_of};
 use super::store::{Local, REPLACED_MAX};
@@ -16,8 +16,8 @@ use crate::limits::TRANSFER_BYTES_MAX;
 use crate::open_file::{OpenFile, OpenMode};
 use crate::overlay::Overlay;
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT,
-    fallocate, fcntl_getfl, openat, seek, syncfs, utimensat,
+    AtFlags, CWD, FallocateFlags, OFlags, SeekFrom, Timespec, Timestamps, UTIME_OMIT, fallocate,
+    fcntl_getfl, seek, syncfs, utimensat,
 };
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use rustix::process::{Resource, geteuid, getrlimit};
@@ -25,8 +25,7 @@ use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
-use std::path::Path;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, fchown};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{TryRecvError, channel};
@@ -442,32 +441,25 @@ impl Local {
         self.changed_at_once(file);
         let what = "setting attributes";
         // A handle works also after the file has lost its last name.
-        let handle = self.writable(file).or_else(|| self.removed_directory(file));
-        let place = match handle {
-            Some(_) => None,
-            None => Some(Arc::new(self.searching(|| self.places.place(file)).await?)),
+        let target = match self.writable(file).or_else(|| self.removed_directory(file)) {
+            Some(open) => open,
+            None => Rc::new(self.searching(|| self.places.hold(file)).await?.0),
         };
-        let path = place.as_deref().map_or(Path::new(""), AsRef::as_ref);
-        let look = || {
-            self.look_at(what, || {
-                handle.as_ref().map_or_else(|| fs::symlink_metadata(path), |open| open.metadata())
-            })
-        };
+        let look = || self.look_at(what, || target.metadata());
         let before = look()?;
         let applied = match change.size {
             // It may free much, and nobody else has the file.
             Some(_) => {
-                let (place, handle) = (place.clone(), handle.as_ref().map(|open| open.try_clone()));
+                let target = target.try_clone().map_err(|error| self.failed(what, &error))?;
                 self.away(what, move || {
-                    let path = place.as_deref().map_or(Path::new(""), AsRef::as_ref);
-                    let handle = handle.transpose()?;
-                    apply(handle.as_ref(), path, &change, now)?;
-                    handle.map_or_else(|| open_to_cut(path), Ok)?.sync_all()
+                    // First, as it may fail: nothing of the change is made then.
+                    let to_cut = to_cut(&target)?;
+                    apply(&target, Some(&to_cut), &change, now)?;
+                    to_cut.sync_all()
                 })
                 .await
             }
-            None => apply(handle.as_deref(), path, &change, now)
-                .map_err(|error| self.failed(what, &error)),
+            None => apply(&target, None, &change, now).map_err(|error| self.failed(what, &error)),
         };
         self.end_change(&before, look, applied).await
     }
@@ -575,44 +567,30 @@ impl Local {
 }
 
 impl Local {
-    /// Opens a file as [`Local::open`] does. One that another program has a lease of, or that its
-    /// mode keeps from its owner, is opened on a thread: that waits until the lease has ended
+    /// Opens a file. One that another program has a lease of, or that its mode keeps from its
+    /// owner, is opened on a thread: that waits until the lease has ended
     /// (`/proc/sys/fs/lease-break-time` at most), or for the disk.
-    pub async fn open_or_wait(
-        &self,
-        file: FileId,
-        access: OpenMode,
-    ) -> Result<OpenFile, StoreError> {
-        let opened = self.searching(|| self.open(file, access)).await;
-        let waits = matches!(
-            opened,
-            Err(StoreError::Refused(Refusal::AccessDenied | Refusal::Other(libc::EWOULDBLOCK)))
-        );
-        if !waits || units::fault!("store-lease-not-waited-for") {
-            return opened;
-        }
+    pub async fn open(&self, file: FileId, access: OpenMode) -> Result<OpenFile, StoreError> {
         let what = "opening";
-        let held = self.searching(|| {
-            hold(self.places.place(file)?.as_ref()).map_err(|error| self.failed(what, &error))
-        });
-        let held = held.await?;
-        let found = held.metadata().map_err(|error| self.failed(what, &error))?;
-        let is_it = self.places.is(file, &found);
-        if !is_it || self.attributes_of(&found).kind != FileKind::Regular {
+        let (held, found) = self.searching(|| self.places.hold(file)).await?;
+        if !found.is_file() {
             return Err(Refusal::Stale.into());
         }
-        let handle = match opened {
-            Err(StoreError::Refused(Refusal::AccessDenied)) => {
-                if found.uid() != geteuid().as_raw() {
-                    return opened;
-                }
-                self.open_excluded(file, held, access).await?
+        let waits = !units::fault!("store-lease-not-waited-for");
+        let handle = match open_held(&held, access, libc::O_NONBLOCK) {
+            Err(error) if waits && error.kind() == io::ErrorKind::WouldBlock => {
+                self.on_thread(what, move || open_held(&held, access, 0)).await?
             }
-            _ => {
-                let handle = self.on_thread(what, move || open_held(&held, access)).await?;
-                handle.map_err(|error| self.failed(what, &error))?
+            Err(error)
+                if waits
+                    && error.raw_os_error() == Some(libc::EACCES)
+                    && found.uid() == geteuid().as_raw() =>
+            {
+                Ok(self.open_excluded(file, held, access).await?)
             }
+            opened => opened,
         };
+        let handle = handle.map_err(|error| self.failed(what, &error))?;
         Ok(self.opened(file, access, handle))
     }
     /// Opens a file that its mode keeps from its owner, this process. Its time of change becomes
@@ -695,45 +673,26 @@ pub(super) fn for_writing(handle: &File) -> io::Result<File> {
     opened
 }
 
+/// Changes a file that is open or held, a symbolic link itself; its size through `to_cut`. Nothing
+/// else is opened: opening a pipe waits for its writer, and a device may do anything.
 fn apply(
-    handle: Option<&File>,
-    path: &Path,
+    file: &File,
+    to_cut: Option<&File>,
     change: &AttributeChange,
     now: Timestamp,
 ) -> io::Result<()> {
-    match handle {
-        Some(handle) => apply_to_handle(handle, change, now),
-        None => apply_to_path(path, change, now),
-    }
-}
-
-fn apply_to_handle(file: &File, change: &AttributeChange, now: Timestamp) -> io::Result<()> {
+    let path = path_of(file);
     if change.uid.is_some() || change.gid.is_some() {
-        fchown(file, change.uid, change.gid)?;
+        chown(&path, change.uid, change.gid)?;
     }
-    if let Some(size) = change.size {
-        for_writing(file)?.set_len(size)?;
+    if let (Some(size), Some(to_cut)) = (change.size, to_cut) {
+        to_cut.set_len(size)?;
     }
     if let Some(mode) = change.mode {
-        file.set_permissions(Permissions::from_mode(mode))?;
-    }
-    match times_of(change, now) {
-        Some(times) => file.set_times(times),
-        None => Ok(()),
-    }
-}
-
-/// Changes the file itself, if it is a symbolic link. Nothing is opened except to truncate: opening
-/// a pipe waits for its writer, and a device may do anything.
-fn apply_to_path(path: &Path, change: &AttributeChange, now: Timestamp) -> io::Result<()> {
-    if change.uid.is_some() || change.gid.is_some() {
-        std::os::unix::fs::lchown(path, change.uid, change.gid)?;
-    }
-    if let Some(size) = change.size {
-        open_to_cut(path)?.set_len(size)?;
-    }
-    if let Some(mode) = change.mode {
-        set_mode(path, mode)?;
+        // A link's own mode has no meaning.
+        if !file.metadata()?.is_symlink() {
+            fs::set_permissions(&path, Permissions::from_mode(mode))?;
+        }
     }
     if change.accessed.is_none() && change.modified.is_none() {
         return Ok(());
@@ -745,41 +704,22 @@ fn apply_to_path(path: &Path, change: &AttributeChange, now: Timestamp) -> io::R
     };
     let times =
         Timestamps { last_access: time(change.accessed), last_modification: time(change.modified) };
-    Ok(utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+    Ok(utimensat(CWD, &path, &times, AtFlags::empty())?)
 }
 
-/// Holds the file before it changes it, as another user may put a link in its place. A link's own
-/// mode has no meaning.
-fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    let held = openat(CWD, path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    if File::from(held.try_clone()?).metadata()?.file_type().is_symlink() {
-        return Ok(());
+/// Returns a handle to truncate a regular file that is open or held. This waits for nobody.
+fn to_cut(file: &File) -> io::Result<File> {
+    if !is_held(file)? {
+        return for_writing(file);
     }
-    fs::set_permissions(format!("/proc/self/fd/{}", held.as_raw_fd()), Permissions::from_mode(mode))
-}
-
-/// Opens the file to truncate it, because another user may have replaced it since it was checked.
-fn open_to_cut(path: &Path) -> io::Result<File> {
-    File::options().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    File::options().write(true).custom_flags(libc::O_NONBLOCK).open(path_of(file))
 }
 
 fn timespec(time: Timestamp) -> Timespec {
     Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() }
-}
-
-fn times_of(change: &AttributeChange, now: Timestamp) -> Option<FileTimes> {
-    let time = |change: TimeChange| match change {
-        TimeChange::Now => system_time(now),
-        TimeChange::To(time) => system_time(time),
-    };
-    let mut times = FileTimes::new();
-    if let Some(accessed) = change.accessed {
-        times = times.set_accessed(time(accessed));
-    }
-    if let Some(modified) = change.modified {
-        times = times.set_modified(time(modified));
-    }
-    (change.accessed.is_some() || change.modified.is_some()).then_some(times)
 }
 
 pub(super) fn system_time(time: Timestamp) -> SystemTime {

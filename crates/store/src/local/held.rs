@@ -1,9 +1,10 @@
 //! Files that are held without being opened: they stay the same file whatever is put in their
-//! place, and are opened once it is known what they are.
+//! place. They are opened, or changed by `/proc/self/fd`, once it is known what they are. Linux has
+//! no other call for a mode before 6.6, nor for times before 5.8.
 
 use super::notes::Notes;
 use crate::open_file::OpenMode;
-use rustix::fs::{CWD, Mode, OFlags, openat};
+use rustix::fs::{CWD, Mode, OFlags, fcntl_getfl, openat};
 use rustix::process::geteuid;
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -22,10 +23,26 @@ pub(super) fn path_of(held: &File) -> String {
     format!("/proc/self/fd/{}", held.as_raw_fd())
 }
 
-/// Opens a file. Its owner, this process, gets one that his mode forbids him to write for reading,
-/// and writes to it all the same: `for_writing`.
-pub(super) fn open_at(path: &Path, access: OpenMode, flags: i32) -> io::Result<File> {
-    let open = |write| File::options().read(true).write(write).custom_flags(flags).open(path);
+/// Returns whether a file is held, and not open.
+pub(super) fn is_held(file: &File) -> io::Result<bool> {
+    Ok(fcntl_getfl(file)?.contains(OFlags::PATH))
+}
+
+/// Makes a regular file or directory durable that is open or held. To open it may wait for a
+/// program that has a lease of it.
+pub(super) fn sync(file: &File) -> io::Result<()> {
+    match is_held(file)? {
+        true => File::open(path_of(file))?.sync_all(),
+        false => file.sync_all(),
+    }
+}
+
+/// Opens a regular file that is held. Its owner, this process, gets one that his mode forbids him
+/// to write for reading, and writes to it all the same: `for_writing`. Without O_NONBLOCK in
+/// `flags` this waits for a program that has a lease of the file.
+pub(super) fn open_held(held: &File, access: OpenMode, flags: i32) -> io::Result<File> {
+    let path = path_of(held);
+    let open = |write| File::options().read(true).write(write).custom_flags(flags).open(&path);
     match open(access == OpenMode::ReadWrite) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => open(false)
             .and_then(|handle| Ok((handle.metadata()?.uid() == geteuid().as_raw(), handle)))
@@ -34,18 +51,13 @@ pub(super) fn open_at(path: &Path, access: OpenMode, flags: i32) -> io::Result<F
     }
 }
 
-/// Opens a regular file that is held. Waits for a program that has a lease of it.
-pub(super) fn open_held(held: &File, access: OpenMode) -> io::Result<File> {
-    open_at(Path::new(&path_of(held)), access, 0)
-}
-
 /// Opens a regular file that is held, also if its owner, this process, may not read it: a program
 /// that made it so may write to it, and what it has synced must get there. The file's state stays
 /// the one that journals build on. The caller keeps other clients from it, as its time of change
 /// does not stay. WouldBlock: a program has a lease of it, and has been asked to end it.
 pub(super) fn open_as_owner(held: &File, access: OpenMode, notes: &Notes) -> io::Result<File> {
     let (path, found) = (path_of(held), held.metadata()?);
-    match open_at(Path::new(&path), access, libc::O_NONBLOCK) {
+    match open_held(held, access, libc::O_NONBLOCK) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
         opened => return opened,
     }

@@ -3,6 +3,7 @@
 use super::OWN_DIRECTORY;
 use super::files::system_time;
 use super::freed::held_long;
+use super::held::{hold, path_of};
 use super::listed::{LISTED_AT_ONCE, read_entries};
 use super::places::Place;
 use super::store::{Local, REPLACED_MAX};
@@ -14,14 +15,13 @@ use crate::listing::{after, in_order};
 use crate::names::{Creator, Entry, Found, Listing, NewNode, RenameOver};
 use runtime::sync::WriteGuard;
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chownat, getxattr, mknodat,
-    openat, renameat_with,
+    AtFlags, CWD, FileType, Gid, Mode, RenameFlags, Uid, chownat, getxattr, linkat, mknodat,
+    readlinkat, renameat_with,
 };
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::rc::Rc;
@@ -59,15 +59,19 @@ impl Local {
         if !self.places.has(&metadata) {
             return Err(Refusal::OtherDevice.into());
         }
+        Ok(self.found(parent, name, &metadata))
+    }
+    /// Notes that a file has a name.
+    fn found(&self, parent: FileId, name: &[u8], metadata: &Metadata) -> Found {
         let file = FileId(metadata.ino());
-        self.places.note(file, parent, name, &metadata);
+        self.places.note(file, parent, name, metadata);
         let buffered = self.files.borrow().get(&file).map(|buffered| buffered.attributes);
         let attributes = match buffered {
             // Other clients may have linked it.
             Some(buffered) => FileAttributes { links: metadata.nlink() as u32, ..buffered },
-            None => self.attributes_of(&metadata),
+            None => self.attributes_of(metadata),
         };
-        Ok(Found { file, attributes })
+        Found { file, attributes }
     }
 
     /// Creates a file. A regular file is returned open for reading and writing. What is returned is
@@ -103,20 +107,19 @@ impl Local {
         parent: FileId,
         name: &[u8],
     ) -> Result<FileAttributes, StoreError> {
-        let places = || Ok((self.places.place(file)?, self.place_of(parent, name)?));
-        let (from, to) = self.searching(places).await?;
-        let look = || fs::symlink_metadata(&from);
+        let what = "linking";
+        let places = || Ok((self.places.hold(file)?.0, self.place_of(parent, name)?));
+        let (held, to) = self.searching(places).await?;
         for _ in 0..REPLACED_MAX {
-            let mut one = self.exclude_found("linking", look).await?;
-            if !self.places.is(file, &one.0) {
-                return Err(Refusal::Stale.into());
-            }
+            let mut one = self.exclude_found(what, || held.metadata()).await?;
             let _unflushed = self.keep_flushes_away([Some(&mut one.0), None]).await;
             self.keep_states(&[&one.0]).await?;
             if self.are_excluded(&one) {
-                fs::hard_link(&from, &to).map_err(|error| self.failed("linking", &error))?;
+                let linked = linkat(CWD, path_of(&held), CWD, to.as_ref(), AtFlags::SYMLINK_FOLLOW);
+                linked.map_err(|error| self.failed(what, &error.into()))?;
                 self.note_own_change(&one.0);
-                return Ok(self.searching(|| self.lookup(parent, name)).await?.attributes);
+                let found = self.look_at(what, || held.metadata())?;
+                return Ok(self.found(parent, name, &found).attributes);
             }
         }
         Err(StoreError::TokenHeld)
@@ -343,9 +346,9 @@ impl Local {
     }
 
     pub fn read_link(&self, file: FileId) -> Result<Vec<u8>, StoreError> {
-        let target = fs::read_link(self.places.place(file)?)
-            .map_err(|error| self.failed("reading a link", &error))?;
-        Ok(target.into_os_string().into_vec())
+        let target = readlinkat(self.places.hold(file)?.0, "", Vec::new())
+            .map_err(|error| self.failed("reading a link", &error.into()))?;
+        Ok(target.into_bytes())
     }
 
     /// Lists a directory. The listing is taken as a whole when a reader begins, and continued from
@@ -482,8 +485,7 @@ fn give_to(made: &File, mode: Option<u32>, caller: Creator, directory: &Path) ->
     // This process's umask is not the caller's; and a change of owner clears set-id bits.
     let set_group = if inherits && found.is_dir() { libc::S_ISGID } else { 0 };
     if let Some(mode) = mode {
-        let held = format!("/proc/self/fd/{}", made.as_raw_fd());
-        fs::set_permissions(held, Permissions::from_mode(mode | set_group))?;
+        fs::set_permissions(path_of(made), Permissions::from_mode(mode | set_group))?;
     }
     Ok(())
 }
@@ -506,8 +508,7 @@ fn changed_at(metadata: &Metadata) -> SystemTime {
 /// Holds what was just made. ESTALE: another file is there, which is of another kind, has another
 /// name, or was born before `not_before`, when the directory was changed last before this.
 fn hold_made(path: &Path, node: &NewNode, not_before: SystemTime) -> io::Result<File> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let held = File::from(openat(CWD, path, flags, Mode::empty())?);
+    let held = hold(path)?;
     let found = held.metadata()?;
     let kind = match node {
         NewNode::Regular { .. } => libc::S_IFREG,

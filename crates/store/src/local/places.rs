@@ -1,7 +1,9 @@
 //! Places of files in the tree, as far as this client knows them.
 //!
-//! 1. Another client may have renamed the file since, so a user of a place compares the file's
-//!    number and its time of birth: numbers are reused.
+//! 1. Another client may have renamed the file since, and any user who may write to its directory
+//!    may put another file in its place at any time. So what is done to a file is done to one that
+//!    is held ([`Places::hold`]), of which number and time of birth were compared: numbers are
+//!    reused. By a name are done only changes of names.
 //! 2. Directories are opened one by one from the root on, and no link is followed. So no user with
 //!    write access to the tree can lead this client out of it, and a path may be as long as the
 //!    kernel lets programs make it.
@@ -13,6 +15,7 @@
 //!    stale until a lookup meets it.
 
 use super::failed;
+use super::held::hold;
 use super::walk::{Met, Walk, Walked, is_not_there, is_on};
 use crate::attributes::FileId;
 use crate::error::{Refusal, StoreError};
@@ -142,11 +145,24 @@ impl Places {
     /// Returns the place of `file`, if it is still there. Otherwise a search may find it
     /// ([`Places::take_wanted`]), as with each place.
     pub fn place(&self, file: FileId) -> Result<Place, StoreError> {
-        Ok(self.found(file, |names| self.place_at(names))?.0)
+        Ok(self.found(file, |names| seen(self.place_at(names)?))?.0)
     }
     /// Returns what `file` is. Another one that is put there at any time is not taken for it.
     pub fn metadata(&self, file: FileId) -> Result<Metadata, StoreError> {
-        Ok(self.found(file, |names| self.place_at(names))?.1)
+        Ok(self.found(file, |names| seen(self.place_at(names)?))?.1)
+    }
+    /// Holds `file`, and returns what it is. It stays the same file whatever is put in its place.
+    pub fn hold(&self, file: FileId) -> Result<(fs::File, Metadata), StoreError> {
+        self.found(file, |names| {
+            let place = self.place_at(names)?;
+            if units::fault!("store-changed-by-path") {
+                let (place, found) = seen(place)?;
+                return Ok((hold(place.as_ref())?, found));
+            }
+            let held = hold(place.as_ref())?;
+            let found = held.metadata()?;
+            Ok((held, found))
+        })
     }
     fn place_at(&self, names: &[Vec<u8>]) -> io::Result<Place> {
         match names.split_last() {
@@ -157,7 +173,7 @@ impl Places {
     /// Returns the place of a name in `directory`, if that is still there; the name need not exist.
     pub fn place_in(&self, directory: FileId, name: &[u8]) -> Result<Place, StoreError> {
         let place =
-            self.found(directory, |names| Ok(Place::new(self.opened_directory(names)?, b".")))?;
+            self.found(directory, |names| seen(Place::new(self.opened_directory(names)?, b".")))?;
         Ok(Place::new(place.0.held, name))
     }
     /// Returns a place as [`Places::place`] does; a link is no directory.
@@ -178,12 +194,12 @@ impl Places {
         Some(self.names(file)?.join(&b'/'))
     }
 
-    fn found(
+    fn found<T>(
         &self,
         file: FileId,
-        place: impl Fn(&[Vec<u8>]) -> io::Result<Place>,
-    ) -> Result<(Place, Metadata), StoreError> {
-        let found = self.looked(file, place);
+        look: impl Fn(&[Vec<u8>]) -> io::Result<(T, Metadata)>,
+    ) -> Result<(T, Metadata), StoreError> {
+        let found = self.looked(file, look);
         let found =
             found.map_err(|error| failed(&self.store_name(), "looking for a file", &error))?;
         if found.is_none() {
@@ -195,19 +211,17 @@ impl Places {
     pub fn take_wanted(&self) -> Option<FileId> {
         self.wanted.take()
     }
-    /// Returns the place where the file was last; `None`: it is not there.
-    fn looked(
+    /// Looks where the file was last; `None`: it is not there.
+    fn looked<T>(
         &self,
         file: FileId,
-        place: impl Fn(&[Vec<u8>]) -> io::Result<Place>,
-    ) -> io::Result<Option<(Place, Metadata)>> {
+        look: impl Fn(&[Vec<u8>]) -> io::Result<(T, Metadata)>,
+    ) -> io::Result<Option<(T, Metadata)>> {
         let Some(names) = self.names(file) else { return Ok(None) };
-        let look = || {
-            let place = place(&names)?;
-            let found = fs::symlink_metadata(&place)?;
-            Ok(self.is(file, &found).then_some((place, found)))
-        };
-        look().or_else(|error| if is_not_there(&error) { Ok(None) } else { Err(error) })
+        match look(&names) {
+            Err(error) if is_not_there(&error) => Ok(None),
+            looked => Ok(Some(looked?).filter(|(_, found)| self.is(file, found))),
+        }
     }
     fn store_name(&self) -> String {
         format!("dir:{}", self.root.display())
@@ -274,7 +288,7 @@ impl Places {
     }
     /// Returns whether the file is where it was last.
     pub fn is_there(&self, file: FileId) -> bool {
-        self.looked(file, |names| self.place_at(names)).is_ok_and(|found| found.is_some())
+        self.looked(file, |names| seen(self.place_at(names)?)).is_ok_and(|found| found.is_some())
     }
     /// Returns how many walks through the tree make a search: another client may move a directory
     /// from what is not read yet to what has been read.
@@ -341,6 +355,12 @@ impl Places {
         }
         missing.insert(wanted);
     }
+}
+
+/// Returns a place with what is there.
+fn seen(place: Place) -> io::Result<(Place, Metadata)> {
+    let found = fs::symlink_metadata(&place)?;
+    Ok((place, found))
 }
 
 #[cfg(test)]

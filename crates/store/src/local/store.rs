@@ -1,7 +1,6 @@
 use super::buffered::{LocalBuffered, Seen};
 use super::change_times::ChangeTimes;
 use super::durability::Durability;
-use super::held::open_at;
 use super::hosts::LocalHosts;
 use super::identity::{identity_in, identity_or_new};
 use super::listed::Listed;
@@ -43,9 +42,6 @@ const LEASE: Duration = Duration::from_secs(30);
 /// Number of times that another client may replace a file, or another call of this client may get
 /// its token, while a call waits for it.
 pub(super) const REPLACED_MAX: u32 = 100;
-
-/// Flags of an open that waits for nobody, and follows no link.
-const OPENED: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 /// Maximum number of searches for files by one call: it has two files at most, which may move.
 const SEARCHES_MAX: u32 = 4;
@@ -233,24 +229,6 @@ impl Local {
         }
     }
 
-    /// Opens a file; again if another client moves it, or puts another file there, after it was
-    /// found.
-    pub fn open(&self, file: FileId, access: OpenMode) -> Result<OpenFile, StoreError> {
-        for _ in 0..REPLACED_MAX {
-            let place = self.places.place(file)?;
-            let handle = match open_at(place.as_ref(), access, OPENED) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                opened => opened.map_err(|error| self.failed("opening", &error))?,
-            };
-            let metadata = handle.metadata().map_err(|error| self.failed("opening", &error))?;
-            if self.places.is(file, &metadata) {
-                let is_regular = self.attributes_of(&metadata).kind == FileKind::Regular;
-                is_regular.then_some(()).ok_or(Refusal::Stale)?;
-                return Ok(self.opened(file, access, handle));
-            }
-        }
-        Err(self.failed("opening", &io::Error::from_raw_os_error(libc::EAGAIN)))
-    }
     pub fn opened(&self, file: FileId, access: OpenMode, handle: File) -> OpenFile {
         let number = OpenFile(self.next_open.replace(self.next_open.get() + 1));
         let durability = Durability::opened_at(self.next_step());
@@ -626,7 +604,7 @@ impl Store for LocalStore {
     }
 
     fn open(&self, file: FileId, access: OpenMode) -> Answer<OpenFile> {
-        self.start(move |local| async move { local.open_or_wait(file, access).await })
+        self.start(move |local| async move { local.open(file, access).await })
     }
     fn close(&self, open: OpenFile) -> Answer<()> {
         self.start(move |local| async move { local.close(open).await })

@@ -2,6 +2,7 @@
 //! running it.
 
 mod contract;
+mod exchanged;
 mod own_directory;
 mod sharing;
 mod simulated;
