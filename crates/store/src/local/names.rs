@@ -18,6 +18,7 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, RenameFlags, Uid, chownat, getxattr, linkat, mknodat,
     readlinkat, renameat_with,
 };
+use rustix::process::geteuid;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -134,7 +135,8 @@ impl Local {
         }
         Err(StoreError::TokenHeld)
     }
-    /// Removes a name. Returns false if another call of this client returned the file's token.
+    /// Removes a name. Returns false if another call of this client returned the file's token, or
+    /// another client put another file there.
     async fn try_unlink(&self, place: &Place) -> Result<bool, StoreError> {
         let mut one = self.exclude_found("unlinking", || fs::symlink_metadata(place)).await?;
         if one.0.is_dir() {
@@ -144,7 +146,9 @@ impl Local {
         if one.0.nlink() > 1 {
             self.keep_states(&[&one.0]).await?;
         }
-        if !self.are_excluded(&one) {
+        // Another file may have been put there while this waited.
+        let is_there = number_at(place) == Some(one.0.ino());
+        if !self.are_excluded(&one) || !(is_there || units::fault!("store-name-asked-once")) {
             return Ok(false);
         }
         let (metadata, _excluded) = one;
@@ -173,7 +177,11 @@ impl Local {
         fs::remove_dir(place).map_err(|error| self.failed("removing a directory", &error))?;
         let mut removed = self.removed.borrow_mut();
         if let Some(held) = held.filter(|_| removed.len() < REMOVED_MAX) {
-            if let Ok(metadata) = held.metadata() {
+            // Another user may have exchanged it for the one that is gone.
+            let is_gone = |found: &Metadata| {
+                found.nlink() == 0 || units::fault!("store-removed-directory-unchecked")
+            };
+            if let Some(metadata) = held.metadata().ok().filter(is_gone) {
                 self.places.forget(FileId(metadata.ino()));
                 removed.insert(FileId(metadata.ino()), held);
             }
@@ -204,8 +212,7 @@ impl Local {
         old: &Place,
         new: &Place,
     ) -> Result<Option<(Kept, Kept)>, StoreError> {
-        let number = |place: &Place| fs::symlink_metadata(place).ok().map(|found| found.ino());
-        let (at_old, at_new) = (number(old), number(new));
+        let (at_old, at_new) = (number_at(old), number_at(new));
         if at_new.is_some() && at_old == at_new {
             return Ok(Some((None, None)));
         }
@@ -231,7 +238,7 @@ impl Local {
         Ok(Some((moved, replaced)))
     }
     /// Renames. Returns false if another call of this client returned the token of a file, or
-    /// another client changed what is at the new name.
+    /// another client changed what is at one of the names.
     async fn try_rename(
         &self,
         (old, from): (&Place, (FileId, &[u8])),
@@ -247,12 +254,9 @@ impl Local {
         let mut kept: Vec<&Metadata> = moved.iter().map(|(found, _)| found).collect();
         kept.extend(replaced.iter().map(|(found, _)| found).filter(keeps_name));
         self.keep_states(&kept).await?;
-        // Another client may have made or removed the new name while this waited.
-        let at_new = fs::symlink_metadata(new).ok().map(|found| found.ino());
-        let is_as_found = moved.is_none()
-            || at_new == replaced.as_ref().map(|(found, _)| found.ino())
-            || units::fault!("store-target-asked-once");
-        if !is_as_found || !moved.iter().chain(&replaced).all(|one| self.are_excluded(one)) {
+        if !are_there((old, &moved), (new, &replaced))
+            || !moved.iter().chain(&replaced).all(|one| self.are_excluded(one))
+        {
             return Ok(false);
         }
         let flags = match mode {
@@ -419,6 +423,24 @@ impl Local {
     }
 }
 
+/// Returns the number of the file that has a name.
+fn number_at(place: &Place) -> Option<u64> {
+    fs::symlink_metadata(place).ok().map(|found| found.ino())
+}
+/// Returns whether the files of a rename still have its names: others may have changed either while
+/// it waited.
+fn are_there((old, moved): (&Place, &Kept), (new, replaced): (&Place, &Kept)) -> bool {
+    let number = |kept: &Kept| kept.as_ref().map(|(found, _)| found.ino());
+    let (at_old, at_new) = (number_at(old), number_at(new));
+    let (is_moved, is_replaced) = match moved {
+        Some(_) => (at_old == number(moved), at_new == number(replaced)),
+        // Both names are of one file.
+        None => (at_old == at_new, true),
+    };
+    (is_moved || units::fault!("store-name-asked-once"))
+        && (is_replaced || units::fault!("store-target-asked-once"))
+}
+
 /// Returns whether the directory has default access lists. Then the kernel derives the file's own
 /// list from them, and the umask does not count.
 fn has_default_lists(directory: &Path) -> bool {
@@ -461,7 +483,7 @@ fn make_at(place: &Place, node: &NewNode, caller: Creator) -> io::Result<File> {
     };
     let made = match made {
         Some(made) => made,
-        None => hold_made(path, node, not_before)?,
+        None => hold_made(path, node, not_before, [geteuid().as_raw(), caller.uid])?,
     };
     match give_to(&made, mode.filter(|_| !has_lists), caller, &directory) {
         Ok(()) => Ok(made),
@@ -506,8 +528,14 @@ fn changed_at(metadata: &Metadata) -> SystemTime {
 }
 
 /// Holds what was just made. ESTALE: another file is there, which is of another kind, has another
-/// name, or was born before `not_before`, when the directory was changed last before this.
-fn hold_made(path: &Path, node: &NewNode, not_before: SystemTime) -> io::Result<File> {
+/// name, belongs to none of `owners`, or was born before `not_before`, when the directory was
+/// changed last before this.
+fn hold_made(
+    path: &Path,
+    node: &NewNode,
+    not_before: SystemTime,
+    owners: [u32; 2],
+) -> io::Result<File> {
     let held = hold(path)?;
     let found = held.metadata()?;
     let kind = match node {
@@ -517,8 +545,11 @@ fn hold_made(path: &Path, node: &NewNode, not_before: SystemTime) -> io::Result<
         NewNode::Special { kind, .. } => *kind,
     };
     let is_older = found.created().is_ok_and(|born| born + TIMES_DIFFER_MAX < not_before);
-    match found.mode() & libc::S_IFMT == kind && (found.is_dir() || found.nlink() == 1) && !is_older
-    {
+    let is_known = found.mode() & libc::S_IFMT == kind && (found.is_dir() || found.nlink() == 1);
+    // What this process makes belongs to it. What another user puts there must not become the
+    // caller's.
+    let is_owned = owners.contains(&found.uid()) || units::fault!("store-made-of-another-taken");
+    match is_known && is_owned && !is_older {
         true => Ok(held),
         false => Err(io::Error::from_raw_os_error(libc::ESTALE)),
     }
@@ -533,7 +564,9 @@ mod tests {
     fn what_another_put_there_is_not_held_as_made() {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);
-        let now = SystemTime::now();
+        let (now, owners) = (SystemTime::now(), [geteuid().as_raw(); 2]);
+        let hold_made =
+            |path: &Path, node, not_before| super::hold_made(path, node, not_before, owners);
         let directory = NewNode::Directory { mode: 0o755 };
         let pipe = NewNode::Special { kind: libc::S_IFIFO, mode: 0o644, rdev: 0 };
         fs::create_dir(at("directory")).unwrap();
@@ -544,6 +577,11 @@ mod tests {
         };
         is_stale(hold_made(&at("directory"), &directory, later));
         is_stale(hold_made(&at("directory"), &pipe, now));
+        if geteuid().is_root() {
+            fs::create_dir(at("theirs")).unwrap();
+            std::os::unix::fs::chown(at("theirs"), Some(4711), None).unwrap();
+            is_stale(hold_made(&at("theirs"), &directory, now));
+        }
         symlink("directory", at("link")).unwrap();
         is_stale(hold_made(&at("link"), &directory, now));
         let (kind, mode) = (FileType::Fifo, Mode::from_raw_mode(0o644));

@@ -33,7 +33,8 @@ impl Exchanging {
         let program = std::thread::spawn(move || {
             while !until.load(Ordering::Relaxed) {
                 let [one, other] = &names;
-                renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+                // One of them may not be there.
+                let _ = renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
                 std::thread::sleep(PAUSE);
             }
         });
@@ -156,6 +157,30 @@ fn the_target_of_a_link_put_in_its_place_is_not_read() {
         }
         drop(exchanging);
         assert!(done > 10, "{done}");
+    });
+}
+
+/// Taken for the removed one, it would seem empty from then on.
+#[test]
+fn a_directory_exchanged_for_a_removed_one_is_listed() {
+    on_a_directory(|store, root| async move {
+        let at = |name: &str| root.join(name);
+        let exchanging = Exchanging::begin(NAMES.map(at));
+        for removed in 0..ROUNDS {
+            for name in NAMES {
+                let _ = fs::create_dir(at(name));
+            }
+            look(&*store).await;
+            store.remove_directory(store.root(), b"mine").await.unwrap();
+            let left = NAMES.into_iter().find(|name| at(name).exists()).unwrap();
+            fs::write(at(left).join("inner"), b"").unwrap();
+            let found = store.lookup(store.root(), left.as_bytes()).await.unwrap();
+            let listed = store.list(found.file, 0).await.unwrap().entries.len();
+            assert_eq!(listed, 1, "{removed} before");
+            fs::remove_file(at(left).join("inner")).unwrap();
+            store.forget(found.file);
+        }
+        drop(exchanging);
     });
 }
 

@@ -463,6 +463,64 @@ fn a_rename_recalls_the_token_of_what_was_made_at_its_name_while_it_waited() {
     });
 }
 
+/// Puts a file there that the second client has buffered, and that keeps another name.
+async fn put_theirs(second: &Rc<dyn Store>, world: &dyn World, name: &str) -> OpenFile {
+    let (made, open) = held(second, name, b"theirs").await;
+    second.return_token(made).await.unwrap();
+    second.link(made, second.root(), b"kept").await.unwrap();
+    second.take_token(open, Token::ExclusiveWrite).await.unwrap();
+    second.write(open, 0, b"synced").await.unwrap();
+    return_recalled(second, world);
+    open
+}
+
+/// A symbolic link has no token, so nobody is kept from its name.
+#[test]
+fn a_rename_recalls_the_token_of_what_took_a_links_name_while_it_waited() {
+    on_two_of_a_directory(|(first, second, world), root| async move {
+        let top = first.root();
+        let node = NewNode::Symlink { target: b"nowhere".to_vec() };
+        let link = first.make(top, b"old", node, own()).await.unwrap().file;
+        // The one with the lower number is asked for first.
+        let mut replaced = held(&second, "new", b"replaced").await.0;
+        for number in 0..100 {
+            if link < replaced {
+                break;
+            }
+            let name = format!("new-{number}");
+            replaced = held(&second, &name, b"replaced").await.0;
+            std::fs::rename(root.join(name), root.join("new")).unwrap();
+        }
+        let mut renaming = first.rename(top, b"old", top, b"new", RenameOver::Replace);
+        begin(&mut renaming);
+        second.rename(top, b"old", top, b"link", RenameOver::Replace).await.unwrap();
+        let open = put_theirs(&second, &*world, "old").await;
+        let _ = second.return_token(replaced).await;
+        renaming.await.unwrap();
+        second.make_durable(open).await.unwrap();
+        assert_eq!(std::fs::read(root.join("kept")).unwrap(), b"synced");
+        assert_eq!(std::fs::read(root.join("new")).unwrap(), b"synced");
+    });
+}
+
+#[test]
+fn an_unlink_recalls_the_token_of_what_took_the_name_while_it_waited() {
+    on_two_of_a_directory(|(first, second, world), root| async move {
+        let top = first.root();
+        let (file, _) = held(&first, "other", b"mine").await;
+        first.link(file, top, b"file").await.unwrap();
+        // It notes the state of the file, and waits for the disk.
+        let mut unlinking = first.unlink(top, b"file");
+        begin(&mut unlinking);
+        std::fs::rename(root.join("file"), root.join("moved")).unwrap();
+        let open = put_theirs(&second, &*world, "file").await;
+        unlinking.await.unwrap();
+        second.make_durable(open).await.unwrap();
+        assert_eq!(std::fs::read(root.join("kept")).unwrap(), b"synced");
+        assert!(!root.join("file").exists() && root.join("moved").exists());
+    });
+}
+
 #[test]
 fn a_rename_over_a_name_that_another_client_removes_is_made() {
     on_two_of_a_directory(|(first, second, _), root| async move {
