@@ -59,8 +59,12 @@ impl Local {
         let changed = changed.map_err(|error| self.refused(error));
         let attributes = self.end_change(&before, look, changed).await?;
         if matches!(attributes.kind, FileKind::Regular | FileKind::Directory) {
-            let target = target.try_clone().map_err(|error| self.failed(what, &error))?;
-            return self.away("making an attribute durable", move || sync(&target)).await;
+            let both = target.try_clone().and_then(|target| {
+                let root = self.places.root_directory().try_clone()?;
+                Ok((target, root))
+            });
+            let (target, root) = both.map_err(|error| self.failed(what, &error))?;
+            return self.away("making an attribute durable", move || sync(&target, &root)).await;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 
 use super::notes::Notes;
 use crate::open_file::OpenMode;
-use rustix::fs::{CWD, Mode, OFlags, fcntl_getfl, openat};
+use rustix::fs::{CWD, Mode, OFlags, fcntl_getfl, openat, syncfs};
 use rustix::process::geteuid;
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -28,12 +28,21 @@ pub(super) fn is_held(file: &File) -> io::Result<bool> {
     Ok(fcntl_getfl(file)?.contains(OFlags::PATH))
 }
 
-/// Makes a regular file or directory durable that is open or held. To open it may wait for a
-/// program that has a lease of it.
-pub(super) fn sync(file: &File) -> io::Result<()> {
-    match is_held(file)? {
-        true => File::open(path_of(file))?.sync_all(),
-        false => file.sync_all(),
+/// Makes a regular file or directory durable that is open or held; one that may not be opened with
+/// its whole file system, which has `root`. To open it may wait for a program that has a lease of
+/// it.
+pub(super) fn sync(file: &File, root: &File) -> io::Result<()> {
+    if !is_held(file)? {
+        return file.sync_all();
+    }
+    match File::open(path_of(file)) {
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied
+                && !units::fault!("store-made-change-refused") =>
+        {
+            Ok(syncfs(root)?)
+        }
+        opened => opened?.sync_all(),
     }
 }
 

@@ -96,7 +96,10 @@ impl Local {
         let file = FileId(metadata.ino());
         if metadata.created().is_err() {
             // Only its time of birth would distinguish it from one that had the number before.
-            self.notes.remove(file).map_err(|error| self.failed("removing a note", &error))?;
+            if let Err(error) = self.notes.remove(file) {
+                remove_made(place.as_ref(), &made);
+                return Err(self.failed("removing a note", &error));
+            }
         }
         self.places.note(file, parent, name, &metadata);
         Ok((Found { file, attributes: self.attributes_of(&metadata) }, made))
@@ -268,12 +271,17 @@ impl Local {
         renameat_with(CWD, old.as_ref(), CWD, new.as_ref(), flags)
             .map_err(|error| self.failed("renaming", &error.into()))?;
         moved.iter().chain(&replaced).for_each(|(found, _)| self.note_own_change(found));
-        let mut renamed = vec![(new, to)];
-        renamed.extend((mode == RenameOver::Exchange).then_some((old, from)));
-        for (place, (parent, name)) in renamed {
-            let found =
-                fs::symlink_metadata(place).map_err(|error| self.failed("renaming", &error))?;
-            self.places.note(FileId(found.ino()), parent, name, &found);
+        if units::fault!("store-made-change-refused") {
+            fs::symlink_metadata(new).map_err(|error| self.failed("renaming", &error))?;
+        }
+        let note = |one: &Kept, (parent, name): (FileId, &[u8])| {
+            if let Some((found, _)) = one {
+                self.places.note(FileId(found.ino()), parent, name, found);
+            }
+        };
+        note(&moved, to);
+        if mode == RenameOver::Exchange {
+            note(&replaced, from);
         }
         // Freeing may take longer than others wait for these files.
         drop((moved, replaced, unflushed));

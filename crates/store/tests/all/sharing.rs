@@ -536,6 +536,44 @@ fn a_rename_over_a_name_that_another_client_removes_is_made() {
     });
 }
 
+/// Another program takes the new name away again and again.
+#[test]
+fn a_rename_that_was_made_is_answered_so() {
+    on_two_of_a_directory(|(first, _, _), root| async move {
+        let (top, path) = (first.root(), root.join("new"));
+        let has_ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let until = has_ended.clone();
+        let others = std::thread::spawn(move || {
+            while !until.load(std::sync::atomic::Ordering::Relaxed) {
+                let _ = std::fs::remove_file(&path);
+            }
+        });
+        let mut renamed = Ok(());
+        for _ in 0..2000 {
+            std::fs::write(root.join("old"), b"").unwrap();
+            renamed = first.rename(top, b"old", top, b"new", RenameOver::Replace).await;
+            if renamed.is_err() {
+                break;
+            }
+        }
+        has_ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        others.join().unwrap();
+        renamed.unwrap();
+    });
+}
+
+#[test]
+fn an_attribute_of_a_file_kept_from_its_owner_is_set() {
+    if ran_as_owner("an_attribute_of_a_file_kept_from_its_owner_is_set") {
+        return;
+    }
+    on_two_of_a_directory(|(first, _, _), _| async move {
+        let node = NewNode::Regular { mode: 0o200 };
+        let file = first.make(first.root(), b"log", node, own()).await.unwrap().file;
+        first.set_xattr(file, b"user.a", b"b", XattrMode::Set).await.unwrap();
+    });
+}
+
 #[test]
 fn a_number_that_is_used_again_names_no_other_file() {
     on_two_of_a_directory(|(first, second, _), root| async move {
