@@ -171,9 +171,12 @@ impl Host {
         settled: WriteGuard,
     ) -> Result<(), HostError> {
         let is_last = links <= 1 || units::fault!("host-first-removal-is-last");
-        if is_last && (file.dirty.get().is_some() || file.opens.get() > 0) {
-            // Others have no records that are to stay. Of one that has another name, the next token
-            // says whether that is gone, too.
+        if !is_last {
+            // Of one that has another name, the next token says whether that is gone, too. Then
+            // this removal must be durable as well: it may bring the file back.
+            self.note_lost_name(parent);
+        } else if file.dirty.get().is_some() || file.opens.get() > 0 {
+            // Others have no records that are to stay.
             file.last_removal.set(self.removals.add(parent));
         }
         if file.dirty.get().is_some() && file.opens.get() == 0 {
@@ -181,6 +184,12 @@ impl Host {
             return Ok(());
         }
         self.follow_name(file, settled).await
+    }
+    /// Records that a directory has lost a name of a file that has another one.
+    fn note_lost_name(&self, directory: FileId) {
+        if !units::fault!("host-earlier-removal-forgotten") {
+            self.removals.add(directory);
+        }
     }
     /// Asks the store how many names are left, as another client may have added one at the same
     /// time. The lock is held until the answer.
@@ -344,6 +353,12 @@ impl Host {
             self.noted(renamed)
         };
         let renamed = rename.await;
+        if renamed.is_ok() && moved.attributes.kind == FileKind::Regular {
+            self.note_lost_name(parent);
+            if mode == RenameOver::Exchange {
+                self.note_lost_name(new_parent);
+            }
+        }
         self.leave(&file, of_file).await;
         let (Some(victim), Some(of_victim)) = (victim, of_victim) else { return renamed };
         if let Err(error) = renamed {

@@ -9,7 +9,7 @@ use runtime::spawn_with_result;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
-use store::{Cut, CutKind, FileId, Moment, Refusal, RenameOver};
+use store::{Cut, CutKind, FileId, Moment, NewNode, Refusal, RenameOver};
 
 /// Creates a closed file with synced content.
 async fn make_mail(host: &Rc<Host>, name: &str) -> FileId {
@@ -329,6 +329,40 @@ fn records_of_a_removed_file_stay_until_its_last_removal_is_durable() {
         sleep(&*world, Duration::from_secs(5)).await;
         assert_eq!(*watched.durable_removals.borrow(), [None], "all removals, wherever they were");
     });
+}
+
+/// A crash of the store may bring back each name whose removal is not durable.
+#[test]
+fn names_lost_before_the_last_one_are_synced_with_it() {
+    for moves in [false, true] {
+        let stage = Stage::new(12);
+        let (watched, disk) =
+            (Rc::new(WatchedStore::new(stage.connect())), stage.disk(stage.formatted()));
+        let begun = begin_host(stage.world(), watched.clone(), disk, under_pressure());
+        let world = stage.world();
+        stage.world.run(async move {
+            let (host, _) = begun.await.unwrap();
+            let root = host.root();
+            let node = NewNode::Directory { mode: 0o755 };
+            let other = host.make(root, b"other", node, ROOT).await.unwrap().file;
+            let file = make(&host, "file").await;
+            let replace = RenameOver::Replace;
+            if moves {
+                host.rename((root, b"file"), (other, b"name"), replace).await.unwrap();
+                host.rename((other, b"name"), (root, b"file"), replace).await.unwrap();
+            } else {
+                host.link(file, other, b"name").await.unwrap();
+                host.unlink(other, b"name").await.unwrap();
+            }
+            host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+            host.close_file(file).await.unwrap();
+            host.unlink(root, b"file").await.unwrap();
+            sleep(&*world, Duration::from_secs(5)).await;
+            let mut both = vec![root, other];
+            both.sort();
+            assert_eq!(*watched.durable_removals.borrow(), [Some(both)], "{moves}");
+        });
+    }
 }
 
 #[test]
