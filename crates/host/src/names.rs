@@ -122,16 +122,17 @@ impl Host {
             // it gets that error when it writes.
             let _ = self.opened(file).await;
         }
-        self.note_removal(file, true).await
+        self.note_removal(file, true).await.map(drop)
     }
     /// Records in the journal that the file is removed here, for a recovery that does not find it.
-    /// The caller holds the file's lock; the commit runs beside the removal.
-    async fn note_removal(&self, file: &Rc<File>, is_removed: bool) -> Result<(), HostError> {
+    /// Returns false if the journal has no space for that. The caller holds the file's lock; the
+    /// commit runs beside the removal.
+    async fn note_removal(&self, file: &Rc<File>, is_removed: bool) -> Result<bool, HostError> {
         file.is_removed.set(is_removed);
         // Without the token the state may be another client's, which no recovery may take for ours.
         let is_ours = file.dirty.get().is_some() && !file.recalled.get() && !file.is_given_up.get();
         if !is_ours || units::fault!("host-removal-not-noted") {
-            return Ok(());
+            return Ok(true);
         }
         let attributes = self.noted(self.store.attributes(file.id).await);
         let known = attributes.ok().filter(|known| known.version == file.reported.get());
@@ -142,9 +143,10 @@ impl Host {
                     self.note_change(file, &reservation, &attributes, (0, &[]));
                     self.log().begin_commit();
                 }
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
     /// Waits until the journal has the removal, before the removal is answered.
     async fn removal_noted(&self, file: &File) -> Result<(), HostError> {
@@ -159,7 +161,11 @@ impl Host {
         if error.is_lost() || !file.is_removed.get() {
             return Ok(());
         }
-        self.note_removal(file, false).await?;
+        if !self.note_removal(file, false).await? && !units::fault!("host-withdrawal-without-space")
+        {
+            // Without records the file is not taken for removed, should another client remove it.
+            return self.destage_locked(file).await;
+        }
         if file.dirty.get().is_some() { self.log().commit_all().await } else { Ok(()) }
     }
     /// Follows the removal of one of `links` names. The caller does not wait for a file that nobody

@@ -365,6 +365,50 @@ fn names_lost_before_the_last_one_are_synced_with_it() {
     }
 }
 
+/// The journal has no space for the withdrawal of a removal that the store refuses. Another client
+/// removes the file then.
+#[test]
+fn a_removal_that_was_refused_is_not_believed() {
+    let stage = Stage::new(13);
+    let (watched, disk) =
+        (Rc::new(WatchedStore::new(stage.connect())), stage.disk(stage.formatted()));
+    let begun = begin_host(stage.world(), watched.clone(), disk.clone(), under_pressure());
+    let (world, power, peer) = (stage.world(), disk.clone(), stage.peer());
+    let image = stage.world.run(async move {
+        let (host, _) = begun.await.unwrap();
+        make_mail(&host, "file").await;
+        let other = make(&host, "other").await;
+        watched.refusing_removals.set(true);
+        watched.slow_refusals.set(true);
+        let (removes, at_answer) = (host.clone(), power.clone());
+        let removing = spawn_with_result(&*world, async move {
+            let removed = removes.unlink(removes.root(), b"file").await;
+            (removed, at_answer.crash(CrashPolicy::KeepAll))
+        });
+        // The file that is being removed holds the log, until not even a record has space.
+        for length in [65536, 4096, 1] {
+            for round in 0.. {
+                let write = host.write(other, 0, &[7; 65536][..length], Durable::Now);
+                let pause = sleep(&*world, Duration::from_secs(1));
+                match runtime::race(write, pause).await {
+                    runtime::Either::Left(written) => drop(written.unwrap()),
+                    runtime::Either::Right(()) => break,
+                }
+                assert!(round < 4 * JOURNAL_BYTES / 65536, "the journal is never full");
+            }
+        }
+        watched.release_calls();
+        let (removed, image) = removing.await.unwrap();
+        assert_eq!(removed.unwrap_err().errno(), Refusal::NotPermitted.errno());
+        image
+    });
+    stage.crash(&disk, CrashPolicy::LoseAll);
+    stage.world.run(async move { peer.unlink(peer.root(), b"file").await.unwrap() });
+    let report = stage.recovered(&stage.disk(image), under_pressure());
+    let is_removed = |one: &host::FileOutcome| matches!(one.outcome, FileFate::Removed);
+    assert!(!report.files.iter().any(is_removed), "{report:?}");
+}
+
 #[test]
 fn one_sync_makes_many_removals_durable() {
     let stage = Stage::new(8);

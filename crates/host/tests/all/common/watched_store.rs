@@ -62,8 +62,9 @@ pub struct Watch {
     pub slow_removals: Cell<bool>,
     /// The directories in which removals were made durable, of each call.
     pub durable_removals: RefCell<Vec<Option<Vec<FileId>>>>,
-    /// Whether no name is removed.
+    /// Whether no name is removed, and whether that is answered once the calls are released.
     pub refusing_removals: Cell<bool>,
+    pub slow_refusals: Cell<bool>,
     /// Number of connections that were given up.
     pub given_up: Rc<Cell<u64>>,
     /// A file of which no sync returns until the connection is given up.
@@ -169,10 +170,17 @@ impl Store for WatchedStore {
         }
     }
     fn unlink(&self, parent: FileId, name: &[u8]) -> Answer<()> {
-        match self.refusing_removals.get() {
-            true => Box::pin(async { Err(StoreError::Refused(Refusal::NotPermitted)) }),
-            false => self.inner.unlink(parent, name),
+        if !self.refusing_removals.get() {
+            return self.inner.unlink(parent, name);
         }
+        let (changed, is_released) = (self.changed.clone(), self.is_released.clone());
+        let is_slow = self.slow_refusals.get();
+        Box::pin(async move {
+            if is_slow {
+                changed.until(|| is_released.get().then_some(())).await;
+            }
+            Err(StoreError::Refused(Refusal::NotPermitted))
+        })
     }
     fn make_removals_durable(&self, directories: Option<Vec<FileId>>) -> Answer<()> {
         self.durable_removals.borrow_mut().push(directories.clone());
