@@ -601,8 +601,11 @@ async fn lock_both(file: &File, other: Option<&Rc<File>>) -> (WriteGuard, Option
     }
 }
 
-/// Returns what follows a removal that the store has answered. If the connection was lost since,
-/// recovery takes care of the file.
-fn made(result: Result<(), HostError>) -> Result<(), HostError> {
-    result.or_else(|error| if error.is_lost() { Ok(()) } else { Err(error) })
+/// Returns what a caller learns of a removal that the store has answered: it was made. Errors of
+/// what follows are recorded with the file, the connection or the journal.
+fn made(followed: Result<(), HostError>) -> Result<(), HostError> {
+    match units::fault!("host-made-removal-refused") {
+        true => followed.or_else(|error| if error.is_lost() { Ok(()) } else { Err(error) }),
+        false => Ok(()),
+    }
 }

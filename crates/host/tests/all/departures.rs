@@ -409,6 +409,20 @@ fn a_removal_that_was_refused_is_not_believed() {
     assert!(!report.files.iter().any(is_removed), "{report:?}");
 }
 
+/// The store has no space for what the file has, and the name is gone all the same.
+#[test]
+fn a_removal_that_was_made_is_answered_so() {
+    let (stage, disk) = Stage::formatted_disk(14);
+    stage.play(&disk, under_pressure(), async move |host, inner| {
+        let file = make(&host, "file").await;
+        host.write(file, 0, b"synced", Durable::Now).await.unwrap();
+        inner.cluster.fill(Some(file));
+        unlink_what_a_peer_links(&inner, &host, file, "file").await;
+        assert_eq!(host.sync_file(file).await.unwrap_err().errno(), Refusal::NoSpace.errno());
+        inner.cluster.free_space();
+    });
+}
+
 #[test]
 fn one_sync_makes_many_removals_durable() {
     let stage = Stage::new(8);
