@@ -2,8 +2,9 @@
 
 use super::buffered::{LocalBuffered, Seen};
 use super::freed::is_long;
-use super::held::{is_held, open_as_owner, open_held, path_of};
+use super::held::{is_held, open_held, path_of};
 use super::in_flight::{InFlight, clocks};
+use super::lent_rights::{LentMode, LentRights, open_as_owner};
 use super::notes::{Note, Notes, changed_ns, sync_directory, version_of};
 use super::store::{Local, REPLACED_MAX};
 use super::tokens::Excluded;
@@ -24,7 +25,6 @@ use rustix::process::{Resource, geteuid, getrlimit};
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, fchown};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,12 +39,16 @@ const POLL_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_mil
 /// kernel lets a program keep one.
 const LEASE_POLL: Duration = Duration::from_millis(500);
 
+/// The right to write of a file's owner.
+const TO_WRITE: u32 = 0o200;
+
 /// A file's new state, to be written by another thread. Other programs may change the file at any
 /// time. Each change of it follows a look at what the file has: what differs from what this client
 /// left there is another program's, and is not written over.
 struct Flush {
     file: File,
     notes: Notes,
+    rights: LentRights,
     attributes: FileAttributes,
     overlay: Overlay,
     /// The file as this client left it, its own changes of this flush included.
@@ -77,8 +81,15 @@ impl Flush {
             self.attributes;
         // First without a note: it would make another program's change look like this client's.
         self.check_unchanged()?;
-        let given = self.file.try_clone()?;
-        let file = self.change(|| for_writing(&given))?;
+        let (given, rights) = (self.file.try_clone()?, self.rights.clone());
+        let file = match is_for_writing(&given)? {
+            true => given,
+            false => {
+                // Its note takes time: it comes before that of the flush.
+                let loan = rights.begin(&given, TO_WRITE)?;
+                self.change(|| loan.open(0))?
+            }
+        };
         let overlay = std::mem::take(&mut self.overlay);
         if overlay.base_end() < file.metadata()?.size() {
             self.change(|| file.set_len(overlay.base_end()))?;
@@ -279,7 +290,7 @@ impl Local {
         self.changed_at_once(file);
         let look = || self.look_at("writing", || handle.metadata());
         let before = look()?;
-        let written = for_writing(&handle).and_then(|to| match at {
+        let written = for_writing(&handle, &self.rights).and_then(|to| match at {
             Some(at) => to.write_all_at(bytes, at),
             None => append_all(&to, bytes),
         });
@@ -328,6 +339,7 @@ impl Local {
             Flush {
                 file,
                 notes: self.notes.clone(),
+                rights: self.rights.clone(),
                 attributes: buffered.attributes,
                 overlay,
                 seen: buffered.seen,
@@ -451,9 +463,10 @@ impl Local {
             // It may free much, and nobody else has the file.
             Some(_) => {
                 let target = target.try_clone().map_err(|error| self.failed(what, &error))?;
+                let rights = self.rights.clone();
                 self.away(what, move || {
                     // First, as it may fail: nothing of the change is made then.
-                    let to_cut = to_cut(&target)?;
+                    let to_cut = to_cut(&target, &rights)?;
                     apply(&target, Some(&to_cut), &change, now)?;
                     to_cut.sync_all()
                 })
@@ -526,7 +539,8 @@ impl Local {
             Allocation::ReserveKeepingSize => FallocateFlags::KEEP_SIZE,
             Allocation::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
         };
-        let away = for_writing(&handle).map_err(|error| self.failed("allocating", &error))?;
+        let away = for_writing(&handle, &self.rights);
+        let away = away.map_err(|error| self.failed("allocating", &error))?;
         let allocated = self.away("allocating", move || {
             fallocate(&away, flags, range.start, range.end - range.start)?;
             away.sync_all()
@@ -614,8 +628,10 @@ impl Local {
             if matches!(one.1, Excluded::Overtaken) || !self.are_excluded(&one) {
                 continue;
             }
-            let (notes, to_open) = (self.notes.clone(), held.clone());
-            let opened = self.on_thread(what, move || open_as_owner(&to_open, access, &notes));
+            let (notes, rights) = (self.notes.clone(), self.rights.clone());
+            let to_open = held.clone();
+            let open = move || open_as_owner(&to_open, access, &notes, &rights);
+            let opened = self.on_thread(what, open);
             let opened = opened.await?;
             self.note_own_change(&one.0);
             match opened {
@@ -627,6 +643,38 @@ impl Local {
             self.world.sleep_until(self.world.now().plus(LEASE_POLL)).await;
         }
         Err(self.failed(what, &io::Error::from_raw_os_error(libc::EAGAIN)))
+    }
+}
+
+impl Local {
+    /// Gives files back the modes that a killed daemon of this host has left changed.
+    pub async fn take_rights_back(&self) -> Result<(), StoreError> {
+        let left = self.rights.left();
+        for lent in left.map_err(|error| self.failed("looking for lent rights", &error))? {
+            // What cannot be given back stays noted, for the next mount.
+            if self.give_mode_back(lent).await.is_ok() {
+                self.rights.forget(lent.file);
+            }
+        }
+        Ok(())
+    }
+    async fn give_mode_back(&self, lent: LentMode) -> Result<(), StoreError> {
+        let what = "giving a mode back";
+        let held = match self.searching(|| self.places.hold(lent.file)).await {
+            Err(StoreError::Refused(Refusal::Stale)) => return Ok(()),
+            held => held?.0,
+        };
+        // Its time of change becomes another one, as when it was opened.
+        let (found, _excluded) = self.exclude_found(what, || held.metadata()).await?;
+        if !lent.is_lent(&found) {
+            return Ok(());
+        }
+        let notes = self.notes.clone();
+        let give_back = move || {
+            notes.keep(std::slice::from_ref(&found))?;
+            fs::set_permissions(path_of(&held), Permissions::from_mode(lent.mode))
+        };
+        self.away(what, give_back).await
     }
 }
 
@@ -660,17 +708,15 @@ fn append_all(to: &File, mut bytes: &[u8]) -> io::Result<()> {
 
 /// Returns a handle to write through. That of a file whose mode forbids it to its owner, this
 /// process, is for reading ([`Local::open`]): a program that made it may write to it all the same.
-pub(super) fn for_writing(handle: &File) -> io::Result<File> {
-    let is_for_writing = fcntl_getfl(handle)?.intersects(OFlags::WRONLY | OFlags::RDWR);
-    if is_for_writing || units::fault!("store-read-only-unwritten") {
-        return handle.try_clone();
+fn for_writing(handle: &File, rights: &LentRights) -> io::Result<File> {
+    match is_for_writing(handle)? {
+        true => handle.try_clone(),
+        false => rights.begin(handle, TO_WRITE)?.open(0),
     }
-    let mode = handle.metadata()?.mode() & 0o7777;
-    handle.set_permissions(Permissions::from_mode(mode | 0o200))?;
-    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    let opened = File::options().read(true).write(true).open(path);
-    handle.set_permissions(Permissions::from_mode(mode))?;
-    opened
+}
+fn is_for_writing(handle: &File) -> io::Result<bool> {
+    let is_it = fcntl_getfl(handle)?.intersects(OFlags::WRONLY | OFlags::RDWR);
+    Ok(is_it || units::fault!("store-read-only-unwritten"))
 }
 
 /// Changes a file that is open or held, a symbolic link itself; its size through `to_cut`. Nothing
@@ -708,9 +754,9 @@ fn apply(
 }
 
 /// Returns a handle to truncate a regular file that is open or held. This waits for nobody.
-fn to_cut(file: &File) -> io::Result<File> {
+fn to_cut(file: &File, rights: &LentRights) -> io::Result<File> {
     if !is_held(file)? {
-        return for_writing(file);
+        return for_writing(file, rights);
     }
     if !file.metadata()?.is_file() {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -734,6 +780,7 @@ pub(super) fn system_time(time: Timestamp) -> SystemTime {
 mod tests {
     use super::super::own_directory::OwnDirectory;
     use super::*;
+    use crate::event::Identity;
 
     /// A valid note of a change in flight would make the change count as this client's.
     #[test]
@@ -763,7 +810,9 @@ mod tests {
         };
         let (overlay, seen) = (Overlay::over(6), Seen::of(&found));
         let known = notes.clone();
-        let mut flush = Flush { file, notes, attributes, overlay, seen, found, in_flight: None };
+        let rights = LentRights::new(notes.0.clone(), Identity("host".into()));
+        let mut flush =
+            Flush { file, notes, rights, attributes, overlay, seen, found, in_flight: None };
         assert!(flush.change(|| Ok(())).is_ok());
         let noted = || known.version(id, &fs::metadata(&path).expect("metadata"));
         assert_eq!(noted(), version);
@@ -792,7 +841,10 @@ mod tests {
         fs::write(&path, b"old").expect("a file");
         fs::set_permissions(&path, Permissions::from_mode(0o444)).expect("a mode");
         let handle = File::open(&path).expect("a handle for reading");
-        for_writing(&handle).and_then(|to| to.write_all_at(b"new", 0)).expect("written");
+        let root = File::open(directory.path()).expect("its directory");
+        let notes = OwnDirectory::in_root(root, "modes").expect("a place for notes");
+        let rights = LentRights::new(notes, Identity("host".into()));
+        for_writing(&handle, &rights).and_then(|to| to.write_all_at(b"new", 0)).expect("written");
         assert_eq!(fs::read(&path).expect("content"), b"new");
         assert_eq!(handle.metadata().expect("metadata").mode() & 0o7777, 0o444);
     }

@@ -2,14 +2,13 @@
 //! place. They are opened, or changed by `/proc/self/fd`, once it is known what they are. Linux has
 //! no other call for a mode before 6.6, nor for times before 5.8.
 
-use super::notes::Notes;
 use crate::open_file::OpenMode;
 use rustix::fs::{CWD, Mode, OFlags, fcntl_getfl, openat, syncfs};
 use rustix::process::geteuid;
-use std::fs::{self, File, Permissions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Holds what is at a path, without following a link. This waits for nobody.
@@ -58,22 +57,4 @@ pub(super) fn open_held(held: &File, access: OpenMode, flags: i32) -> io::Result
             .and_then(|(is_own, handle)| if is_own { Ok(handle) } else { Err(error) }),
         opened => opened,
     }
-}
-
-/// Opens a regular file that is held, also if its owner, this process, may not read it: a program
-/// that made it so may write to it, and what it has synced must get there. The file's state stays
-/// the one that journals build on. The caller keeps other clients from it, as its time of change
-/// does not stay. WouldBlock: a program has a lease of it, and has been asked to end it.
-pub(super) fn open_as_owner(held: &File, access: OpenMode, notes: &Notes) -> io::Result<File> {
-    let (path, found) = (path_of(held), held.metadata()?);
-    match open_held(held, access, libc::O_NONBLOCK) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-        opened => return opened,
-    }
-    notes.keep(std::slice::from_ref(&found))?;
-    let mode = found.mode() & 0o7777;
-    fs::set_permissions(&path, Permissions::from_mode(mode | 0o600))?;
-    let opened = File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&path);
-    fs::set_permissions(&path, Permissions::from_mode(mode))?;
-    opened
 }

@@ -27,6 +27,7 @@ mod held;
 mod hosts;
 mod identity;
 mod in_flight;
+mod lent_rights;
 mod listed;
 mod locks;
 mod names;

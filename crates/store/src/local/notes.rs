@@ -4,7 +4,7 @@ use super::in_flight::{InFlight, clocks};
 use super::own_directory::OwnDirectory;
 use crate::attributes::{FileId, Version};
 use std::fs::{File, Metadata};
-use std::io::{self, Write};
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -72,8 +72,15 @@ impl Born {
         let born = metadata.created().ok().and_then(since);
         born.map_or(Born::Unknown, |born| Born::At(born.as_nanos() as u64))
     }
+    /// Returns the number that a note has of it.
+    pub fn to_number(self) -> u64 {
+        if let Born::At(born) = self { born } else { 0 }
+    }
+    pub fn of_number(born: u64) -> Born {
+        if born == 0 { Born::Unknown } else { Born::At(born) }
+    }
     /// Returns whether the note's file is this one.
-    fn is_of(self, metadata: &Metadata) -> bool {
+    pub fn is_of(self, metadata: &Metadata) -> bool {
         let is_same = self == Born::Unknown || self == Born::of(metadata);
         is_same || units::fault!("store-note-of-another-file")
     }
@@ -100,7 +107,7 @@ impl Note {
     }
     fn to_line(self) -> String {
         let Version { number, ctime_ns, size } = self.version;
-        let born = if let Born::At(born) = self.born { born } else { 0 };
+        let born = self.born.to_number();
         let known = format!("{FORMAT} {number} {ctime_ns} {size} {born}");
         match self.changed {
             Changed::At(changed) => format!("{known} {changed}\n"),
@@ -125,8 +132,8 @@ impl Note {
             }
             _ => return None,
         };
-        let born = if born == 0 { Born::Unknown } else { Born::At(born) };
-        Some(Note { version: Version { number, ctime_ns, size }, changed, born })
+        let version = Version { number, ctime_ns, size };
+        Some(Note { version, changed, born: Born::of_number(born) })
     }
     fn holds(&self, metadata: &Metadata) -> bool {
         let has = changed_ns(metadata);
@@ -175,19 +182,7 @@ impl Notes {
     }
     /// Writes a note; durable when this returns.
     pub fn write(&self, file: FileId, note: Note) -> io::Result<()> {
-        let fresh = format!("{}.new", file.0);
-        let mut to = match self.0.make_new(&fresh) {
-            // Left over from a crash.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                self.0.remove(&fresh)?;
-                self.0.make_new(&fresh)?
-            }
-            made => made?,
-        };
-        to.write_all(note.to_line().as_bytes())?;
-        to.sync_all()?;
-        self.0.rename(&fresh, &file.0.to_string())?;
-        self.0.sync()
+        self.0.put(&file.0.to_string(), &note.to_line())
     }
     /// Removes a note of a file that is about to change, or gone, if there is one.
     pub fn forget(&self, file: FileId) {

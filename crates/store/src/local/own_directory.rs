@@ -9,7 +9,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -77,6 +77,22 @@ impl OwnDirectory {
         let flags = OFlags::WRONLY | OFlags::CREATE | safe;
         let mode = Mode::from_raw_mode(0o600);
         Ok(openat(&*self.held, name, flags | OFlags::CLOEXEC, mode)?.into())
+    }
+    /// Gives a file this content, at once and durably.
+    pub fn put(&self, name: &str, text: &str) -> io::Result<()> {
+        let fresh = format!("{name}.new");
+        let mut to = match self.make_new(&fresh) {
+            // Left over from a crash.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.remove(&fresh)?;
+                self.make_new(&fresh)?
+            }
+            made => made?,
+        };
+        to.write_all(text.as_bytes())?;
+        to.sync_all()?;
+        self.rename(&fresh, name)?;
+        self.sync()
     }
     /// Opens or creates a regular file with one name and a trusted owner, for reading and writing.
     pub fn open_or_make(&self, name: &str) -> io::Result<File> {

@@ -3,6 +3,7 @@ use super::change_times::ChangeTimes;
 use super::durability::Durability;
 use super::hosts::LocalHosts;
 use super::identity::{identity_in, identity_or_new};
+use super::lent_rights::LentRights;
 use super::listed::Listed;
 use super::notes::Notes;
 use super::own_directory::OwnDirectory;
@@ -57,6 +58,7 @@ pub(super) struct Local {
     store_identity: String,
     pub places: Places,
     pub notes: Notes,
+    pub rights: LentRights,
     pub change_times: ChangeTimes,
     pub tokens: LocalTokens,
     hosts: LocalHosts,
@@ -108,6 +110,7 @@ impl LocalStore {
         let (notes, lives) = (inner("notes")?, inner("lives")?);
         let tokens = LocalTokens::new(inner("tokens")?, inner("wishes")?, identity.clone());
         let hosts = LocalHosts::new(inner("hosts")?, &identity);
+        let rights = LentRights::new(inner("modes")?, identity.clone());
         let change_times = ChangeTimes::open(inner("changes")?, &identity);
         let life = lock_life(&lives, &identity)?;
         let uuid = u128::from(world.random()) << 64 | u128::from(world.random());
@@ -119,6 +122,7 @@ impl LocalStore {
             store_identity,
             places,
             notes: Notes(notes),
+            rights,
             change_times,
             tokens,
             hosts,
@@ -651,9 +655,11 @@ impl Store for LocalStore {
     }
 
     fn register_host(&self, phase: HostPhase) -> Answer<()> {
-        self.at_once(move |local| {
-            local.places.set_recovering(phase == HostPhase::Recovering);
-            local.hosts.register(phase).map_err(|error| local.failed("registering", &error))
+        self.start(move |local| async move {
+            let is_recovering = phase == HostPhase::Recovering;
+            local.places.set_recovering(is_recovering);
+            local.hosts.register(phase).map_err(|error| local.failed("registering", &error))?;
+            if is_recovering { local.take_rights_back().await } else { Ok(()) }
         })
     }
     fn expect_searches(&self, are_expected: bool) {
