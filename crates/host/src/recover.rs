@@ -375,7 +375,9 @@ impl Recovery<'_> {
         let until = self.world.now().plus(PATIENCE);
         loop {
             match self.store.open(file, OpenMode::ReadWrite).await {
-                Err(StoreError::TokenHeld) if self.world.now() < until => {
+                Err(StoreError::TokenHeld)
+                    if self.world.now() < until && !units::fault!("host-kept-open-not-awaited") =>
+                {
                     self.world.sleep_until(self.world.now().plus(AGAIN)).await;
                 }
                 Err(StoreError::TokenHeld) => return Err(HostError::KeptOpen { file: file.0 }),

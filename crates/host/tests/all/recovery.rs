@@ -427,6 +427,33 @@ fn recovered_beside(
     (result, took, files)
 }
 
+/// A store may need a token to open a file, as a directory does for one that its mode keeps from
+/// its owner. Another client returns that in time, or does not.
+#[test]
+fn a_recovery_waits_for_the_token_that_an_open_needs() {
+    for (opens, is_replayed) in [(20, true), (u64::MAX, false)] {
+        let stage = Stage::new(21);
+        let (files, image) = crashed(&stage, 1, |_| 2);
+        let (disk, world, file) = (stage.disk(image), stage.world(), files[0]);
+        let store = Rc::new(WatchedStore::new(stage.connect()));
+        store.prevented_opens.set(opens);
+        let begin = begin_host(stage.world(), store.clone(), disk, under_pressure());
+        let (report, took) = stage.world.run(async move {
+            let begun = world.now();
+            (begin.await.map(|(_, report)| report), world.now().since(begun))
+        });
+        if is_replayed {
+            assert_eq!(report.unwrap().files[0].outcome, FileFate::Replayed);
+            assert_eq!(stage.content(file), written(0, 2));
+        } else {
+            let is_kept =
+                matches!(report, Err(HostError::KeptOpen { file: kept }) if kept == file.0);
+            assert!(is_kept, "{report:?}");
+            assert!((30..32).contains(&took.as_secs()), "{took:?}");
+        }
+    }
+}
+
 /// A host comes back after a fail-over, and its stand-in works on.
 #[test]
 fn a_file_that_its_keeper_changed_is_set_aside_at_once() {

@@ -28,6 +28,8 @@ pub struct Watch {
     pub others_keep_files: Cell<bool>,
     /// A file that another client keeps so.
     pub kept: Cell<Option<FileId>>,
+    /// Number of opens that another client's token prevents.
+    pub prevented_opens: Cell<u64>,
     /// Whether another client extends files, so that no write without an exclusive token does.
     pub is_extended: Cell<bool>,
     /// Number of writes that are answered as if it extended the file.
@@ -199,6 +201,10 @@ impl Store for WatchedStore {
         self.others_read_removed.get()
     }
     fn open(&self, file: FileId, access: OpenMode) -> Answer<OpenFile> {
+        if let Some(left) = self.prevented_opens.get().checked_sub(1) {
+            self.prevented_opens.set(left);
+            return Box::pin(async { Err(StoreError::TokenHeld) });
+        }
         let (opened, opens) = (self.inner.open(file, access), self.opens.clone());
         Box::pin(async move {
             let open = opened.await?;
