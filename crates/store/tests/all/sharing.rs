@@ -362,6 +362,15 @@ impl Leaseholder {
             world.sleep_until(world.now().plus(Duration::from_millis(1))).await;
         }
     }
+    /// Gives way after some time, whatever the test waits for.
+    fn give_way_after(mut self, time: Duration) {
+        let stdin = self.program.stdin.take();
+        std::thread::spawn(move || {
+            std::thread::sleep(time);
+            drop(stdin);
+            self.program.wait()
+        });
+    }
     fn give_way(mut self) {
         drop(self.program.stdin.take());
         self.program.wait().unwrap();
@@ -407,14 +416,17 @@ fn a_leased_file_is_opened_when_the_lease_ends() {
 /// The lock needs another descriptor, for which the kernel would have the only thread wait.
 #[test]
 fn a_leased_file_counts_as_locked() {
-    on_two_of_a_directory(|(first, _, _), root| async move {
+    on_two_of_a_directory(|(first, _, world), root| async move {
         let file = make(&*first, "file").await;
         let open = first.open(file, OpenMode::Read).await.unwrap();
         let Some(holder) = Leaseholder::with(&root.join("file"), "RDONLY", "RDLCK") else { return };
         let shared = lock(1, Some(LockMode::Shared), 0..LOCK_END);
+        // A call that waits for the lease gets the lock then.
+        holder.give_way_after(Duration::from_secs(1));
         assert_eq!(first.lock(open, shared.clone()).await, Err(TAKEN));
-        holder.give_way();
-        first.lock(open, shared).await.unwrap();
+        while first.lock(open, shared.clone()).await == Err(TAKEN) {
+            world.sleep_until(world.now().plus(Duration::from_millis(10))).await;
+        }
         first.lock(open, lock(1, Some(LockMode::Exclusive), 0..1)).await.unwrap();
     });
 }
