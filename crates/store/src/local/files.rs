@@ -35,9 +35,10 @@ use units::Timestamp;
 /// Pauses before checking whether a thread has ended: the first and the longest.
 const POLL_AFTER: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(2)];
 
-/// Pause before a file is opened again whose lease is being ended. A hundred are longer than the
-/// kernel lets a program keep one.
+/// Pause before a file is opened again whose lease is being ended, and attempts to open it: longer
+/// than the kernel lets a program keep a lease.
 const LEASE_POLL: Duration = Duration::from_millis(500);
+const ATTEMPTS_MAX: u32 = 100;
 
 /// The right to write of a file's owner.
 const TO_WRITE: u32 = 0o200;
@@ -617,7 +618,7 @@ impl Local {
     ) -> Result<File, StoreError> {
         let what = "opening";
         let held = Arc::new(held);
-        for _ in 0..REPLACED_MAX {
+        for _ in 0..ATTEMPTS_MAX {
             let excluded = match units::fault!("store-opened-past-others") {
                 true => Excluded::Needless,
                 false => self.exclude(file, FileKind::Regular).await?,
