@@ -8,6 +8,7 @@ use super::own_directory::OwnDirectory;
 use crate::attributes::FileId;
 use crate::event::Identity;
 use crate::open_file::OpenMode;
+use rustix::fs::{OFlags, fcntl_getfl};
 use std::fs::{self, File, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -16,6 +17,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 const FORMAT: &str = "1";
 /// Length of the one line; anything longer is not a note.
 const NOTE_BYTES_MAX: u64 = 128;
+
+/// The right to write of a file's owner.
+pub(super) const TO_WRITE: u32 = 0o200;
 
 /// The notes of one host, each in a file with the number of its file and the host's name.
 #[derive(Clone)]
@@ -131,6 +135,19 @@ pub(super) fn open_as_owner(
     loan.open(libc::O_NONBLOCK)
 }
 
+/// Returns a handle to write through. That of a file whose mode forbids it to its owner, this
+/// process, is for reading ([`Local::open`]): a program that made it may write to it all the same.
+pub(super) fn for_writing(handle: &File, rights: &LentRights) -> io::Result<File> {
+    match is_for_writing(handle)? {
+        true => handle.try_clone(),
+        false => rights.begin(handle, TO_WRITE)?.open(0),
+    }
+}
+pub(super) fn is_for_writing(handle: &File) -> io::Result<bool> {
+    let is_it = fcntl_getfl(handle)?.intersects(OFlags::WRONLY | OFlags::RDWR);
+    Ok(is_it || units::fault!("store-read-only-unwritten"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::held::hold;
@@ -140,6 +157,7 @@ mod tests {
     use crate::store::Store;
     use device::World;
     use runtime::RealWorld;
+    use std::os::unix::fs::FileExt;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::rc::Rc;
 
@@ -194,5 +212,33 @@ mod tests {
         for damaged in ["", "1 128 384 0", "2 128 384 0\n", "1 128 384\n", "1 4096 384 0\n"] {
             assert_eq!(LentMode::of_line(file, damaged), None, "{damaged:?}");
         }
+    }
+
+    /// Runs again without the right to pass over modes where this process has it: root may write to
+    /// any file.
+    #[test]
+    fn a_file_made_read_only_is_written_by_its_owner() {
+        const AS_OWNER: &str = "OKEANOS_TEST_AS_OWNER";
+        if rustix::process::geteuid().is_root() && std::env::var_os(AS_OWNER).is_none() {
+            let mut again = std::process::Command::new("setpriv");
+            again.args(["--bounding-set=-dac_override", "--inh-caps=-dac_override"]);
+            again.arg(std::env::current_exe().expect("this program")).env(AS_OWNER, "1");
+            let test = "local::lent_rights::tests::a_file_made_read_only_is_written_by_its_owner";
+            let ended = again.args(["--exact", test]).output().expect("started");
+            let reported = String::from_utf8_lossy(&ended.stdout);
+            assert!(ended.status.success() && reported.contains("1 passed"), "{ended:?}");
+            return;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("object");
+        fs::write(&path, b"old").expect("a file");
+        fs::set_permissions(&path, Permissions::from_mode(0o444)).expect("a mode");
+        let handle = File::open(&path).expect("a handle for reading");
+        let root = File::open(directory.path()).expect("its directory");
+        let notes = OwnDirectory::in_root(root, "modes").expect("a place for notes");
+        let rights = LentRights::new(notes, Identity("host".into()));
+        for_writing(&handle, &rights).and_then(|to| to.write_all_at(b"new", 0)).expect("written");
+        assert_eq!(fs::read(&path).expect("content"), b"new");
+        assert_eq!(handle.metadata().expect("metadata").mode() & 0o7777, 0o444);
     }
 }

@@ -17,11 +17,13 @@
 //!    end. The file is locked while the host runs and its journal has nothing of an earlier life.
 //! 5. `.okeanos` is never shown.
 
+mod attributes;
 mod buffered;
 mod change_times;
 mod durability;
 mod extended_attributes;
 mod files;
+mod flushing;
 mod freed;
 mod held;
 mod hosts;
@@ -32,6 +34,7 @@ mod listed;
 mod locks;
 mod names;
 mod notes;
+mod opening;
 mod own_directory;
 mod places;
 mod store;

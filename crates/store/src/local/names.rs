@@ -1,7 +1,7 @@
 //! Names: the kernel carries out each call before it is answered.
 
 use super::OWN_DIRECTORY;
-use super::files::system_time;
+use super::attributes::system_time;
 use super::freed::held_long;
 use super::held::{hold, path_of};
 use super::listed::{LISTED_AT_ONCE, read_entries};
