@@ -3,6 +3,8 @@
 
 mod contract;
 mod exchanged;
+mod leases;
+mod names;
 mod own_directory;
 mod sharing;
 mod simulated;
